@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from stringzilla import count
 
-from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.judge.colons import count_colons
+from fastrec.commands.generate import Recipe, lines
 from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import count_colons
 
 __all__: list[str] = []
 

@@ -17,7 +17,7 @@ from fastrec.schemas.hashes import TEXT_HASHES
 from fastrec.schemas.v0_2_0 import Record
 from fastrec.sorting.gather import gather, slice_run
 from fastrec.sorting.keys import key_maker
-from fastrec.sorting.spill import Run, spill
+from fastrec.sorting.runs import Run, spill
 from fastrec.sources.formats import Format, decompress
 from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at

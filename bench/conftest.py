@@ -11,7 +11,7 @@ import pytest
 
 from bench.corpora import corpus, shard_lines
 from bench.real import real_files
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 
 __all__: list[str] = []
 

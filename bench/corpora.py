@@ -23,8 +23,8 @@ from bench.nights import make_nights
 from bench.plans import CORPORA, Copied, Generated, Logged, Nights, Published, Real, Resharded, Shaped
 from bench.real import real_files, scaled_real
 from fastrec.commands import generate
-from fastrec.commands.generate.stream import lines
-from fastrec.corpus.documents import read_manifest
+from fastrec.commands.generate import lines
+from fastrec.corpus.manifest import read_manifest
 from fastrec.normalize.run import normalize
 from fastrec.schemas.hashes import sample_hash
 from fastrec.sources.lines import Chunk

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from fastrec.commands.generate.stream import Recipe
+from fastrec.commands.generate import Recipe
 
 __all__ = ["CORPORA", "Copied", "Generated", "Logged", "Nights", "Plan", "Published", "Real", "Resharded", "Shaped"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from fastrec.sorting.borders import Border
+from fastrec.sorting.cuts import Border
 
 __all__ = ["RECORD", "SimulatedCorpus"]
 

@@ -24,12 +24,12 @@ from fastrec.normalize.pass2 import PartTask
 from fastrec.normalize.plan import Region, RegionTask
 from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult
 from fastrec.normalize.rounds import MergeTask
-from fastrec.sorting.borders import write_borders
+from fastrec.sorting.cuts import write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice
-from fastrec.sorting.spill import BLOCK_ROWS, Fence, Run
+from fastrec.sorting.runs import BLOCK_ROWS, Fence, Run
 from fastrec.sources.lines import ReadStats
-from fastrec.storage.digests import FileDigest
+from fastrec.storage import FileDigest
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.part_statistics import Census, LinesByPiece
 from fastrec.summary.tally import ModelTally, Tally

@@ -23,17 +23,20 @@ if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck, check_pairs
     from fastrec.commands.clean import Cleaned, clean
     from fastrec.commands.compare import Comparison, compare
-    from fastrec.commands.diff import Difference, diff
+    from fastrec.commands.diff import diff
+    from fastrec.commands.diff.document import Difference
     from fastrec.commands.export import Exported, export
     from fastrec.commands.generate import generate
-    from fastrec.commands.import_logs import Import, import_logs
+    from fastrec.commands.import_logs import import_logs
+    from fastrec.commands.import_logs.document import Import
     from fastrec.commands.questions import Questions, questions
     from fastrec.commands.rejects import Rejects, rejects
     from fastrec.commands.report import report
     from fastrec.commands.show import Shown, show
     from fastrec.commands.stats import stats
-    from fastrec.commands.trend import Trend, trend
-    from fastrec.commands.validate import Validation, validate
+    from fastrec.commands.trend import trend
+    from fastrec.commands.validate import validate
+    from fastrec.commands.validate.result import Validation
     from fastrec.commands.verify import Verification, verify
     from fastrec.commands.view import view
     from fastrec.errors import FastrecError, RefusedError, ShardError, UsageError
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from fastrec.schemas.registry import Record
     from fastrec.summary.document import Summary
     from fastrec.summary.ranking import Stats
+    from fastrec.trends import Trend
 
 __all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash", "schema"]
 __all__ += ["SchemaVersion", "schema_versions"]
@@ -74,17 +78,20 @@ _HOMES = {
         "fastrec.commands.check_pairs": ("PairCheck", "check_pairs"),
         "fastrec.commands.clean": ("Cleaned", "clean"),
         "fastrec.commands.compare": ("Comparison", "compare"),
-        "fastrec.commands.diff": ("Difference", "diff"),
+        "fastrec.commands.diff": ("diff",),
+        "fastrec.commands.diff.document": ("Difference",),
         "fastrec.commands.export": ("Exported", "export"),
         "fastrec.commands.generate": ("generate",),
-        "fastrec.commands.import_logs": ("Import", "import_logs"),
+        "fastrec.commands.import_logs": ("import_logs",),
+        "fastrec.commands.import_logs.document": ("Import",),
         "fastrec.commands.questions": ("Questions", "questions"),
         "fastrec.commands.rejects": ("Rejects", "rejects"),
         "fastrec.commands.report": ("report",),
         "fastrec.commands.show": ("Shown", "show"),
         "fastrec.commands.stats": ("stats",),
-        "fastrec.commands.trend": ("Trend", "trend"),
-        "fastrec.commands.validate": ("Validation", "validate"),
+        "fastrec.commands.trend": ("trend",),
+        "fastrec.commands.validate": ("validate",),
+        "fastrec.commands.validate.result": ("Validation",),
         "fastrec.commands.verify": ("Verification", "verify"),
         "fastrec.commands.view": ("view",),
         "fastrec.errors": ("FastrecError", "RefusedError", "ShardError", "UsageError"),
@@ -94,6 +101,7 @@ _HOMES = {
         "fastrec.schemas.registry": ("Record",),
         "fastrec.summary.document": ("Summary",),
         "fastrec.summary.ranking": ("Stats",),
+        "fastrec.trends": ("Trend",),
     }.items()
     for name in names
 }

@@ -13,11 +13,9 @@ import msgspec
 from fastrec.errors import FastrecError, shown
 from fastrec.judge.arbiter import judge_slowly, normal_form
 from fastrec.judge.batch import Batch, InvalidLine
-from fastrec.judge.codes import CODES
-from fastrec.judge.findings import Errors, Finding, InvalidRecordError, first_errors
-from fastrec.judge.judge import Judge
+from fastrec.judge.findings import CODES, Errors, Finding, InvalidRecordError, first_errors
+from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, spell
-from fastrec.judge.shards import JudgedChunk, judge_slice
 from fastrec.schemas.registry import (
     DEFAULT_SCHEMA,
     NEWEST_SCHEMA,
@@ -28,13 +26,10 @@ from fastrec.schemas.registry import (
     schema_named,
     schema_of,
 )
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.shape import build
+from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Slice
-
-__all__ = ["SchemaVersion", "Verdict", "decode", "encode", "judge", "read", "schema", "schema_versions"]
 
 
 class Verdict(msgspec.Struct, frozen=True):

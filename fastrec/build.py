@@ -22,7 +22,6 @@ from fastrec._version import __version__
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
-__all__ = ["differences", "identity", "source_digest"]
 
 _SUFFIXES: Final = (".py", ".json")  # code and schemas; bytecode and files of editors do not count
 

@@ -17,8 +17,6 @@ import re
 from collections.abc import Iterable
 from typing import Final, TextIO
 
-__all__ = ["CsvWriter", "escape_cell"]
-
 _FIRST: Final = frozenset("=+-@\t\r\n＝＋－＠'")  # wide variants count too: East Asian spreadsheets accept them
 _FORMULA: Final = re.compile("'*[=+@\t\r\n＝＋－＠-]")
 _NUMBER: Final = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")

@@ -34,10 +34,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["ClusterError", "CorpusError", "FastrecError", "LockedError", "PanicError", "UsageError", "WorkerDiedError"]
-__all__ += ["BadShardsError", "ShardCorruptError", "ShardError", "ShardLimitError", "ShardMissingError"]
-__all__ += ["DamagedFileError", "LogError", "LostLeaseError", "NoMatchError", "RefusedError", "ShardTruncatedError"]
-__all__ += ["counted", "listed", "naming", "out_of_memory", "shown", "utf8", "without_secrets"]
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
 _USER = re.compile(r"://(?:[^/\s]*|[^\s/@:]+:(?!\d*/)[^\s@]*)@")

@@ -13,11 +13,6 @@ from string import Template
 from typing import Final
 from unicodedata import category
 
-__all__ = [
-    "Child", "Exact", "Html", "code", "counts_table", "fill", "joined", "lazy", "multiline", "num", "row", "short_cell",
-    "short_row", "table", "tag", "tiles",
-]  # fmt: skip
-
 _VOID: Final = frozenset({"br", "hr", "input", "link", "meta"})  # elements without an end tag
 _KEPT: Final = frozenset("\n\t\u200c\u200d")
 """Line breaks, and the joiners that many languages and emojis need."""

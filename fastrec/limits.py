@@ -11,8 +11,6 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["LIMITS", "Limits"]
-
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of a run. None of them changes the records of a corpus."""

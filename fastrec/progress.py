@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """Receives the progress of a command, which works in one or more stages. Sizes are bytes of text.

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from fastrec.commands.generate import text, words
+from fastrec.commands.generate import evaluation as words
+from fastrec.commands.generate import text
 
 try:
     import resource

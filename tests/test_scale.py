@@ -15,11 +15,11 @@ from bench.scale_workers import reads_of
 from fastrec.corpus.writer import Written
 from fastrec.limits import Limits
 from fastrec.normalize.base import Base
-from fastrec.normalize.changes import Changes
+from fastrec.normalize.kept import Changes
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import Part, Piece, PieceCounts
+from fastrec.normalize.rounds import merge_runs
 from fastrec.sorting.gather import RunSlice, gather, slice_merged, whole_run
-from fastrec.sorting.merge import merge_runs
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard, Slice
 from fastrec.storage.local import LOCAL

@@ -7,23 +7,185 @@ The ids that a query chooses are kept, so that the next page, and the questions 
 
 from __future__ import annotations
 
+import re
 import sqlite3
+import threading
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.answers.choices import Choices, Cut
-from fastrec.answers.index_file import IndexFile
-from fastrec.answers.queries import FACT_COLUMNS, ids_query, spelled_ids
+from fastrec.answers.marks import ERROR, RIGHT, WRONG, Choices, Cut
 from fastrec.answers.reading import Range
-from fastrec.answers.table import Query, QuestionRow, Scope
-from fastrec.corpus.line_head import decode_sample_id
+from fastrec.answers.table import Query, QuestionRow, Scope, Sort, Which
+from fastrec.corpus.scan import decode_sample_id
+from fastrec.errors import DamagedFileError
 from fastrec.filters import matcher
 
-__all__ = ["Database"]
+# @@ index_file: The SQLite file of an index, open for reading by several threads in turn.
+
+_HEADER_BYTES: Final = 100
+_LARGEST_PAGE: Final = 1 << 16
+
+
+class IndexFile:
+    """A connection, and a lock around it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+        self._lock = threading.RLock()
+
+    @contextmanager
+    def use(self) -> Iterator[sqlite3.Connection]:
+        """Hold the connection.
+
+        Raises:
+            DamagedFileError: The file is damaged, as SQLite finds. It is removed, so the next run builds it again.
+        """
+        with self._lock:
+            try:
+                yield self._connection
+            except sqlite3.DatabaseError as exc:
+                if type(exc) is not sqlite3.DatabaseError:  # a mistake of ours, or a full disk
+                    raise
+                with suppress(OSError):
+                    self._path.unlink()
+                reason = "this index of a corpus was removed; run the command again to rebuild it"
+                raise DamagedFileError(str(self._path), reason) from exc
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._connection.close()
+
+
+def open_file(path: Path) -> IndexFile | None:
+    """Open the file of an index; None if there is none, or if it is cut or no SQLite file."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+        page_bytes, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
+        if not pages or path.stat().st_size != pages * (_LARGEST_PAGE if page_bytes == 1 else page_bytes):
+            return None
+        # An index never changes, so SQLite needs no locks.
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return IndexFile(path, connection)
+    except (OSError, sqlite3.Error):
+        return None
+
+
+# @@ queries: From a query to SQL: which questions of a scope, in which order.
+
+FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, low, high, output_chars, input_chars"
+_INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
+_MOST_NAMES: Final = 1_000  # values in a statement
+_ANSWERS: Final = RIGHT | WRONG
+_WHICH: Final[dict[Which, str]] = {
+    "all": "",
+    "all-wrong": f"q.kinds & {_ANSWERS} = {WRONG}",
+    "all-right": f"q.kinds & {_ANSWERS} = {RIGHT}",
+    "disagreement": "q.spread > 0",
+    "errors": f"q.kinds & {ERROR}",
+}
+_KINDS: Final = {"right": RIGHT, "wrong": WRONG, "error": ERROR}
+_ORDERS: Final[dict[Sort, str]] = {
+    "order": "",
+    "hardest": "{value} ASC NULLS LAST,",
+    "easiest": "{value} DESC NULLS LAST,",
+    "disagreement": "q.spread DESC NULLS LAST,",
+    "longest-input": "q.input_chars DESC,",
+    "longest-output": "q.output_chars DESC NULLS LAST,",
+    "errors": "q.errors DESC,",
+}
+
+
+def ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, graded: bool) -> tuple[str, list[Any]]:
+    """Return the SQL for the ids of the questions that a query chooses, and its values.
+
+    Args:
+        query: The query.
+        table: The table with the facts about the models that count.
+        scope: The number of the scope.
+        models: The models of the scope.
+        graded: Whether the score counts, and not the share of right answers.
+    """
+    tests, values = ["q.kinds > 0"], []  # type: tuple[list[str], list[Any]]
+    if _WHICH[query.which]:
+        tests.append(_WHICH[query.which])
+    if query.outcomes:
+        tests.append(f"q.kinds & {sum(_KINDS[outcome] for outcome in set(query.outcomes))}")
+    for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
+        for name in names:
+            if name not in models:
+                return "SELECT 0 AS id WHERE 0", []
+            at = models.index(name) + 1
+            tests.append(f"substr(m.flags, {at}, 1) IN (x'{flag:02x}', x'{flag | ERROR:02x}')")
+    for bound, sign in ((query.least_score, ">="), (query.most_score, "<=")):
+        if bound is not None:
+            tests.append(f"q.score {sign} ?")
+            values.append(bound)
+    if query.text:
+        tests.append("instr(s.text, ?)")
+        values.append(query.text.casefold().encode(errors="surrogatepass"))
+    for test, more in (_sample_id_test(query.sample_ids, scope), _hash_test(query.hashes)):
+        tests += [test] if test else []
+        values += more
+    text = " AND ".join(tests)
+    tables = [f"{table} q"]
+    tables += [f"JOIN marks m ON m.scope = {scope} AND m.id = q.id"] if "m." in text else []
+    tables += ["JOIN search s ON s.id = q.id"] if query.text else []
+    value = "q.score" if graded else "q.right / q.models"
+    order = _ORDERS[query.sort].format(value=value)
+    return f"SELECT q.id FROM {' '.join(tables)} WHERE {text} ORDER BY {order} q.id", values  # noqa: S608 - all ours
+
+
+def _sample_id_test(patterns: Sequence[str], scope: int) -> tuple[str, list[bytes]]:
+    """Return a test of ids, which uses an index if these are no patterns."""
+    if not patterns:
+        return "", []
+    if _has_wildcards(patterns):
+        return f"q.id IN (SELECT id FROM marks WHERE scope = {scope} AND has_sample_id(sample_ids))", []  # noqa: S608
+    spelled = [one for pattern in patterns for one in spelled_ids(pattern)]
+    marks = ", ".join("?" * len(spelled))
+    test = (
+        f"q.id IN (SELECT id FROM marks WHERE sample_ids IN ({marks}) AND scope = {scope} "  # noqa: S608
+        f"UNION SELECT id FROM several_ids WHERE sample_id IN ({marks}) AND scope = {scope})"
+    )
+    return test, [b"[" + one + b"]" for one in spelled] + spelled
+
+
+def _hash_test(patterns: Sequence[str]) -> tuple[str, list[bytes]]:
+    if not patterns:
+        return "", []
+    if _has_wildcards(patterns):
+        return "q.id IN (SELECT id FROM asked WHERE has_hash(sample_hash))", []
+    hashes = [pattern.encode(errors="surrogatepass") for pattern in patterns]
+    return f"q.id IN (SELECT id FROM asked WHERE sample_hash IN ({', '.join('?' * len(hashes))}))", hashes  # noqa: S608
+
+
+def _has_wildcards(patterns: Sequence[str]) -> bool:
+    return len(patterns) > _MOST_NAMES or any(char in pattern for pattern in patterns for char in "*?[")
+
+
+def spelled_ids(text: str) -> list[bytes]:
+    """Return how JSON spells the `sample_id` that a text stands for: a string, or an integer."""
+    try:
+        spelled = [msgspec.json.encode(text)]
+    except UnicodeEncodeError:  # no record has such text
+        return []
+    return [*spelled, text.encode()] if _INTEGER.fullmatch(text) else spelled
+
 
 _KEPT_QUERIES: Final = 16
 _BATCH: Final = 1_000
@@ -84,7 +246,7 @@ class Database:
             if "has_sample_id" in sql:
                 connection.create_function("has_sample_id", 1, _id_test(query.sample_ids))
             if "has_hash" in sql:
-                connection.create_function("has_hash", 1, _hash_test(query.hashes))
+                connection.create_function("has_hash", 1, _database_hash_test(query.hashes))
             # One text with all ids: stepping through a million rows in Python takes longer.
             (text,) = connection.execute(f"SELECT json_group_array(id) FROM ({sql})", values).fetchone()  # noqa: S608
             found = array("q", _decode_numbers(text))
@@ -246,7 +408,7 @@ def _id_test(patterns: tuple[str, ...]) -> Callable[[bytes], bool]:
     return lambda ids: any(map(match, map(str, _sample_ids(ids))))
 
 
-def _hash_test(patterns: tuple[str, ...]) -> Callable[[bytes], bool]:
+def _database_hash_test(patterns: tuple[str, ...]) -> Callable[[bytes], bool]:
     match = matcher(patterns)
     return lambda sample_hash: match(sample_hash.decode()) is not None
 

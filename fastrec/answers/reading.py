@@ -11,18 +11,39 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from fastrec.answers.answer import Answer
 from fastrec.answers.table import Outcome
-from fastrec.corpus.line_head import read_head
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, skim_lines
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, read_head, skim_lines
 from fastrec.corpus.sources import Source, read_sources
 from fastrec.errors import CorpusError
 from fastrec.judge.parse import parse
 from fastrec.limits import Limits
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.shape import build
+from fastrec.schemas.schema import Schema, build
 
-__all__ = ["Range", "read_answers"]
+# @@ answer: One answer to a question: a record of the corpus, and what a reader wants to know of it at once.
+
+
+class Answer(msgspec.Struct, kw_only=True):
+    """An answer of a model to a question."""
+
+    model_id: str
+    evaluation_id: str
+    metric: str | None
+    sample_id: int | str
+    outcome: Outcome
+    """`right`, `wrong` or `error`."""
+    score: int | float | bool
+    error: str
+    """Empty if there is none."""
+    input_tokens: int | None
+    output_tokens: int | None
+    latency_ms: float | None
+    source: Source | None
+    """Where the record comes from, if the corpus has tracked it."""
+    record: Any
+    """The record, as a Struct of the schema version of the corpus."""
+    line: bytes
+    """The record, as it is in the part."""
+
 
 Range = tuple[int, int, int]
 """The number of a part, and the start and end of a stretch of its text."""

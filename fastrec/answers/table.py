@@ -10,11 +10,6 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-__all__ = [
-    "OUTCOMES", "OUTCOME_FILTERS", "SORTS", "Outcome", "OutcomeFilter", "Page", "Query", "QuestionRow", "Scope", "Sort",
-    "Which",
-]  # fmt: skip
-
 Outcome = Literal["right", "wrong", "mixed", "error", "none"]
 """What a model made of a question: all its answers are right, all are wrong, some are; only errors; no record."""
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)

@@ -8,11 +8,8 @@ from typing import Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
-from fastrec.cli.filters import filter_options, take_filters
-from fastrec.cli.options import Count, command, jobs_option
+from fastrec.cli.options import Count, command, filter_options, jobs_option, take_filters
 from fastrec.errors import FastrecError, listed
-
-__all__ = ["cat"]
 
 
 @command("Print the records of a corpus, or some of them.")
@@ -43,8 +40,8 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
       fastrec cat corpus --source --errors | jq -r '[.source, .line] | @tsv'
     """
     from fastrec.commands.cat import cat_blocks
-    from fastrec.corpus.documents import read_manifest, read_summary
-    from fastrec.summary.names import names_of
+    from fastrec.corpus.manifest import read_manifest, read_summary
+    from fastrec.summary.choosing import names_of
 
     found, filters = False, take_filters(options)
     with allow_broken_pipe(), explain_damage(corpus):

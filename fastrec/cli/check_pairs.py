@@ -6,18 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.annotations import print_annotations
-from fastrec.cli.console import allow_broken_pipe, print_error, print_json, print_notice
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    print_annotations,
+    print_error,
+    print_json,
+    print_notice,
+    spell_bytes,
+    spell_speed,
+)
 from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import spell_bytes, spell_speed
 from fastrec.cli.tables import print_groups
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.commands.check_pairs.result import PairCheck
-
-__all__ = ["check_pairs"]
+    from fastrec.commands.check_pairs import PairCheck
 
 
 @command("Check aggregates against their samples files.")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, print_json, print_notice
+from fastrec.cli.console import allow_broken_pipe, print_json, print_notice, safe, spell_bytes
 from fastrec.cli.options import command
-from fastrec.cli.spelling import safe, spell_bytes
 from fastrec.errors import counted, shown
-
-__all__ = ["clean"]
 
 
 @command("Remove kept and interrupted work of normalize.")

@@ -6,20 +6,25 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.answers.wording import value_text
-from fastrec.cli.answer_text import AnswerPrinter
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice
-from fastrec.cli.filters import complete_names, filter_options
-from fastrec.cli.options import Count, choice_option, command, jobs_option, no_progress_option
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, safe, spell_p
+from fastrec.cli.options import (
+    Count,
+    choice_option,
+    command,
+    complete_names,
+    filter_options,
+    jobs_option,
+    no_progress_option,
+)
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import safe, spell_p
+from fastrec.cli.show import AnswerPrinter
 from fastrec.cli.tables import print_hidden, print_table
 from fastrec.errors import counted, listed
+from fastrec.wording import value_text
 
 if TYPE_CHECKING:
-    from fastrec.commands.compare.document import ComparedEvaluation, Comparison, Example
+    from fastrec.commands.compare import ComparedEvaluation, Comparison, Example
 
-__all__ = ["compare"]
 
 _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")
 """Columns that a narrow terminal hides."""

@@ -7,8 +7,6 @@ import click
 from fastrec.cli.console import allow_broken_pipe
 from fastrec.cli.options import command
 
-__all__ = ["completion"]
-
 _NAMES_IN_BASH = r"""
 # bash splits words at : = and @, which names of evaluations, metrics and models may have: join them again, and
 # remove from the replies what readline keeps of the word.

@@ -4,19 +4,177 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import TextIO
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from fastrec.cli.spelling import UNSAFE, safe
-from fastrec.errors import CorpusError, ShardError, naming, shown
+from fastrec.errors import CorpusError, ShardError, counted, naming, shown
 
-__all__ = [
-    "allow_broken_pipe", "explain_damage", "print_error", "print_json", "print_notice", "print_stderr", "print_warning",
-    "status_line",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from fastrec.judge.findings import FindingGroup
+
+
+# @@ spelling: Spelling of text and numbers for people. Text from input is escaped, so that it cannot control a terminal.
+
+_MOST_CODES = 3
+
+# Control characters, and characters that reorder or hide text on a terminal.
+UNSAFE = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f]"
+)
+
+
+def safe(text: str) -> str:
+    """Escape characters that could control a terminal."""
+    return UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
+
+
+def spell_bytes(size: int) -> str:
+    """Format a number of bytes.
+
+    >>> spell_bytes(123), spell_bytes(45_600), spell_bytes(7_890_000), spell_bytes(1_234_000_000)
+    ('123 B', '45.6 kB', '7.9 MB', '1.23 GB')
+    """
+    if size < 1_000:
+        return f"{size} B"
+    if size < 1_000_000:
+        return f"{size / 1e3:.1f} kB"
+    return f"{size / 1e6:.1f} MB" if size < 1_000_000_000 else f"{size / 1e9:.2f} GB"
+
+
+def spell_speed(size: int, seconds: float) -> str:
+    """Format how long some text took, and how fast that was.
+
+    >>> spell_speed(4_600_000_000, 2.0)
+    'in 2.00 s, 2,300 MB/s'
+    """
+    return f"in {seconds:.2f} s, {size / 1e6 / max(seconds, 1e-9):,.0f} MB/s"
+
+
+def spell_codes(by_code: Mapping[str, int]) -> str:
+    """Format counts by code, the largest first; of many codes only the first.
+
+    >>> spell_codes({"repair.nan_score": 7, "repair.null": 1_200})
+    '1,200 repair.null, 7 repair.nan_score'
+    """
+    rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
+    shown = [f"{count:,} {code}" for code, count in rows[:_MOST_CODES]]
+    return ", ".join([*shown, *(["…"] if len(rows) > _MOST_CODES else [])])
+
+
+def spell_p(p: float | None) -> str:
+    """Format a p-value. One that is too small for a number is not 0.
+
+    >>> spell_p(1.0), spell_p(0.04321), spell_p(0.0000123), spell_p(0.0), spell_p(None)
+    ('1', '0.0432', '1e-05', '<1e-300', '–')
+    """
+    if p is None or p == 0:
+        return "–" if p is None else "<1e-300"
+    return "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
+
+
+def spell_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected") -> str:
+    """Say how many of some rejected lines repairs would keep.
+
+    >>> spell_repairable(9, {"repair.null": 9}, 10)
+    '`--repair all` would keep 9 of 10 rejected lines (9 repair.null)'
+    """
+    return f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({spell_codes(by_code)})"
+
+
+# @@ layout: Lay out text on a terminal: measure, cut and wrap it by the columns that it takes, not by its characters.
+
+_WORDS = re.compile(r" *[^ ]+| +")
+
+
+def terminal_width() -> int | None:
+    """Return the width of the terminal; None if stdout is no terminal, where lines may have any length."""
+    return max(shutil.get_terminal_size().columns, 20) if sys.stdout.isatty() else None
+
+
+def safe_lines(text: str) -> list[str]:
+    r"""Return the lines of a text, without characters that could control a terminal.
+
+    >>> safe_lines("a\tb\r\n\x1b[2Jc\n")
+    ['a       b', '\\x1b[2Jc', '']
+    """
+    return [safe(line.expandtabs()) for line in text.replace("\r\n", "\n").split("\n")]
+
+
+def width_of(text: str) -> int:
+    """Return how many columns a text takes.
+
+    >>> width_of("abc"), width_of("日本"), width_of("e\u0301")
+    (3, 4, 1)
+    """
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+@lru_cache(1 << 14)
+def _columns(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Fill a text with spaces up to a width; before it if it is aligned right."""
+    space = " " * (width - width_of(text))
+    return space + text if right else text + space
+
+
+def clip(text: str, width: int | None) -> str:
+    """Cut a line to a width; None does not cut.
+
+    >>> clip("abcdef", 4), clip("日本語", 5), clip("abc", 3), clip("abc", None)
+    ('abc…', '日本…', 'abc', 'abc')
+    """
+    if width is None or width_of(text) <= width:
+        return text
+    piece = next(_pieces(text, width - 1))
+    return f"{piece}…" if width_of(piece) < width else "…"
+
+
+def wrap(line: str, width: int | None) -> list[str]:
+    """Break a line between words where it exceeds a width, and inside of words that exceed it by themselves.
+
+    >>> wrap("to be or not", 6), wrap("  indented", 20), wrap("abcdefgh", 3), wrap("", 5)
+    (['to be', 'or not'], ['  indented'], ['abc', 'def', 'gh'], [''])
+    """
+    if width is None or width_of(line) <= width:
+        return [line]
+    lines, current, used = [], "", 0
+    for word in _WORDS.findall(line):
+        if used + (size := width_of(word)) <= width:
+            current, used = current + word, used + size
+            continue
+        if current.strip():
+            lines.append(current.rstrip())
+            word = word.lstrip()
+        *full, current = _pieces(word, width) if word else [""]
+        lines.extend(full)
+        used = width_of(current)
+    return [*lines, current] if current.strip() or not lines else lines
+
+
+def _pieces(text: str, width: int) -> Iterator[str]:
+    """Yield pieces of a text that are as wide as possible; each has at least one character."""
+    start = used = 0
+    for position, char in enumerate(text):
+        columns = _columns(char)
+        if used + columns > width and position > start:
+            yield text[start:position]
+            start, used = position, 0
+        used += columns
+    yield text[start:]
+
 
 _status_lines: list[Callable[[], None]] = []  # functions that erase a line that is drawn again and again
 
@@ -108,3 +266,22 @@ def explain_damage(*corpora: str) -> Iterator[None]:
             corpus = shown((inside or corpora)[0])
             exc.add_note(f"The corpus is damaged; normalize again. `fastrec verify {corpus}` lists all problems.")
         raise
+
+
+# @@ annotations: Annotations of a GitHub workflow: findings that appear beside the lines of a pull request.
+
+
+def print_annotations(groups: Iterable[FindingGroup]) -> None:
+    """Print a workflow command for each group of findings, at its first location."""
+    for group in groups:
+        first = group.locations[0]
+        more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
+        message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
+        source = _workflow(first.source, "\r\n%:,")
+        level = "notice" if group.severity == "note" else group.severity
+        click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
+
+
+def _workflow(text: str, special: str) -> str:
+    """Escape characters that have a meaning in a workflow command."""
+    return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))

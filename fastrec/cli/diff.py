@@ -2,17 +2,284 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_stderr
-from fastrec.cli.diff_tables import markdown_of, outcome_of, print_tables
-from fastrec.cli.filters import filter_options
-from fastrec.cli.options import Count, Number, choice_option, command, jobs_option
-from fastrec.cli.spelling import safe
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    explain_damage,
+    print_json,
+    print_notice,
+    print_stderr,
+    safe,
+    spell_bytes,
+    spell_p,
+    spell_speed,
+)
+from fastrec.cli.options import Count, Number, choice_option, command, filter_options, jobs_option
+from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
+from fastrec.errors import counted, listed
+from fastrec.wording import title_of
 
-__all__ = ["diff"]
+if TYPE_CHECKING:
+    from fastrec.commands.diff.document import Difference, Flip, ModelDifference
+
+
+# @@ diff_tables: The output of `fastrec diff`: tables for a terminal, and Markdown.
+
+_MOST_MODELS: Final = 20  # per evaluation
+_MOST_ROWS: Final = 50  # in a Markdown table
+_MOST_FIELDS: Final = 10
+_MOST_NAMES: Final = 3  # in a sentence
+_HEAD: Final = ("questions", "old", "new", "points", "worse", "better", "p", "adjusted p")
+_OPTIONAL: Final = ("better", "worse", "old", "p", "questions")  # hidden on a narrow terminal
+_WORDS: Final = {"regressed": "regression", "missing": "missing", "incomplete": "incomplete"}
+_REMARKS: Final = {"compared": "", "unanswered": "no answers in OLD"}  # the other names are words already
+_TESTS: Final = {
+    "mcnemar": "exact McNemar test",
+    "sign-flip": "exact sign-flip test over questions, because some have several answers",
+    "t": "t-test over questions, because many have several answers",
+}
+_SCORE_TESTS: Final = {"sign-flip": "exact sign-flip test over scores", "t": "t-test over scores"}
+
+
+def _ranked(models: Sequence[ModelDifference]) -> list[ModelDifference]:
+    """Sort the worst first: regressed, missing and incomplete models, then by the loss."""
+    ranks = {"missing": 0, "incomplete": 1}
+    return sorted(models, key=lambda m: (not m.regressed, ranks.get(m.status, 2), m.points is None, m.points or 0))
+
+
+def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
+    """Return the cells of a model; `errors` says whether there is a column for them."""
+    if model.status in ("missing", "new"):
+        numbers = (f"{model.old_errors:,} → –" if model.status == "missing" else f"– → {model.new_errors:,}",)
+        return ("–",) * len(_HEAD) + numbers * errors
+    numbers = (f"{model.old_errors:,} → {model.new_errors:,}" if model.old_errors or model.new_errors else "0",)
+    of = f" of {model.old_answered:,}" if model.questions < model.old_answered else ""
+    means = (model.old_accuracy, model.new_accuracy)
+    if model.measure == "score":
+        means = (model.old_score, model.new_score)
+    return (
+        f"{model.questions:,}{of}",
+        *("–" if mean is None else _spell_mean(mean, model.measure) for mean in means),
+        "–" if model.points is None else f"{model.points:+.2f}" if model.points else "0.00",
+        f"{model.worse:,}",
+        f"{model.better:,}",
+        *(spell_p(p) for p in (model.p, model.p_adjusted)),
+        *(numbers * errors),
+    )
+
+
+def _spell_mean(mean: float, measure: str) -> str:
+    return f"{mean:.1%}" if measure == "accuracy" else f"{mean:.4g}"
+
+
+def _remark(model: ModelDifference) -> str:
+    status = _REMARKS.get(model.status, model.status)
+    return ", ".join(["regressed"] * model.regressed + [status] * (status != ""))
+
+
+def _columns(models: Sequence[ModelDifference]) -> tuple[bool, tuple[str, ...]]:
+    """Return whether there is a column for errors, and the names of all columns after the model."""
+    errors = any(model.old_errors or model.new_errors for model in models)
+    return errors, (*_HEAD, *(("errors",) * errors), "")
+
+
+def _test_of(model: ModelDifference) -> str:
+    return (_SCORE_TESTS if model.measure == "score" else _TESTS)[model.test or ""]
+
+
+def _titles(found: Difference) -> dict[tuple[str, str | None], str]:
+    """Return the titles of all evaluations and metrics: the metric is in it only if the evaluation has several."""
+    scopes = {(model.evaluation_name, model.metric) for model in found.models}
+    metrics = Counter(name for name, _ in scopes)
+    return {(name, metric): title_of(name, metric, metrics[name]) for name, metric in scopes}
+
+
+def _lower_scopes(found: Difference) -> set[tuple[str, str | None]]:
+    return {(model.evaluation_name, model.metric) for model in found.models if model.lower_is_better}
+
+
+def _legend(found: Difference) -> Iterator[str]:
+    """Yield what the numbers mean."""
+    answers = "questions that both corpora answered"
+    if found.errors_as_wrong:
+        answers += "; a record with an error is a wrong answer"
+    elif any(model.old_errors or model.new_errors for model in found.models):
+        answers += "; a record with an error is no answer"
+    measures = {model.measure for model in found.models}
+    if measures == {"score"}:
+        yield f"old, new: mean score on the {answers}; a point is a hundredth"
+    elif "score" in measures:
+        yield f"old, new: accuracy, or mean score if without %, on the {answers}; a point is a hundredth"
+    else:
+        yield f"old, new: accuracy on the {answers}"
+    if "score" in measures:
+        yield "graded metrics (scores other than 0 and 1) are compared by score; --accuracy compares their accuracy"
+        if any(model.lower_is_better for model in found.models):
+            lower = {title for scope, title in _titles(found).items() if scope in _lower_scopes(found)}
+            yield f"a lower score is better, so a rise is a loss of points: {', '.join(sorted(map(safe, lower)))}"
+    used = Counter(_test_of(model) for model in found.models if model.test)
+    several = len(used) > 1
+    tests = [
+        f"{text} ({counted(used[text], 'model')})" if several else text
+        for text in (*_TESTS.values(), *_SCORE_TESTS.values())
+        if used[text]
+    ]
+    if tests:
+        adjusted = f"adjusted p: for {counted(used.total(), 'model')}, by Benjamini and Hochberg"
+        yield f"p: {'; '.join(tests)}. {adjusted}"
+
+
+def print_tables(found: Difference) -> None:
+    """Print a table per evaluation, changed fields, examples, and the result."""
+    hidden: list[str] = []
+    titles = _titles(found)
+    for name, group in groupby(found.models, key=lambda model: titles[model.evaluation_name, model.metric]):
+        models = _ranked(list(group))
+        errors, head = _columns(models)
+        rows = [(safe(m.model_id), *_cells(m, errors=errors), _remark(m)) for m in models]
+        click.echo(f"{click.style(safe(name), bold=True)}: {counted(len(rows), 'model')}")
+        hidden += print_table(("model", *head), rows[:_MOST_MODELS], _OPTIONAL)
+        print_more(len(rows) - _MOST_MODELS, "model", "--format json")
+        click.echo()
+    print_hidden(hidden)
+    if found.models:
+        click.echo("".join(f"{click.style(line, dim=True)}\n" for line in _legend(found)))
+    if found.fields:
+        click.echo(click.style("changed fields", bold=True))
+        print_table(("field", "records"), [(safe(f.path), f"{f.records:,}") for f in found.fields[:_MOST_FIELDS]])
+        print_more(len(found.fields) - _MOST_FIELDS, "field", "--format json")
+        click.echo()
+    for title, head, lists in _lists(found):
+        click.echo(click.style(title, bold=True))
+        print_table(head, [tuple(map(safe, row)) for row in lists])
+        click.echo()
+    click.echo(f"{_counts(found)} ({spell_bytes(found.text_bytes)} {spell_speed(found.text_bytes, found.seconds)})")
+    word, sentence = outcome_of(found, safe)
+    colour = "red" if found.failed else "green" if found.fail_on is not None else None
+    click.echo(f"{click.style(word, fg=colour, bold=True)}: {sentence}")
+
+
+def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[Sequence[str]]]]:
+    """Yield the examples, if any: a title, column names and rows for each kind."""
+    titles = _titles(found)
+    flips = [
+        (titles[m.evaluation_name, m.metric], m.model_id, str(flip.sample_id), *_spell_flip(flip, m.measure))
+        for m in found.models
+        for flip in m.flips
+    ]
+    if flips:
+        yield "worse or better", ("evaluation", "model", "sample_id", "old", "new"), flips
+    for kind in ("added", "removed", "changed", "repeats"):
+        if records := getattr(found.examples, kind):
+            rows = [
+                (titles[name.evaluation_name, name.metric], name.model_id, str(name.sample_id), name.evaluation_id)
+                for name in records
+            ]
+            yield kind, ("evaluation", "model", "sample_id", "run"), rows
+
+
+def _spell_flip(flip: Flip, measure: str) -> tuple[str, str]:
+    """Return the means of a question in OLD and NEW."""
+    if measure == "score":
+        return f"{flip.old:.4g}", f"{flip.new:.4g}"
+    return f"{flip.old:.0%}", f"{flip.new:.0%}"
+
+
+def _counts(found: Difference) -> str:
+    counts = found.counts
+    pairs = f"{counted(counts.unchanged + counts.changed, 'pair')}: {counts.unchanged:,} unchanged"
+    text = f"{pairs}, {counts.changed:,} changed; {counts.added:,} added, {counts.removed:,} removed"
+    if counts.repeats_old or counts.repeats_new:
+        text += f"; {counts.repeats_old:,} of OLD and {counts.repeats_new:,} of NEW are repeats without a pair"
+    return text
+
+
+def outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
+    """Return the result as a word and a sentence; `spell` escapes names."""
+    titles = _titles(found)
+    of = Counter(model.status for model in found.models)
+    numbers = f"{counted(of['compared'], 'model')} compared, {of['missing']:,} missing, {of['incomplete']:,} incomplete"
+    if of["unanswered"]:
+        numbers += f", {of['unanswered']:,} without answers in OLD"
+    p_value = f"{'adjusted p' if found.p_adjust == 'bh' else 'p'} < {found.p:g}"
+    per_metric = " and metric" if len(titles) > len({name for name, _ in titles}) else ""
+    if found.fail_on is None:
+        sure = [
+            m
+            for m in found.models
+            if (p := m.p_adjusted if found.p_adjust == "bh" else m.p) is not None and p < found.p
+        ]
+        worse = sum((model.points or 0) < 0 for model in sure)
+        changes = f"{worse:,} worse and {len(sure) - worse:,} better with {p_value}"
+        return "compared", f"{changes}; {numbers} (counted per evaluation{per_metric})"
+    if not found.failed:
+        return "no regression", f"no model lost more than {found.fail_on:g} points with {p_value}; {numbers}"
+    reasons = []
+    for message, group in groupby(found.failures, key=lambda failure: failure.message):
+        names = [
+            f"{spell(failure.model_id)} on {spell(titles[failure.evaluation_name, failure.metric])}"
+            for failure in group
+        ]
+        reasons.append(f"{listed(names, _MOST_NAMES)} {_plural(message) if len(names) > 1 else message}")
+    more = f"; and {len(reasons) - _MOST_NAMES:,} more" if len(reasons) > _MOST_NAMES else ""
+    return _WORDS[found.failures[0].reason], f"{'; '.join(reasons[:_MOST_NAMES])}{more}; {numbers}"
+
+
+def _plural(message: str) -> str:
+    """Return what is said of one model as it is said of several."""
+    verb, rest = message.split(" ", 1)
+    return " ".join([{"is": "are", "was": "were"}.get(verb, verb), rest])
+
+
+def markdown_of(found: Difference) -> Iterator[str]:
+    """Yield the lines of a comment on a pull request: the result, then the tables."""
+    word, sentence = outcome_of(found, _code)
+    corpora = f"{_code(found.old.corpus)} → {_code(found.new.corpus)}"
+    yield from (f"**{word}**: {sentence}", "", f"{corpora}: {_counts(found)}")
+    errors, head = _columns(found.models)
+    titles = _titles(found)
+    rows = [
+        (
+            _code(titles[m.evaluation_name, m.metric]),
+            _code(m.model_id),
+            *_cells(m, errors=errors),
+            f"**{remark}**" * bool(remark),
+        )
+        for m in _ranked(found.models)
+        for remark in [_remark(m)]
+    ]
+    yield from _markdown_table(("evaluation", "model", *head), rows, 2)
+    for line in _legend(found):
+        yield from ("", line)
+    fields = [(_code(field.path), f"{field.records:,}") for field in found.fields]
+    if fields:
+        yield from _markdown_table(("changed field", "records"), fields[:_MOST_FIELDS], 1)
+    for title, head, lists in _lists(found):
+        yield from ("", f"<details><summary>{title}</summary>")
+        yield from _markdown_table(head, [tuple(map(_code, row)) for row in lists], len(head))
+        yield from ("", "</details>")
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:
+    yield ""
+    yield from markdown_table(head, rows[:_MOST_ROWS], left)
+    if len(rows) > _MOST_ROWS:
+        yield from ("", f"… and {len(rows) - _MOST_ROWS:,} more; `--format json` lists all")
+
+
+def _code(text: str) -> str:
+    """Return a Markdown code span, with more backticks around the text than it has in a row."""
+    text = safe(text).replace("|", "\\|")
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    space = " " if "`" in text or not text.strip() else ""
+    return f"{fence}{space}{text}{space}{fence}"
 
 
 class Percentage(Number):

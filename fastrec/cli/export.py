@@ -6,14 +6,18 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
-from fastrec.cli.filters import filter_options, given_filters
-from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, raw_cells_option
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice, safe, spell_bytes, spell_speed
+from fastrec.cli.options import (
+    choice_option,
+    command,
+    filter_options,
+    given_filters,
+    jobs_option,
+    no_progress_option,
+    raw_cells_option,
+)
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import counted
-
-__all__ = ["export"]
 
 
 @command("Write a corpus as Parquet, CSV or a matrix.")

@@ -7,12 +7,9 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import print_stderr
+from fastrec.cli.console import print_stderr, spell_bytes
 from fastrec.cli.options import Count, Number, choice_option, command
-from fastrec.cli.spelling import spell_bytes
 from fastrec.errors import counted
-
-__all__ = ["generate"]
 
 _share = partial(click.option, type=Number(0, 1), metavar="SHARE", default=0.0, show_default=True)
 

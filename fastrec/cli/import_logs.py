@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, print_error, print_json, print_notice
+from fastrec.cli.console import allow_broken_pipe, print_error, print_json, print_notice, safe
 from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import safe
 from fastrec.cli.tables import print_table
 from fastrec.errors import counted, shown
 
 if TYPE_CHECKING:
-    from fastrec.commands.import_logs import Import
+    from fastrec.commands.import_logs.document import Import
 
-__all__ = ["import_logs"]
 
 _MOST_ROWS = 20
 _MOST_BAD = 20

@@ -6,11 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, print_json, print_notice, print_stderr, print_warning
-from fastrec.cli.filters import filter_options
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    print_json,
+    print_notice,
+    print_stderr,
+    print_warning,
+    safe,
+    spell_bytes,
+    spell_repairable,
+    spell_speed,
+)
 from fastrec.cli.options import (
     Size,
     choice_option,
+    filter_options,
     jobs_option,
     no_progress_option,
     prepare_reading,
@@ -18,14 +28,12 @@ from fastrec.cli.options import (
     repair_option,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import safe, spell_bytes, spell_repairable, spell_speed
 from fastrec.errors import RefusedError, UsageError, counted, shown
 
 if TYPE_CHECKING:
     from fastrec.normalize.dry_run import Plan
     from fastrec.normalize.run import NormalizeResult
 
-__all__ = ["normalize"]
 
 _MOST_MODELS = 20  # per evaluation, in the table
 
@@ -37,7 +45,7 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the value, and return it as it was given."""
-        from fastrec.normalize.gate import parse_max_rejects
+        from fastrec.normalize.options import parse_max_rejects
 
         try:
             parse_max_rejects(str(value))
@@ -165,8 +173,7 @@ def normalize(
             elif verbose:
                 from fastrec.cli.stats_tables import print_stats
                 from fastrec.summary.choosing import choose
-                from fastrec.summary.facts import facts_of
-                from fastrec.summary.ranking import rank
+                from fastrec.summary.ranking import facts_of, rank
 
                 print_stats(rank(choose(result.summary), facts_of(result.summary)), most=_MOST_MODELS)
     except OSError as exc:

@@ -2,22 +2,134 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from fastrec.cli.console import print_notice
-from fastrec.cli.memory import limit_memory
 from fastrec.errors import UsageError
 
-__all__ = [
-    "Count", "Number", "Size", "accuracy_option", "choice_option", "command", "errors_as_wrong_option", "jobs_option",
-    "no_progress_option", "prepare_reading", "raw_cells_option", "reading_options", "repair_option",
-]  # fmt: skip
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from fastrec.filters import Filters
+
+
+# @@ memory: How much memory this process and its workers may use: that of the machine, or less in a control group.
+#
+# A scheduler such as Slurm, systemd, Docker or Kubernetes limits a control group. The group of this process may have no
+# limit of its own and be inside a group that has one, so the smallest limit on the way up counts. There are two versions
+# of control groups, and a machine may have both:
+#
+#     /proc/self/cgroup                   0::/job_7/step_0        version 2
+#                                         4:memory:/job_7         version 1
+#     /proc/self/mountinfo                where the groups are mounted, and which group is the root of the mount
+#     /sys/fs/cgroup/job_7/memory.max     the limit: a number of bytes, or `max`
+
+_LEAST_MEMORY: Final = 1 << 30
+_LIMITS: Final = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
+"""The file that has the limit of a group, by the type of its file system."""
+_USUAL_MOUNTS: Final = (
+    ("cgroup2", "/", "/sys/fs/cgroup"),
+    ("cgroup2", "/", "/sys/fs/cgroup/unified"),
+    ("cgroup", "/", "/sys/fs/cgroup/memory"),
+)
+
+
+def limit_memory(jobs: int) -> None:
+    """Limit this process and its workers to equal shares of 90 % of the memory that they may use.
+
+    A line that needs more ends in a MemoryError that names its shard. Without the limit, the machine would swap, or the
+    system would kill a worker.
+    """
+    try:
+        import resource
+
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        cap = max(min(total, cgroup_limit() or total) * 9 // 10 // jobs, _LEAST_MEMORY)
+        resource.setrlimit(resource.RLIMIT_DATA, (cap if hard < 0 else min(cap, hard), hard))
+    except (ImportError, OSError, ValueError):  # the system has no such limits
+        return
+
+
+def cgroup_limit(root: Path = Path("/")) -> int | None:
+    """Return the smallest limit of the control group of this process and of the groups around it; None if none is set.
+
+    `root` is the root of the file system; tests pass another one.
+    """
+    groups = dict(_groups(root))
+    limits: list[int] = []
+    for kind, top, mount in _mounts(root):
+        if kind not in groups:
+            continue
+        place = root / mount.lstrip("/")
+        inside = _inside(groups[kind], top)
+        for group in (inside, *inside.parents):
+            limits += _read_limit(place / group / _LIMITS[kind])
+    return min(limits, default=None)
+
+
+def _groups(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield the groups of this process that can limit memory: the type of their file system, and their path."""
+    for line in _lines(root / "proc/self/cgroup"):
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            yield "cgroup2", path
+        elif "memory" in controllers.split(","):
+            yield "cgroup", path
+
+
+def _mounts(root: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield where groups are mounted: type of the file system, the group at the root of the mount, the directory."""
+    found = False
+    for line in _lines(root / "proc/self/mountinfo"):
+        before, _, after = line.partition(" - ")
+        kind, _, options = after.split(" ", 2)
+        if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
+            _, _, _, top, mount, *_ = before.split(" ")
+            yield kind, _unescaped(top), _unescaped(mount)
+            found = True
+    if not found:
+        yield from _USUAL_MOUNTS
+
+
+def _unescaped(path: str) -> str:
+    """Return a path without the octal escapes of mountinfo, such as `\\040` for a space."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
+
+
+def _inside(group: str, top: str) -> PurePosixPath:
+    """Return the path of a group below the root of a mount; empty if it is outside, as in some containers.
+
+    >>> [str(_inside(group, top)) for group, top in (("/a/b", "/"), ("/docker/1", "/docker/1"), ("/../..", "/"))]
+    ['a/b', '.', '.']
+    """
+    path = PurePosixPath(group)
+    if ".." in path.parts or not path.is_relative_to(top):
+        return PurePosixPath()
+    return path.relative_to(top)
+
+
+def _read_limit(path: Path) -> list[int]:
+    try:
+        return [int(path.read_text())]
+    except (OSError, ValueError):  # the group is not visible here, or its limit is `max`
+        return []
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(errors="surrogateescape").splitlines()
+    except OSError:  # not Linux
+        return []
+
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -58,7 +170,7 @@ class RepairNames(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Check the names, and return them as they were given."""
-        from fastrec.arguments import field_names
+        from fastrec.filters import field_names
         from fastrec.judge.repair import repair_codes
 
         try:
@@ -130,3 +242,121 @@ def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
     if "-" in paths and sys.stdin is not None and sys.stdin.isatty():
         print_notice("reading from this terminal: type or paste lines, and end with Ctrl-D")
     limit_memory(jobs)
+
+
+# @@ filters: The filter options that commands share, and the completion of names in the shell.
+#
+# Names come from the summary of the corpus in the command line that is completed. If it has none, or if it cannot be
+# read at once, there are no completions: a shell must never wait, or show an error, because of a Tab.
+
+_LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
+_MOST: Final = 1000  # completions
+
+FILTER_PARAMETERS: Final = (
+    "evaluation", "metric", "model", "sample_id", "hash", "exclude_evaluation", "exclude_model", "right", "wrong",
+    "errors",
+)  # fmt: skip
+"""The parameters that `filter_options` adds."""
+
+
+def filter_options(function: _Command) -> _Command:
+    """Add the filters. The function gets one parameter for each of `FILTER_PARAMETERS`; see `take_filters`."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def name_filter_options(function: _Command) -> _Command:
+    """Add the filters by name only, for commands that work on summaries: evaluations, metrics and models."""
+    for name, option in reversed(list(zip(FILTER_PARAMETERS, _OPTIONS, strict=True))):
+        if name.removeprefix("exclude_") in ("evaluation", "metric", "model"):
+            function = option(function)
+    return function
+
+
+def take_filters(options: dict[str, Any]) -> Filters:
+    """Remove the filters from the parameters of a command, and return them as one value.
+
+    Raises:
+        UsageError: A pattern is not valid UTF-8.
+    """
+    from fastrec.filters import make_filters
+
+    return make_filters(**{name: options.pop(name) for name in FILTER_PARAMETERS})
+
+
+def given_filters(options: Mapping[str, Any]) -> bool:
+    """Return whether any filter is given among the parameters of a command, which keep them."""
+    return any(options[name] for name in FILTER_PARAMETERS)
+
+
+def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Return a function that completes the names of one kind: `evaluations`, `metrics` or `models`."""
+
+    def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        names = sorted({name for corpus in _corpora(context) for name in _names(corpus, kind)})
+        words = [word for name in names if name.startswith(incomplete) and (word := _word(name))]
+        return [CompletionItem(word) for word in words[:_MOST]]
+
+    return complete
+
+
+def _corpora(context: click.Context) -> Iterator[str]:
+    """Yield what may be a corpus: the arguments of the command line that is completed."""
+    # An option without its value, which is the one to complete, keeps click from naming the arguments before it.
+    given = [context.params.get(one.name or "") for one in context.command.params if isinstance(one, click.Argument)]
+    for value in [*given, *context.args]:
+        values = value if isinstance(value, (list, tuple)) else [value]
+        yield from (one for one in values if isinstance(one, str))
+
+
+def _names(corpus: str, kind: str) -> list[str]:
+    """Return the names of one kind in the summary of a corpus; none if there is no summary, or if it is damaged."""
+    import msgspec
+
+    from fastrec.summary.choosing import names_in
+
+    with contextlib.suppress(OSError, ValueError, RuntimeError, msgspec.MsgspecError):
+        path = Path(corpus).expanduser() / "summary.json"
+        if path.is_file() and path.stat().st_size <= _LARGEST:
+            return [name for name in getattr(names_in(path.read_bytes()), kind) if name]
+    return []
+
+
+_PLAIN: Final = re.compile(r"[\w@%+=:,./-]+")
+_QUOTABLE: Final = re.compile(r"[^'\\*?\[\]]+")
+
+
+def _word(name: str) -> str:
+    """Return a name as the shell can insert it; empty if it cannot.
+
+    The script for bash inserts words as they are, so they are quoted here: a name must not become a command. The other
+    shells quote by themselves.
+    """
+    if not name.isprintable() or name.startswith("-"):
+        return ""
+    if _PLAIN.fullmatch(name) or not os.environ.get("_FASTREC_COMPLETE", "").startswith("bash"):
+        return name
+    return f"'{name}'" if _QUOTABLE.fullmatch(name) else ""
+
+
+def _pattern_option(name: str, text: str, kind: str | None = None, metavar: str = "PATTERN") -> Any:
+    complete = complete_names(kind) if kind else None
+    return click.option(name, multiple=True, metavar=metavar, help=text, shell_complete=complete)
+
+
+_OPTIONS: Final = (
+    _pattern_option("--evaluation", "Only records whose evaluation_name matches, such as 'mmlu*'. Options with a "
+                    "PATTERN may be repeated; one match is enough.", "evaluations"),
+    _pattern_option("--metric", "Only records whose evaluation_result_id matches.", "metrics"),
+    _pattern_option("--model", "Only records whose model_id matches, such as 'org/*'.", "models"),
+    _pattern_option("--sample-id", 'Only records whose sample_id matches; 5 matches the integer 5 and the string "5".'),
+    _pattern_option("--hash", "Only records whose sample_hash matches: all answers to a question."),
+    _pattern_option("--exclude-evaluation", "Leave out records whose evaluation_name matches.", "evaluations"),
+    _pattern_option("--exclude-model", "Leave out records whose model_id matches.", "models"),
+    click.option("--right", is_flag=True, help="Only right answers. Of --right, --wrong and --errors, one is enough."),
+    click.option("--wrong", is_flag=True, help="Only wrong answers."),
+    click.option("--errors", is_flag=True, help="Only records with an error, which are neither right nor wrong."),
+)  # fmt: skip

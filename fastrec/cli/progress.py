@@ -17,8 +17,6 @@ from typing import Final
 from fastrec.cli.console import status_line
 from fastrec.progress import Progress
 
-__all__ = ["ProgressLine", "make_progress"]
-
 _INTERVAL: Final = 0.1  # seconds between two drawings
 _LEAST_SHARE: Final = 0.02  # of the work, before the remaining time is estimated
 _COSTS: Final = {"sort": 1.0, "round": 0.3, "merge": 0.85, "count": 0.5}

@@ -8,22 +8,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.answers.wording import score_text
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json
-from fastrec.cli.filters import complete_names, filter_options
-from fastrec.cli.layout import clip, terminal_width, width_of
-from fastrec.cli.options import Count, choice_option, command, jobs_option, no_progress_option, raw_cells_option
+from fastrec.cli.console import allow_broken_pipe, clip, explain_damage, print_json, safe, terminal_width, width_of
+from fastrec.cli.options import (
+    Count,
+    choice_option,
+    command,
+    complete_names,
+    filter_options,
+    jobs_option,
+    no_progress_option,
+    raw_cells_option,
+)
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import safe
 from fastrec.cli.tables import print_hidden, print_more, print_table
 from fastrec.errors import counted
+from fastrec.wording import score_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fastrec.commands.questions import EvaluationQuestions, Question, Questions
 
-__all__ = ["questions"]
 
 _SORTS: Final = ["hardest", "disagreement", "easiest", "longest-input", "longest-output", "errors", "order"]
 _OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")

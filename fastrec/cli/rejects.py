@@ -6,13 +6,17 @@ import sys
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_stderr
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    explain_damage,
+    print_json,
+    print_notice,
+    print_stderr,
+    spell_repairable,
+)
 from fastrec.cli.options import choice_option, command
-from fastrec.cli.spelling import spell_repairable
 from fastrec.cli.tables import print_groups
 from fastrec.errors import counted, shown
-
-__all__ = ["rejects"]
 
 
 @command("List rejected lines, or extract them.")

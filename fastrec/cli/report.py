@@ -6,22 +6,20 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage
-from fastrec.cli.filters import filter_options, given_filters
+from fastrec.cli.console import allow_broken_pipe, explain_damage, spell_bytes
 from fastrec.cli.options import (
     Count,
     accuracy_option,
     command,
     errors_as_wrong_option,
+    filter_options,
+    given_filters,
     jobs_option,
     no_progress_option,
     prepare_reading,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import spell_bytes
 from fastrec.errors import shown
-
-__all__ = ["report"]
 
 
 @command("Show a corpus on one HTML page.")

@@ -7,8 +7,6 @@ import click
 from fastrec.cli.console import allow_broken_pipe
 from fastrec.cli.options import command
 
-__all__ = ["schema"]
-
 
 @command("Print the schema of a record.")
 @click.argument("version", required=False)

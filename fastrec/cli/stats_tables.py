@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from fastrec.cli.spelling import safe
+from fastrec.cli.console import safe
 from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
 
 if TYPE_CHECKING:
     from fastrec.summary.document import Tokens
     from fastrec.summary.ranking import ModelStats, Stats
 
-__all__ = ["csv_table", "escaped", "markdown_item", "markdown_tables", "print_stats"]
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
 _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
@@ -90,8 +89,7 @@ def _total(tokens: Tokens) -> str:
 
 def print_stats(found: Stats, most: int | None = None) -> None:
     """Print a table for each evaluation, with at most `most` models."""
-    from fastrec.summary.facts import facts_in_words
-    from fastrec.summary.legend import about, legend
+    from fastrec.summary.ranking import about, facts_in_words, legend
 
     hidden: list[str] = []
     for number, evaluation in enumerate(found.evaluations):
@@ -130,8 +128,7 @@ def _table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> tuple[li
 
 def markdown_tables(found: Stats) -> Iterator[str]:
     """Yield the lines of a Markdown table for each evaluation."""
-    from fastrec.summary.facts import facts_in_words
-    from fastrec.summary.legend import about, legend
+    from fastrec.summary.ranking import about, facts_in_words, legend
 
     for number, evaluation in enumerate(found.evaluations):
         if number:

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from fastrec.cli.console import print_notice
-from fastrec.cli.layout import pad, width_of
-from fastrec.cli.spelling import safe
+from fastrec.cli.console import pad, print_notice, safe, width_of
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.judge.findings import FindingGroup
 
-__all__ = ["markdown_table", "print_groups", "print_hidden", "print_more", "print_table"]
 
 Row = Sequence[str]
 

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.annotations import print_annotations
-from fastrec.cli.console import allow_broken_pipe, print_error, print_json, print_notice
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    print_annotations,
+    print_error,
+    print_json,
+    print_notice,
+    safe,
+    spell_bytes,
+    spell_repairable,
+    spell_speed,
+)
 from fastrec.cli.options import (
     Count,
     choice_option,
@@ -19,15 +28,11 @@ from fastrec.cli.options import (
     repair_option,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import safe, spell_bytes, spell_repairable, spell_speed
 from fastrec.cli.tables import print_groups
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.commands.validate.result import Validation
-    from fastrec.commands.validate.upgrades import UpgradeReport
-
-__all__ = ["validate"]
+    from fastrec.commands.validate.result import UpgradeReport, Validation
 
 
 @command("Check every record of shards.")

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, print_json, print_notice
+from fastrec.cli.console import allow_broken_pipe, print_json, print_notice, safe, spell_bytes, spell_speed
 from fastrec.cli.options import command, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
-from fastrec.cli.spelling import safe, spell_bytes, spell_speed
 from fastrec.errors import counted
-
-__all__ = ["verify"]
 
 
 @command("Check that a corpus is intact.")

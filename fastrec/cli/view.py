@@ -12,8 +12,6 @@ from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
 from fastrec.cli.options import Count, command, jobs_option, no_progress_option
 from fastrec.cli.progress import make_progress
 
-__all__ = ["view"]
-
 
 @command("Look at questions and answers in a browser.")
 @click.argument("corpus", type=click.Path())

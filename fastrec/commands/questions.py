@@ -8,17 +8,14 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.choosing import check_questions, choose_model, choose_scopes
 from fastrec.answers.index import Index, open_index
+from fastrec.answers.shown import check_questions, choose_model, choose_scopes
 from fastrec.answers.table import SORTS, Query, QuestionRow, Scope, Sort, Which
-from fastrec.arguments import Strings, several
 from fastrec.errors import UsageError
-from fastrec.filters import FilterArguments, make_filters, matches_any
+from fastrec.filters import FilterArguments, Strings, make_filters, matches_any, several
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.summary.choosing import check_patterns
-
-__all__ = ["EvaluationQuestions", "Question", "Questions", "questions"]
 
 _SHORTEST = 8  # characters of a hash
 

@@ -15,15 +15,13 @@ from typing import BinaryIO
 import msgspec
 from msgspec.structs import asdict
 
-from fastrec.arguments import Strings, several
-from fastrec.corpus.documents import read_manifest
+from fastrec.corpus.manifest import read_manifest
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected, numbered_lines
 from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.filters import Strings, several
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import join
-
-__all__ = ["RejectGroup", "Rejects", "rejects"]
 
 
 class RejectGroup(FindingGroup):

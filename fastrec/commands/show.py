@@ -8,16 +8,13 @@ from typing import Final, Unpack
 
 import msgspec
 
-from fastrec.answers.choosing import choose_scopes
 from fastrec.answers.index import Index, open_index
-from fastrec.answers.shown import ShownQuestion, read_question
+from fastrec.answers.shown import ShownQuestion, choose_scopes, read_question
 from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
-
-__all__ = ["Shown", "show"]
 
 _SHORTEST: Final = 4  # characters of a hash
 _MOST_SHOWN: Final = 5  # questions with the same sample_id

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from fastrec.arguments import Paths, Strings, several_paths
 from fastrec.engine import check_jobs
-from fastrec.filters import make_filters
+from fastrec.filters import Paths, Strings, make_filters, several_paths
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
-from fastrec.trends.collect import collect_trend
-from fastrec.trends.document import Trend
-
-__all__ = ["Trend", "trend"]
+from fastrec.trends import Trend, collect_trend
 
 
 def trend(

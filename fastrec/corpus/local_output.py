@@ -31,8 +31,6 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.local import LOCAL
 
-__all__ = ["LocalOutput", "exchange", "local_work_of", "locked_work", "open_local_output"]
-
 _HERE: Final = -100  # AT_FDCWD
 _EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
 _CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}

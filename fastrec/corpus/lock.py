@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import secrets
+import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,9 +19,11 @@ from typing import Final
 
 import msgspec
 
-from fastrec.errors import LockedError, naming
-
-__all__ = ["ENDED", "Holder", "is_running", "locked", "this_machine", "this_run"]
+from fastrec.errors import LockedError, LostLeaseError, naming
+from fastrec.limits import Limits
+from fastrec.storage import is_private
+from fastrec.storage.object_store import ObjectStore
+from fastrec.storage.shared_object import ChangedError, SharedObject
 
 _HOLDER: Final = re.compile(r"process (\d+) on (.*) since ")
 
@@ -130,3 +133,168 @@ def this_machine() -> str:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:  # not on Linux
         return os.uname().nodename
+
+
+# @@ lease: The lease of an output in an object store: one run at a time writes there.
+#
+# A store has no lock that ends with the process that holds it. So the holder of a lease renews an object beside the
+# output every few seconds, and a holder that has not done so for too long is presumed dead.
+#
+# Clocks may differ, so a holder whose lease seems to have lapsed is watched for 1.5 renewal times, and keeps the lease if
+# it renews it meanwhile. So a holder is sure of its lease for that long after it began its last renewal. It counts on a
+# bit less, and renews the lease at once when that time is over: before it writes, removes or publishes anything.
+#
+# Where the store has conditional requests, of all runs that try to take a lease exactly one succeeds, and a holder whose
+# lease was taken cannot renew it. Elsewhere a run that takes over a lease waits a moment and looks whether it still has
+# it: of two runs, the last one to write keeps it, unless one of them took longer than that moment to write.
+#
+# A presumed dead run may only be slow, and continue at any time. So a lease alone protects nothing: the names of all
+# files of a run carry its token, and publishing is a conditional request of its own (`fastrec.corpus.store_output`).
+#
+# A run that fails leaves its lease behind, marked as ended, if there are files in the output. It tells the next run that
+# these files are ours, and readers that they are not a corpus.
+
+_WATCHED: Final = 1.5  # renewal times that a holder is watched before its lease is taken
+_SURE: Final = 1.25  # renewal times for which a holder relies on its last renewal; less than it is watched
+_SETTLE: Final = 0.05  # renewal times to wait after taking over a lease in a store without conditional requests
+_TOKENS: Final = 1_000  # most tokens of ended runs that a lease remembers
+
+
+class Lease:
+    """The lease of an output."""
+
+    def __init__(self, store: ObjectStore, path: str, output: str, limits: Limits) -> None:
+        self._object = SharedObject(store, path)
+        self._output = output
+        self._limits = limits
+        self._me = this_run()
+        self._ended = threading.Event()
+        self._renewing = threading.Lock()  # both the driver and a thread renew the lease
+        self._renewed_at = 0.0, 0.0
+        self._lost: LostLeaseError | None = None
+        self.stays = False  # whether the lease is left behind at the end
+        self.is_conditional = False  # whether the store has conditional requests
+
+    @property
+    def token(self) -> str:
+        """The name of this run: no other run ever has the same."""
+        return self._me.token
+
+    @property
+    def ended_runs(self) -> frozenset[str]:
+        """The tokens of earlier runs that have certainly ended."""
+        return frozenset(self._me.ended)
+
+    def exists(self) -> bool:
+        """Return whether any run holds a lease, or has left one behind."""
+        return self._object.read() is not None
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lease until exit."""
+        self._take()
+        thread = threading.Thread(target=self._keep_renewing, name="fastrec-lease", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._ended.set()
+            thread.join(self._limits.lease_renew_seconds)  # it may be waiting for a store that does not answer
+            with contextlib.suppress(OSError, LockedError):
+                self._renew(ENDED)
+                if not self.stays:
+                    self._object.remove()
+
+    def check(self) -> None:
+        """Raise a LostLeaseError if another run has taken the lease; ask the store only if that is possible."""
+        if self._lost is not None:
+            raise self._lost
+        if not self._is_sure():
+            with self._renewing:
+                if not self._is_sure():
+                    self._renew(time.time())
+
+    def renew(self) -> None:
+        """Renew the lease now; LostLeaseError if another run has taken it."""
+        with self._renewing:
+            self._renew(time.time())
+
+    def _take(self) -> None:
+        found = self._object.read()
+        holder = _decoded(found)
+        if holder is not None and self._is_alive(holder):
+            lapse = f"{self._limits.lease_lapse_seconds:.0f} seconds"
+            raise LockedError(self._output, f"{holder} (a killed run is presumed dead after {lapse})")
+        if holder is not None:
+            ended = [holder.token] if self._has_ended(holder) else []
+            self._me.ended = [*holder.ended, *ended][-_TOKENS:]
+        started = _clocks()
+        try:
+            self._object.write(self._encoded(time.time()))
+        except ChangedError:
+            raise LockedError(self._output, str(self._holder() or "which has only just begun")) from None
+        self._renewed_at = started
+        self.is_conditional = self._object.is_conditional()
+        if not self.is_conditional:
+            if found is not None and not is_private(self._output):
+                time.sleep(_SETTLE * self._limits.lease_renew_seconds)
+            self._check_holder()
+
+    def _has_ended(self, holder: Holder) -> bool:
+        """Return whether a run has certainly ended."""
+        return holder.alive == ENDED or (holder.machine == self._me.machine and not is_running(holder.process))
+
+    def _is_alive(self, holder: Holder) -> bool:
+        if self._has_ended(holder):
+            return False
+        if 0 <= time.time() - holder.alive < self._limits.lease_lapse_seconds:
+            return True
+        time.sleep(_WATCHED * self._limits.lease_renew_seconds)  # one of the clocks may be wrong: wait for a renewal
+        now = self._holder()
+        return now is not None and now.alive not in (holder.alive, ENDED)
+
+    def _is_sure(self) -> bool:
+        """Return whether the lease cannot have been taken yet, by every clock of this machine."""
+        longest = _SURE * self._limits.lease_renew_seconds
+        return all(0 <= now - then < longest for now, then in zip(_clocks(), self._renewed_at, strict=True))
+
+    def _renew(self, alive: float) -> None:
+        if self._lost is not None:
+            raise self._lost
+        started = _clocks()
+        try:
+            self._object.write(self._encoded(alive))
+        except ChangedError:
+            self._check_holder()
+            self._object.write(self._encoded(alive))  # an earlier renewal of this run, which seemed to fail, succeeded
+        self._renewed_at = started
+
+    def _check_holder(self) -> None:
+        holder = self._holder()
+        if holder is None or holder.token != self._me.token:
+            self._lost = LostLeaseError(self._output, str(holder or "which has ended since"))
+            raise self._lost
+
+    def _encoded(self, alive: float) -> bytes:
+        self._me.alive = alive
+        return msgspec.json.encode(self._me)
+
+    def _keep_renewing(self) -> None:
+        while not self._ended.wait(self._limits.lease_renew_seconds) and self._lost is None:
+            with contextlib.suppress(OSError, LockedError):  # the next attempt may succeed
+                self.renew()
+
+    def _holder(self) -> Holder | None:
+        return _decoded(self._object.read())
+
+
+def _decoded(content: bytes | None) -> Holder | None:
+    try:
+        return None if content is None else msgspec.json.decode(content, type=Holder)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _clocks() -> tuple[float, float]:
+    """Read the clock that no one sets, and the one that goes on while a machine sleeps or is paused."""
+    return time.monotonic(), time.time()

@@ -7,13 +7,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
-from fastrec.corpus.documents import MANIFEST
-from fastrec.corpus.manifest import listed_files
+from fastrec.corpus.manifest import MANIFEST, listed_files
 from fastrec.errors import UsageError, shown
-from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
-from fastrec.storage.digests import fingerprint
-
-__all__ = ["CORPUS", "KEPT", "REFUSED", "Kind", "Output", "is_journal", "not_refused", "work_of"]
+from fastrec.storage import fingerprint, is_url, join, parent_and_name, storage_of, without_file_protocol
 
 KEPT: Final = "kept"
 """The name of the list of kept work in the work directory."""

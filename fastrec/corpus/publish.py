@@ -19,8 +19,6 @@ from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import total_text
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
-__all__ = ["check_inputs_not_in", "check_output", "check_reachable", "open_output", "too_little_space", "work_root_of"]
-
 
 def open_output(
     output: str, kind: Kind, work_dir: str | None = None, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS

@@ -20,22 +20,10 @@ from msgspec import UNSET, UnsetType
 from fastrec.corpus.writer import ShardWriter, Written
 from fastrec.errors import CorpusError, DamagedFileError
 from fastrec.judge.batch import InvalidLine
-from fastrec.judge.codes import ERRORS
-from fastrec.judge.findings import Finding
+from fastrec.judge.findings import ERRORS, Finding
 from fastrec.sources.lines import LongLine
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
-
-__all__ = [
-    "CODES",
-    "RejectRange",
-    "RejectedLine",
-    "RejectsWriter",
-    "decode_rejected",
-    "numbered_lines",
-    "rejected_line",
-    "write_rejects",
-]
 
 CODES: Final = tuple(row.code for row in ERRORS)
 """The codes that a rejected line may have."""

@@ -15,24 +15,11 @@ from typing import Final
 
 import msgspec
 
-from fastrec.corpus.documents import MANIFEST, is_plain
-from fastrec.corpus.manifest import Manifest, PartEntry
+from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry, is_plain
 from fastrec.errors import CorpusError, ShardMissingError, UsageError, shown
 from fastrec.sources.lines import LongLine
 from fastrec.sources.shard import shard_at
 from fastrec.storage import join
-
-__all__ = [
-    "Source",
-    "decode_source",
-    "has_sources",
-    "line_begin",
-    "need_sources",
-    "read_sources",
-    "source_lines",
-    "sources_file",
-    "sources_path",
-]
 
 _SUFFIX: Final = ".sources.zst"
 _CHUNK_BYTES: Final = 1 << 20

@@ -17,8 +17,6 @@ from xxhash import xxh3_128
 
 from fastrec.storage import storage_of
 
-__all__ = ["COMPRESSIONS", "SUFFIXES", "ShardWriter", "Written"]
-
 SUFFIXES: Final = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}
 COMPRESSIONS: Final = tuple(SUFFIXES)
 

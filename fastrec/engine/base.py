@@ -10,8 +10,6 @@ from typing import Any, Final, Protocol, Self, TypeVar
 
 from fastrec.errors import PanicError
 
-__all__ = ["Argument", "Engine", "Result", "SerialEngine", "collector_off", "run_task"]
-
 _KEPT_BYTES: Final = 2 << 20
 
 Argument = TypeVar("Argument")

@@ -24,8 +24,6 @@ from fastrec.engine.base import Argument, Engine, Result, run_task
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
-__all__ = ["ClusterEngine"]
-
 _AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
 _LOOK_SECONDS: Final = 1.0  # between two looks at the cluster
 _FAST_WORKERS: Final = {

@@ -19,9 +19,6 @@ import msgspec
 
 from fastrec.schemas.newest import AnswerAttribution, Input, Message, Output, Performance, TokenUsage
 
-__all__ = ["HEAD_BYTES", "Aggregate", "BadLog", "FoundFile", "Grouped", "Harness", "Log", "LogPlan", "RunInfo"]
-__all__ += ["Sample", "Score", "extracted"]
-
 HEAD_BYTES: Final = 1 << 16
 """How much of a file `role_of` gets to see."""
 

@@ -12,12 +12,16 @@ All of these folders have the same modules, besides their own:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Final, cast
 
-from fastrec.harnesses.log import Harness
-
-__all__ = ["HARNESS_NAMES", "harness_named"]
+from fastrec.errors import ShardError
+from fastrec.harnesses.log import HEAD_BYTES, Harness
+from fastrec.harnesses.values import read_at
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.shard import shard_at
+from fastrec.storage import storage_of
 
 _MODULES: Final = {"lm-eval": "lm_eval", "inspect": "inspect", "helm": "helm", "lighteval": "lighteval"}
 
@@ -28,3 +32,47 @@ HARNESS_NAMES: Final = tuple(_MODULES)
 def harness_named(name: str) -> Harness:
     """Return the module that reads the logs of a harness."""
     return cast("Harness", import_module(f"fastrec.harnesses.{_MODULES[name]}"))
+
+
+# @@ detect: Tell the files of harnesses by their first bytes.
+
+_BOM: Final = b"\xef\xbb\xbf"
+
+
+def head_of(path: str) -> bytes:
+    """Read the first HEAD_BYTES of a file; those of its text, if it is compressed.
+
+    A file that cannot be read raises OSError. One whose compressed text is damaged gives what comes before the damage.
+    """
+    with storage_of(path).open_reader(path) as file:
+        if not file.size:
+            return b""  # stores refuse to read an empty object
+        head = read_at(file, HEAD_BYTES, 0)
+    if detect(head[:MAGIC_BYTES]) is Format.PLAIN:
+        return head.removeprefix(_BOM)
+    text = b""
+    try:
+        for block in shard_at(path).read_text():
+            text += block[:HEAD_BYTES]
+            if len(text) >= HEAD_BYTES:
+                break
+    except ShardError:
+        pass  # importing it will report the damage
+    return text[:HEAD_BYTES].removeprefix(_BOM)
+
+
+def role_in(path: str, head: bytes, names: Iterable[str] = HARNESS_NAMES) -> tuple[str, str] | None:
+    """Return the harness that a file belongs to, and its role there; None if it is no file of these harnesses."""
+    for name in names:
+        if role := harness_named(name).role_of(head, path):
+            return name, role
+    return None
+
+
+def harness_of(path: str) -> str | None:
+    """Return the harness that wrote a file; None if it is no file of a harness, or cannot be read."""
+    try:
+        found = role_in(path, head_of(path))
+    except (OSError, ShardError):
+        return None
+    return found[0] if found else None

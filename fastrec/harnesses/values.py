@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from math import isnan
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-__all__ = ["REFUSALS", "as_list", "decoder", "number_of", "replace_lone_surrogates", "spell"]
+from fastrec.errors import LogError
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.storage import storage_of
+from fastrec.storage.base import Reader
 
 REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What msgspec raises for a text that it does not decode."""
@@ -100,3 +104,50 @@ def spell(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except TypeError:  # a Struct or Raw
         return _encode(value).decode()
+
+
+# @@ files: Read files of logs: what several harnesses need.
+
+
+def read_at(reader: Reader, size: int, offset: int) -> bytes:
+    """Read `size` bytes from `offset`, or fewer if the file ends: a single `pread` may return fewer at any time."""
+    if offset >= reader.size:  # it may be too large for the system to seek to
+        return b""
+    data = reader.pread(size, offset)
+    while len(data) < size and (more := reader.pread(size - len(data), offset + len(data))):
+        data += more
+    return data
+
+
+def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
+    """Read a small JSON document. If it does not decode, raise LogError with `problem` and the reason."""
+    try:
+        return decode(storage_of(path).read_all(path))
+    except ValueError as exc:
+        raise LogError(path, f"{problem}: {exc}") from exc
+
+
+def check_is_plain(path: str) -> None:
+    """Raise LogError if a file is compressed: a log that is read by byte ranges must not be."""
+    with storage_of(path).open_reader(path) as reader:
+        if detect(reader.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
+            raise LogError(path, "is compressed: decompress it first")
+
+
+# @@ choices: Multiple choice by log-likelihood: the rules that all harnesses share.
+
+
+def index_of_greatest(values: Sequence[float]) -> int:
+    """Return the index of the greatest value, as numpy's argmax does: NaN is the greatest, and the first one wins.
+
+    >>> index_of_greatest([-2.0, -1.0, -1.0]), index_of_greatest([-1.0, float("nan")])
+    (1, 1)
+    """
+    if any(map(isnan, values)):
+        return next(index for index, value in enumerate(values) if isnan(value))
+    return values.index(max(values))
+
+
+def contradicts(score: float | None, pick: int, correct: Collection[int]) -> bool:
+    """Return whether an accuracy says that another choice was picked: it is 1 if the pick is correct, and else 0."""
+    return bool(correct) and score in (0, 1) and (score == 1) != (pick in correct)

@@ -8,20 +8,250 @@ level; a `null` that means the same as absence left out; integers in integer fie
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.judge.explain import errors_of
 from fastrec.judge.findings import NO_VALUE, Errors, Report, first_errors
 from fastrec.judge.parse import parse
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.shape import Shape
-from fastrec.schemas.versions import closest_version, contradicts_itself, version_of
+from fastrec.schemas.registry import closest_version, contradicts_itself, version_of
+from fastrec.schemas.schema import Schema, Shape
 
-__all__ = ["is_valid", "judge_slowly", "judge_value", "normal_form"]
+# @@ explain: Explain why draft-07 refuses a value: list the errors one by one, as they are found.
+#
+# The arbiter only says yes or no: its own list of errors takes a thousand times the size of a hostile line. Here every
+# node of the schema becomes a function that walks a value and yields the errors in it, in the order of the schema. No
+# list is made, so a caller can count a million errors and keep a few. A schema with a keyword that is not in the table
+# below is refused; tests compare the errors with those of an independent validator.
+
+Steps = list[str | int]
+Check = Callable[[Any, Steps], Iterator[Report]]
+"""From a value and the steps that lead to it to the errors in it. A check changes the steps between two errors."""
+
+
+def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
+    """Yield every error of a value: first those of its fields, then the conditional rules that it breaks."""
+    fields, rules = _compiled(schema)
+    yield from fields(value, [])
+    kind = value.get("interaction_type") if isinstance(value, dict) else None
+    # With a wrong interaction_type it is chance which rules apply. That error has been reported already.
+    by_field = schema.rules_by_type.get(kind, {}) if isinstance(kind, str) else {}
+    seen = set()
+    for _, steps, _, found in rules(value, []) if by_field else ():
+        rule = by_field[str(steps[0])]
+        if rule.code not in seen:
+            seen.add(rule.code)
+            text = f"{rule.message}, found nothing" if found is NO_VALUE else rule.message
+            yield rule.code, steps, text, found
+
+
+@cache
+def _compiled(schema: Schema) -> tuple[Check, Check]:
+    """Return the checks of the fields, and those of the conditional rules."""
+    document = dict(schema.document)
+    rules = document.pop("allOf", [])
+    return _compile(document), _compile({"allOf": rules})
+
+
+def _compile(node: dict[str, Any]) -> Check:
+    return _all([_KEYWORDS[keyword](node) for keyword in node if keyword not in _ANNOTATIONS])
+
+
+def _all(checks: list[Check]) -> Check:
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        for check in checks:
+            yield from check(value, steps)
+
+    return checks[0] if len(checks) == 1 else errors
+
+
+def _is_valid(check: Check, value: Any) -> bool:
+    return next(check(value, []), None) is None
+
+
+def _type(node: dict[str, Any]) -> Check:
+    tests = [_TYPES[name] for name in _names(node)]
+    expected = f"expected {_types(node)}"
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        for test in tests:
+            if test(value):
+                return
+        yield "schema.type", steps, expected, value
+
+    return errors
+
+
+def _enum(node: dict[str, Any]) -> Check:
+    options = node["enum"] if "enum" in node else [node["const"]]
+    expected = "expected " + _either([f'"{option}"' for option in options])
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        if not isinstance(value, str) or value not in options:  # all options are strings
+            yield "schema.enum", steps, expected, value
+
+    return errors
+
+
+def _minimum(node: dict[str, Any]) -> Check:
+    minimum, is_number = node["minimum"], _TYPES["number"]
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        if is_number(value) and value < minimum:
+            yield "schema.minimum", steps, f"expected at least {minimum}", value
+
+    return errors
+
+
+def _required(node: dict[str, Any]) -> Check:
+    names = node["required"]
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        if isinstance(value, dict):
+            for name in names:
+                if name not in value:
+                    yield "schema.required", [*steps, name], "the required field is missing", NO_VALUE
+
+    return errors
+
+
+def _properties(node: dict[str, Any]) -> Check:
+    checks = {name: _compile(child) for name, child in node["properties"].items()}
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        if isinstance(value, dict):
+            for name, check in checks.items():
+                if name in value:
+                    steps.append(name)
+                    yield from check(value[name], steps)
+                    steps.pop()
+
+    return errors
+
+
+def _items(node: dict[str, Any]) -> Check:
+    check = _compile(node["items"])
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            steps.append(index)
+            yield from check(item, steps)
+            steps.pop()
+
+    return errors
+
+
+def _one_of(node: dict[str, Any]) -> Check:
+    forms = [_compile(form) for form in node["oneOf"]]
+    expected = f"expected {_forms(node)}"
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        if sum(_is_valid(form, value) for form in forms) != 1:
+            yield "schema.one_of", steps, expected, value
+
+    return errors
+
+
+def _not(node: dict[str, Any]) -> Check:
+    check = _compile(node["not"])
+    expected = f"expected anything but {_types(node['not'])}"
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        if _is_valid(check, value):
+            yield "schema.type", steps, expected, value
+
+    return errors
+
+
+def _all_of(node: dict[str, Any]) -> Check:
+    return _all([_compile(child) for child in node["allOf"]])
+
+
+def _if(node: dict[str, Any]) -> Check:
+    condition, then = _compile(node["if"]), _compile(node["then"])
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        if _is_valid(condition, value):
+            yield from then(value, steps)
+
+    return errors
+
+
+def _additional_properties(node: dict[str, Any]) -> Check:
+    allowed, known = node["additionalProperties"], node.get("properties", {})
+    if allowed is True:
+        return _all([])
+    check = None if allowed is False else _compile(allowed)
+
+    def errors(value: Any, steps: Steps) -> Iterator[Report]:
+        for name, child in value.items() if isinstance(value, dict) else ():
+            if name in known:
+                continue
+            steps.append(name)
+            if check is None:
+                yield "schema.unknown_key", steps, "this version allows no such key here", NO_VALUE
+            else:
+                yield from check(child, steps)
+            steps.pop()
+
+    return errors
+
+
+def _names(node: dict[str, Any]) -> list[str]:
+    return [node["type"]] if isinstance(node["type"], str) else node["type"]
+
+
+def _types(node: dict[str, Any]) -> str:
+    return _either([_with_article(name) for name in _names(node)])
+
+
+def _with_article(name: str) -> str:
+    if name in ("boolean", "null"):
+        return "true or false" if name == "boolean" else name
+    return f"{'an' if name[0] in 'aio' else 'a'} {name}"
+
+
+def _forms(node: dict[str, Any]) -> str:
+    """Describe a `oneOf` of plain types and arrays of plain types."""
+    return _either(
+        [f"{_types(form)} of {form['items']['type']}s" if "items" in form else _types(form) for form in node["oneOf"]]
+    )
+
+
+def _either(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+_TYPES: Final[dict[str, Callable[[Any], bool]]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "number": lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    "integer": lambda value: (
+        value.is_integer() if isinstance(value, float) else isinstance(value, int) and not isinstance(value, bool)
+    ),
+}
+
+_KEYWORDS: Final[dict[str, Callable[[dict[str, Any]], Check]]] = {
+    "type": _type,
+    "enum": _enum,
+    "const": _enum,
+    "minimum": _minimum,
+    "required": _required,
+    "properties": _properties,
+    "items": _items,
+    "oneOf": _one_of,
+    "not": _not,
+    "allOf": _all_of,
+    "if": _if,
+    "additionalProperties": _additional_properties,
+}
+_ANNOTATIONS: Final = frozenset({"$schema", "description", "title", "version", "then"})  # `then` belongs to `if`
+
 
 _NO_VALUE: Final = frozenset({"json.utf8", "json.depth", "json.syntax", "json.surrogate"})
 _CONTRADICTION: Final[Report] = (

@@ -17,30 +17,33 @@ since each dropped key drops two of them, too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 from stringzilla import count, find
 
+from fastrec.errors import out_of_memory
 from fastrec.filters import Filters
-from fastrec.judge.batch import Batch, HashReplaced
+from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RecordFilter
 from fastrec.judge.chunk import OpenChunk
-from fastrec.judge.colons import count_colons
-from fastrec.judge.filtering import RecordFilter
+from fastrec.judge.findings import Finding
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, PLACEHOLDER_BYTES, KnownInput, KnownInputs
-from fastrec.judge.lanes import REFUSALS, Lane, Lanes
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SampleHashMode, SlowPath
+from fastrec.judge.version_rules import REFUSALS, Lane, Lanes, count_colons
 from fastrec.judge.warnings import gives_reason, label_code, warnings_of
+from fastrec.limits import LIMITS
 from fastrec.schemas.fast_upgrade import upgrade_record
-from fastrec.schemas.recipes import ABSENT, WRONG, RecipeFinder
+from fastrec.schemas.hashes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.widen import LearningDecoder
-
-__all__ = ["Judge", "SampleHashMode"]
+from fastrec.sources.formats import MAX_WINDOW
+from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats
+from fastrec.sources.shard import Slice
 
 _GIANT: Final = 16 << 20
 _ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
@@ -375,3 +378,65 @@ def _none(record: Any) -> int:  # noqa: ARG001 - it stands for the counters of a
 
 def _no_recipe(_raw: str, _reference: str | list[str], _given: str) -> str | None:
     return None
+
+
+# @@ shards: Judge a slice of a shard: read it and judge it chunk by chunk. Every command that reads records does it here.
+
+
+class JudgedChunk(NamedTuple):
+    """A chunk of lines and what the judge made of it; a line that is too long comes as a chunk of its own."""
+
+    batch: Batch
+    normal: bytearray
+    """The normal forms of the records. The next chunk overwrites them."""
+    data: bytes
+    """The lines as they were read; empty if the line was too long to be held."""
+    line: int
+    """Number of the first line."""
+
+
+def judge_slice(
+    judge: Judge,
+    piece: Slice,
+    *,
+    chunk_bytes: int = LIMITS.chunk_bytes,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    max_window: int = MAX_WINDOW,
+    line: int = 1,
+    offset: int = 0,
+    stats: ReadStats | None = None,
+    source: str | None = None,
+) -> Iterator[JudgedChunk]:
+    """Read a slice and judge its lines, about `chunk_bytes` at a time.
+
+    The first line gets the number `line`, and `offset` is added to all offsets. A line longer than `max_line_bytes` is
+    invalid, and never held in memory. ShardError if the slice cannot be read to its end; then none of it may be used.
+    If memory runs out, the error names `source`, the original of a temporary file.
+    """
+    normal = bytearray()
+    try:
+        for chunk in piece.shard.read(
+            piece.start,
+            piece.end,
+            chunk_bytes=chunk_bytes,
+            max_line_bytes=max_line_bytes,
+            max_window=max_window,
+            stats=stats,
+        ):
+            normal.clear()
+            first, start = line - 1 + chunk.line, offset + chunk.offset
+            if isinstance(chunk, LongLine):
+                rejected = invalid_line(chunk._replace(line=first, offset=start), max_line_bytes)
+                yield JudgedChunk(Batch(lines=1, rejected=[rejected]), normal, b"", first)
+            else:
+                batch = judge.judge_chunk(chunk.data, normal, line=first, offset=start)
+                yield JudgedChunk(batch, normal, chunk.data, first)
+    except MemoryError as exc:
+        raise out_of_memory(source or piece.shard.path) from exc
+
+
+def invalid_line(line: LongLine, max_line_bytes: int) -> InvalidLine:
+    """Describe a line that is too long as an invalid line; only its head is kept."""
+    message = f"expected at most {max_line_bytes:,} bytes in a line, found {line.length:,}"
+    finding = Finding("line.too_long", "$", message)
+    return InvalidLine(line.line, line.offset, (finding,), line.head, truncated=True)

@@ -24,8 +24,6 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-__all__ = ["KNOWN_INPUT_BYTES", "PLACEHOLDER_BYTES", "KnownInput", "KnownInputs", "Learn"]
-
 KNOWN_INPUT_BYTES: Final = 12 << 20
 """Memory for the known inputs of a judge: some ten thousand questions."""
 

@@ -19,8 +19,6 @@ import msgspec
 from fastrec.errors import UsageError
 from fastrec.judge.findings import NO_VALUE, Report
 
-__all__ = ["MAX_DEPTH", "LongInteger", "NoNumber", "flaws_in", "parse", "spell", "spell_sorted"]
-
 MAX_DEPTH: Final = 256
 """Levels of objects and arrays in a line; the record itself is the first level."""
 

@@ -12,20 +12,218 @@ Repairs change the record in place: a copy of a large record takes as much memor
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from fastrec.errors import UsageError
 from fastrec.judge.arbiter import is_valid
-from fastrec.judge.codes import REPAIRS
-from fastrec.judge.findings import Errors, Finding, describe, json_path
-from fastrec.judge.parse import flaws_in
-from fastrec.judge.places import Place, places_of
-from fastrec.judge.repair_table import LEFT_OUT, NOT_FITTING, RECORD_REPAIRS, VALUE_REPAIRS, NotRepairableError
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.versions import closest_version, version_of
+from fastrec.judge.findings import REPAIRS, Errors, Finding, describe, json_path
+from fastrec.judge.parse import NoNumber, flaws_in, parse, spell, spell_sorted
+from fastrec.schemas.registry import closest_version, version_of
+from fastrec.schemas.schema import MANY, ONE, Schema
+from fastrec.schemas.upgrade import free_name
 
-__all__ = ["LONGEST_TRIAL", "Repaired", "repair", "repair_codes"]
+# @@ places: What a schema version allows at each place of a record, read from its schema document.
+
+
+class Place(NamedTuple):
+    """What a version allows at one place of a record."""
+
+    types: frozenset[str]
+    """The JSON types; empty if all are allowed."""
+    plain: frozenset[type]
+    """Python types of values that are allowed and have nothing below them: most values, so they are passed over."""
+    optional: bool
+    """The value is a field that may be left out."""
+    is_entry: bool
+    """The value is one of a free-form object whose values have a type."""
+    is_result_id: bool
+    fields: dict[str, Place]
+    items: Place | None
+    entries: Place | None
+
+    def allows(self, value: Any) -> bool:
+        """Return whether the type of a value is allowed."""
+        kind = _kind(value)
+        return not self.types or kind in self.types or (kind == "integer" and "number" in self.types)
+
+
+@cache
+def places_of(schema: Schema) -> Place:
+    """Return the place of a whole record of a version."""
+    return _place(schema.document)
+
+
+def _place(node: dict[str, Any], *, optional: bool = False, is_entry: bool = False, name: str = "") -> Place:
+    """Read from a node of a schema document what it allows; `oneOf` allows what one of its forms does."""
+    types: set[str] = set()
+    items = None
+    for form in node.get("oneOf", [node]):
+        allowed = form.get("type", [])
+        types.update([allowed] if isinstance(allowed, str) else allowed)
+        items = form.get("items", items)
+    required, entries = node.get("required", ()), node.get("additionalProperties")
+    plain = {kind for kind, name in _KINDS.items() if name in types and name not in ("object", "array")}
+    return Place(
+        types=frozenset(types),
+        plain=frozenset(plain | ({int, float} if "number" in types else set())),
+        optional=optional,
+        is_entry=is_entry,
+        is_result_id=name == "evaluation_result_id",
+        fields={
+            key: _place(child, optional=key not in required, name=key)
+            for key, child in node.get("properties", {}).items()
+        },
+        items=_place(items) if items else None,
+        entries=_place(entries, is_entry=True) if isinstance(entries, dict) else None,
+    )
+
+
+def _kind(value: Any) -> str:
+    """Return the JSON type of a value; an integer is a number, too."""
+    if isinstance(value, float):
+        return "none" if isinstance(value, NoNumber) else "integer" if value.is_integer() else "number"
+    return _KINDS.get(type(value), "integer")  # long integers have a class of their own
+
+
+_KINDS: Final = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null", int: "integer"}
+
+
+# @@ repair_table: The table of repairs: what each of them does to a value, or to a whole record.
+#
+# A repair of a value gets a value that is not allowed at its place, and returns another one. A repair of a record changes
+# the record in place. Both say when they do not fit.
+
+NOT_FITTING: Final = object()
+"""The repair is not for this value."""
+LEFT_OUT: Final = object()
+"""The value is left out."""
+
+_PLACEHOLDER: Final = 0.0
+_NO_NUMBERS: Final = frozenset(sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity"))
+_NUMBER: Final = re.compile(r"([+-]?)(\d+(?:_\d+)*)?(?:\.(\d*))?([eE][+-]?\d+)?", re.ASCII)
+_LONGEST_NUMBER: Final = 4_300  # digits; text of more is no number to the parsers of other tools either
+_SHORT: Final = 18  # digits; the parser has a class of its own for longer integers
+_BOOLEANS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | dict.fromkeys(
+    ("0", "off", "f", "false", "n", "no"), False
+)
+
+
+class NotRepairableError(Exception):
+    """A value is wrong, and no repair fits."""
+
+
+def _output_and_turns(record: dict[str, Any], schema: Schema) -> tuple[str, str] | None:
+    """Move what the interaction type does not allow to `metadata`: the turns of a single turn, or the output."""
+    kind, turns = record.get("interaction_type"), schema.turns_field
+    if record.get("output") is None or record.get(turns) is None or kind not in (*ONE, *MANY):
+        return None
+    name = turns if kind in ONE else "output"
+    metadata = record.get("metadata")
+    if metadata is None:
+        metadata = record["metadata"] = {}
+    if not isinstance(metadata, dict):
+        return None
+    key = free_name(name, metadata)
+    metadata[key] = _as_text(record.pop(name))
+    return f"$.{name}", f"moved to `metadata.{key}`, because the record is {kind}"
+
+
+def _nan_score(record: dict[str, Any], _: Schema) -> tuple[str, str] | None:
+    """Say in `error` that a score is not a number: a record with an error does not count as an answer."""
+    evaluation, error = record.get("evaluation"), record.get("error")
+    if not isinstance(evaluation, dict) or not isinstance(error, (str, type(None))):
+        return None
+    score = evaluation.get("score")
+    is_text = isinstance(score, str) and score.strip().lower() in _NO_NUMBERS
+    if not (isinstance(score, NoNumber) or is_text):
+        return None
+    found = score.text if isinstance(score, NoNumber) else spell(score).decode()
+    reason = f"the score was {found}, which is not a finite number; {_PLACEHOLDER} is a placeholder"
+    is_correct = evaluation.get("is_correct")
+    if is_correct is not False and "is_correct" in evaluation:
+        reason += f", and is_correct was {_as_text(is_correct)}"
+        evaluation["is_correct"] = False
+    evaluation["score"] = _PLACEHOLDER
+    record["error"] = f"{error}; {reason}" if error else reason
+    return "$.evaluation.score", f"the score {found} became an error"
+
+
+def _as_text(value: Any) -> str:
+    """Return the JSON text of a value: compact, with sorted keys. A number that is not finite keeps its spelling."""
+    if isinstance(value, NoNumber):
+        return value.text
+    if isinstance(value, (dict, list)) and next(iter(flaws_in(value)), None):
+        raise NotRepairableError
+    return spell_sorted(value).decode()
+
+
+def _result_id_null(value: Any, place: Place) -> Any:
+    return LEFT_OUT if value is None and place.is_result_id and place.optional else NOT_FITTING
+
+
+def _null(value: Any, place: Place) -> Any:
+    return LEFT_OUT if value is None and place.optional else NOT_FITTING
+
+
+def _value_not_text(value: Any, place: Place) -> Any:
+    return _as_text(value) if place.is_entry and place.types == {"string"} else NOT_FITTING
+
+
+def _number_from_text(value: Any, place: Place) -> Any:
+    if not isinstance(value, str) or place.types.isdisjoint(("number", "integer")) or len(value) > _LONGEST_NUMBER:
+        return NOT_FITTING
+    match = _NUMBER.fullmatch(value.strip())
+    if not match or not (match[2] or match[3]):
+        return NOT_FITTING
+    sign, whole, fraction, exponent = match.groups()
+    if "number" not in place.types and (exponent or (fraction is not None and set(fraction) != {"0"}) or not whole):
+        return NOT_FITTING
+    digits = (whole or "").replace("_", "").lstrip("0") or "0"
+    decimals = "" if fraction is None else f".{fraction or 0}"
+    spelled = f"{sign.strip('+')}{digits}{decimals}{exponent or ''}"
+    number = int(spelled) if spelled.isdecimal() and len(spelled) <= _SHORT else parse(spelled.encode())[0]
+    return number if place.allows(number) else NOT_FITTING
+
+
+def _boolean_from_text(value: Any, place: Place) -> Any:
+    if not isinstance(value, str) or "boolean" not in place.types or "number" in place.types:
+        return NOT_FITTING
+    return _BOOLEANS.get(value.lower(), NOT_FITTING)
+
+
+def _number_from_boolean(value: Any, place: Place) -> Any:
+    if not isinstance(value, bool) or place.types.isdisjoint(("number", "integer")):
+        return NOT_FITTING
+    return float(value) if "number" in place.types else int(value)
+
+
+def _boolean_from_number(value: Any, place: Place) -> Any:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, NoNumber)
+    return bool(value) if is_number and "boolean" in place.types and value in (0, 1) else NOT_FITTING
+
+
+RECORD_REPAIRS: Final[dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | None]]] = {
+    "repair.output_and_turns": _output_and_turns,
+    "repair.nan_score": _nan_score,
+}
+"""Repairs of a whole record; they return where and what they changed, or None if they do not fit."""
+
+VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Place], Any], str]]] = {
+    "repair.result_id_null": (_result_id_null, "left out"),
+    "repair.null": (_null, "left out"),
+    "repair.value_not_text": (_value_not_text, "became text"),
+    "repair.number_from_text": (_number_from_text, "became a number"),
+    "repair.boolean_from_text": (_boolean_from_text, "became true or false"),
+    "repair.number_from_boolean": (_number_from_boolean, "became a number"),
+    "repair.boolean_from_number": (_boolean_from_number, "became true or false"),
+}
+"""Repairs of a value at a place that does not allow it, each with what happens; the first that fits is made."""
+
 
 LONGEST_TRIAL: Final = 16 << 20
 """Longer lines are only repaired if that is asked for; nobody counts whether they could be."""
@@ -144,3 +342,50 @@ class _Repairs:
                     self.made[code] = Finding(code, json_path(self._steps), message)
                 return changed
         raise NotRepairableError
+
+
+# @@ null_id: The repair of `evaluation_result_id: null` on the text of a line, for the fast path.
+#
+# All lines of some producers have this mistake and no other. The slow path takes five times as long for them.
+
+NULL_ID: Final = Finding("repair.result_id_null", "$.evaluation_result_id", "null left out")
+"""What the slow path reports of this repair."""
+
+_KEY: Final = b'"evaluation_result_id"'
+# A comma or the end of the object has to follow: cutting must not turn a line with a missing comma into valid JSON.
+_NULL: Final = re.compile(rb'"evaluation_result_id"[ \t\r]*:[ \t\r]*null[ \t\r]*(,|(?=\}))')
+_ERROR: Final = "got `null` - at `$.evaluation_result_id`"
+
+
+def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None:
+    """Cut `evaluation_result_id: null` out of a line of the newest version; None if that is not its first mistake.
+
+    A quote inside a string is escaped, so the key cannot be part of a string. `decode` says whether it is at the root.
+    """
+    match = _NULL.search(line)
+    if match is None or line.count(_KEY) != 1:
+        return None
+    problem = ""
+    try:
+        decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        problem = str(exc)
+    if not problem.endswith(_ERROR):
+        return None
+    before, after = line[: match.start()], line[match.end() :]
+    return before + after if match[1] else before.rstrip().removesuffix(b",") + after
+
+
+def is_only_later(record: Any) -> bool:
+    """Return whether a decoded record of the newest version has something that no version with an open root allows."""
+    asked, output, evaluation = record.input, record.output, record.evaluation
+    return (
+        asked.formatted is None
+        or asked.choices is None
+        or evaluation.num_turns is None
+        or evaluation.tool_calls_count is None
+        or record.metadata is None
+        or record.sample_hash is None
+        or record.messages.__class__ is list
+        or bool(output and output.reasoning_trace is None)
+    )

@@ -12,21 +12,16 @@ from typing import Any, Literal, NamedTuple
 from msgspec import UNSET
 
 from fastrec.judge.arbiter import judge_value, normal_form
-from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RepairedLine
-from fastrec.judge.filtering import FilteredOut, RecordFilter
+from fastrec.judge.batch import Batch, FilteredOut, HashReplaced, InvalidLine, RecordFilter, RepairedLine
 from fastrec.judge.findings import Errors, Finding, describe
-from fastrec.judge.lanes import REFUSALS, Lane, Lanes
-from fastrec.judge.null_id import NULL_ID, is_only_later, without_null_id
 from fastrec.judge.parse import parse, spell
-from fastrec.judge.repair import LONGEST_TRIAL, repair
+from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, is_only_later, repair, without_null_id
+from fastrec.judge.version_rules import REFUSALS, Lane, Lanes
 from fastrec.judge.warnings import label_code, warnings_of
-from fastrec.schemas.recipes import ABSENT, WRONG
+from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.shape import build
+from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.upgrade import upgrade_value
-
-__all__ = ["FindRecipe", "SampleHashMode", "SlowPath"]
 
 SampleHashMode = Literal["replace", "fill", "verify"]
 

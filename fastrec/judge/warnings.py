@@ -13,10 +13,8 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from fastrec.judge.findings import Finding, describe
-from fastrec.schemas.labels import LABELS
 from fastrec.schemas.schema import Schema
-
-__all__ = ["ROWS", "gives_reason", "label_code", "warnings_of"]
+from fastrec.schemas.structs import LABELS
 
 Row = Callable[[Any, list[Any], str], Iterable[tuple[str, str]]]
 """From a record, its turns and the name of their field to paths and messages.

@@ -15,18 +15,16 @@ from fastrec.errors import DamagedFileError, shown
 from fastrec.normalize.base import Base, base_of, no_base
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import purpose_of
-from fastrec.normalize.journal import Journal, purpose_in
+from fastrec.normalize.inputs import Streams
 from fastrec.normalize.kept import Kept, settle_kept, why_damaged, why_unusable
 from fastrec.normalize.options import AUTO, Options
-from fastrec.normalize.streams import Streams
-from fastrec.normalize.targets import WrongTargetError, guess_target, prepare_judge
+from fastrec.normalize.pass1 import WrongTargetError, guess_target, prepare_judge
+from fastrec.normalize.resume import Journal, purpose_in
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
 from fastrec.storage import storage_of
-
-__all__ = ["Attempts", "find_kept"]
 
 Result = TypeVar("Result")
 

@@ -14,16 +14,13 @@ import msgspec
 from msgspec.structs import replace
 
 from fastrec.engine.base import Engine
-from fastrec.normalize.changes import Changes, match_shards
-from fastrec.normalize.kept import Kept, KeptRejects
+from fastrec.normalize.kept import Changes, Kept, KeptRejects, match_shards
 from fastrec.normalize.results import Part, PieceCounts, SortResult
-from fastrec.sorting.borders import END
+from fastrec.sorting.cuts import END
 from fastrec.sorting.gather import RunSlice, part_slice
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.summary.part_statistics import LinesByPiece
-
-__all__ = ["Base", "base_of", "no_base", "slices_of_part"]
 
 _BLOCK: Final = 1_024  # parts
 

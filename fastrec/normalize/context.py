@@ -10,12 +10,10 @@ from fastrec.corpus.output import Output
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Engine
 from fastrec.limits import Limits
-from fastrec.normalize.journal import Journal
+from fastrec.normalize.inputs import Streams
 from fastrec.normalize.options import Options
-from fastrec.normalize.streams import Streams
+from fastrec.normalize.resume import Journal
 from fastrec.progress import Progress
-
-__all__ = ["RunContext"]
 
 
 class RunContext(msgspec.Struct, frozen=True):

@@ -28,11 +28,9 @@ from fastrec.corpus.manifest import (
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.errors import utf8
 from fastrec.normalize.base import Base
-from fastrec.normalize.changes import Changes
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.gate import why_refused
 from fastrec.normalize.keep import Made, keep_work
-from fastrec.normalize.kept import KeptRejects
+from fastrec.normalize.kept import Changes, KeptRejects
 from fastrec.normalize.line_counts import (
     LineStatistics,
     check_line_counts,
@@ -41,20 +39,17 @@ from fastrec.normalize.line_counts import (
     input_entries,
     total_line_counts,
 )
-from fastrec.normalize.options import RECORDED, Options
+from fastrec.normalize.options import RECORDED, Options, why_refused
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
-from fastrec.normalize.repairs import repair_documents
-from fastrec.normalize.results import Part, PartSources
+from fastrec.normalize.results import Part, PartSources, repair_documents
 from fastrec.sorting.files import read_blocks
 from fastrec.sources.shard import Shard
 from fastrec.storage import parent_and_name
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import Census, PartCounts, add_part_counts
 from fastrec.summary.summarize import same_run_summary, summarize
-
-__all__ = ["Corpus", "make_corpus", "purpose_of"]
 
 
 def purpose_of(options: Options, *, is_auto: bool = False) -> dict[str, Any]:

@@ -24,16 +24,14 @@ from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import find_records
 from fastrec.normalize.kept import Kept, read_kept
 from fastrec.normalize.options import Options
+from fastrec.normalize.pass1 import guess_target
 from fastrec.normalize.pass1_driver import sort_shards
 from fastrec.normalize.plan import plan_parts
-from fastrec.normalize.targets import guess_target
 from fastrec.progress import Progress
 from fastrec.sorting.cuts import part_size_for
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import gather_tasks, growth, total_text
 from fastrec.storage import join, without_file_protocol
-
-__all__ = ["Plan", "plan"]
 
 
 class Plan(msgspec.Struct, kw_only=True):

@@ -13,19 +13,15 @@ from xxhash import xxh3_128_hexdigest
 from fastrec.corpus.output import Output
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.errors import DamagedFileError
-from fastrec.normalize.changes import KeptShard
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.kept import Kept, KeptFile, KeptRejects, signatures_of, write_kept
+from fastrec.normalize.kept import Kept, KeptFile, KeptRejects, KeptShard, signatures_of, write_kept
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import Part, PartSources, SortResult
 from fastrec.sorting.files import write_blocks
 from fastrec.sources.shard import Shard
-from fastrec.storage import is_url
-from fastrec.storage.digests import FileDigest
+from fastrec.storage import FileDigest, is_url
 from fastrec.summary.document import Summary
 from fastrec.summary.part_statistics import LinesByPiece
-
-__all__ = ["keep_work"]
 
 _RECENT: Final = 2 * 10**9
 """Nanoseconds. A file that is modified again so soon may keep its modification time, because clocks are coarse."""

@@ -14,7 +14,8 @@ by size, modification time and inode, or by content with `--check content`. What
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -22,24 +23,184 @@ import msgspec
 from fastrec.corpus.manifest import RejectsEntry
 from fastrec.engine.base import Engine
 from fastrec.errors import shown
-from fastrec.normalize.changes import KeptShard
-from fastrec.normalize.journal import difference, framed, unframed
 from fastrec.normalize.results import Part, SortResult
+from fastrec.normalize.resume import difference, framed, unframed
+from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
-from fastrec.storage import storage_of
-from fastrec.storage.digests import hash_of_file, sha256_of_file
+from fastrec.sources.shard import Shard
+from fastrec.storage import hash_of_file, sha256_of_file, storage_of
 
-__all__ = [
-    "Kept",
-    "KeptFile",
-    "KeptRejects",
-    "read_kept",
-    "settle_kept",
-    "signatures_of",
-    "why_damaged",
-    "why_unusable",
-    "write_kept",
-]
+# @@ changes: Compare the shards of a run with those that an earlier run kept work of: unchanged, new, changed or gone.
+#
+# A kept shard is matched with the shard of the same path first, then with one of another path: it was renamed or moved.
+# What has to be equal:
+#
+#     by signature    size, modification time and inode, or ETag; no file is read
+#     by content      hashes of all bytes; every shard that has the size of a kept one is read
+#
+# A signature proves nothing if the file was modified just before it was read: a later write may have the same time. Nor
+# does it if the store tells no version. Then the hashes have to be equal, too.
+#
+# A name that promises another compression is no mere rename: a shard that is neither text nor as its name says is bad.
+#
+# A large shard is read in several ranges, each with its hash. The ranges of a file depend on its lines. So a shard is
+# hashed in the ranges of the kept shards that it may be equal to.
+
+
+class KeptShard(msgspec.Struct, frozen=True, array_like=True):
+    """A shard as an earlier run read it."""
+
+    path: str
+    signature: str
+    """`Shard.signature`; empty for a stream."""
+    hash: str
+    """128-bit xxh3 of the bytes of the file; empty if unknown, or if there are `ranges`."""
+    certain: bool
+    """Whether it was last modified so long before it was read that a later change has another time."""
+    ranges: tuple[tuple[int, int, str], ...] = ()
+    """Start, size and hash of all ranges in which the file was read, if its own hash is not known."""
+
+
+_Hashed = tuple[tuple[int, int, str], ...]
+_Proof = tuple[str, _Hashed]
+"""What has to be equal: the signature, hashed ranges, or both."""
+
+
+class Changes(msgspec.Struct):
+    """How the shards of a run differ from those that were kept. All lists are in ascending order."""
+
+    unchanged: dict[int, int]
+    """Numbers of shards, with the position of the kept shard that has the same content."""
+    new: list[int]
+    """Numbers of shards that have no kept shard of the same content or path."""
+    changed: list[int]
+    """Numbers of shards that have another content than the kept shard of the same path."""
+    gone: list[int]
+    """Positions of the kept shards that no shard matches; also those of shards that changed."""
+
+
+def match_shards(shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> Changes:
+    """Find out which shards are unchanged. Files are read in parallel, and only if their content decides."""
+    proofs = _Proofs(shards, kept, by_content=by_content, engine=engine)
+    ours = {number: proofs.of_shard(shard) for number, shard in enumerate(shards)}
+    theirs = {position: proofs.of_kept(one) for position, one in enumerate(kept)}
+    paths = [shard.path for shard in shards], [one.path for one in kept]
+    unchanged: dict[int, int] = {}
+    for with_path in (True, False):
+        matched = set(unchanged.values())
+        left = _grouped(ours, unchanged, paths[0], with_path=with_path)
+        kept_left = _grouped(theirs, matched, paths[1], with_path=with_path)
+        for key in sorted(left.keys() & kept_left.keys()):
+            numbers = [number for number in left[key] if number not in unchanged]
+            unchanged.update(zip(numbers, kept_left[key], strict=False))
+    known = {one.path for one in kept if one.signature}
+    others = [number for number in range(len(shards)) if number not in unchanged]
+    changed = [number for number in others if not shards[number].stream and shards[number].path in known]
+    return Changes(
+        unchanged=dict(sorted(unchanged.items())),
+        new=sorted(set(others).difference(changed)),
+        changed=changed,
+        gone=sorted(set(range(len(kept))).difference(unchanged.values())),
+    )
+
+
+def _grouped(
+    proofs: Mapping[int, list[_Proof]], matched: Iterable[int], paths: Sequence[str], *, with_path: bool
+) -> dict[tuple[str, _Proof], list[int]]:
+    """Group what is not matched yet by what has to be equal. Groups are sorted by path: the order does not matter."""
+    done = set(matched)
+    groups: defaultdict[tuple[str, _Proof], list[int]] = defaultdict(list)
+    for number in sorted(proofs.keys() - done, key=paths.__getitem__):
+        for proof in proofs[number]:
+            groups[paths[number] if with_path else _promise_of(paths[number]), proof].append(number)
+    return groups
+
+
+def _promise_of(path: str) -> str:
+    """Return the compression that a name promises."""
+    return (format_of_name(path) or Format.PLAIN).value
+
+
+class _Proofs:
+    """What has to be equal for a shard to be the same as a kept one."""
+
+    def __init__(self, shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> None:
+        self._by_content = by_content
+        self._doubtful = {one.signature for one in kept if not one.certain}
+        self._doubtful.update(shard.signature for shard in shards if not shard.version)
+        self._layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)
+        """How to hash shards: ranges of kept shards by signature, or by size."""
+        for one in kept:
+            hashed = _hashed(one)
+            if hashed is not None and self._needs_content(one.signature):
+                self._layouts[self._likeness(one.signature)].add(tuple((start, size) for start, size, _ in hashed))
+        wanted = dict.fromkeys(
+            (shard.path, *range_)
+            for shard in shards
+            for layout in sorted(self._layouts_for(shard))
+            for range_ in layout
+        )
+        arguments = list(wanted)
+        self._hashes = {arguments[number]: found for number, found in engine.run(_hash_of, arguments)}
+
+    def _needs_content(self, signature: str) -> bool:
+        return self._by_content or signature in self._doubtful
+
+    def _likeness(self, signature: str) -> str:
+        """Return what has to be equal before content is compared."""
+        return _size_in(signature) if self._by_content else signature
+
+    def _layouts_for(self, shard: Shard) -> set[tuple[tuple[int, int], ...]]:
+        needed = shard.signature and self._needs_content(shard.signature)
+        return self._layouts.get(self._likeness(shard.signature), set()) if needed else set()
+
+    def of_shard(self, shard: Shard) -> list[_Proof]:
+        """Return all that may be equal to what a kept shard has; nothing if it cannot match."""
+        if not shard.signature or not self._needs_content(shard.signature):
+            return [(shard.signature, ())] if shard.signature else []
+        hashed = [
+            tuple((start, size, self._hashes[shard.path, start, size]) for start, size in layout)
+            for layout in self._layouts_for(shard)
+        ]
+        return [(self._likeness(shard.signature), one) for one in hashed if all(content for _, _, content in one)]
+
+    def of_kept(self, kept: KeptShard) -> list[_Proof]:
+        """Return what has to be equal to a kept shard; nothing if that is not known."""
+        if not kept.signature or not self._needs_content(kept.signature):
+            return [(kept.signature, ())] if kept.signature else []
+        hashed = _hashed(kept)
+        return [] if hashed is None else [(self._likeness(kept.signature), hashed)]
+
+
+def _hashed(kept: KeptShard) -> _Hashed | None:
+    """Return the hashes of all bytes of a kept shard by range; None if they are not known."""
+    if not kept.signature:
+        return None
+    size = int(_size_in(kept.signature))
+    if kept.hash:
+        return ((0, size, kept.hash),)
+    ranges = tuple(sorted(range_ for range_ in kept.ranges if range_[1]))
+    end = 0
+    for start, length, content in ranges:
+        if start != end or not content:
+            return None
+        end += length
+    return ranges if ranges and end == size else None
+
+
+def _size_in(signature: str) -> str:
+    return signature.partition("-")[0]
+
+
+def _hash_of(argument: tuple[str, int, int]) -> str:
+    """Hash a range of a file; empty if it cannot be read, which pass 1 will report. Runs in a worker."""
+    path, start, size = argument
+    try:
+        count, content = hash_of_file(path, start, size)
+    except OSError:
+        return ""
+    return content if count == size else ""
+
 
 _FILES: Final = 1_000  # files whose signatures one task asks for
 

@@ -12,27 +12,25 @@ from msgspec.structs import asdict
 from fastrec.corpus.manifest import InputEntry
 from fastrec.engine.base import Engine
 from fastrec.errors import FastrecError, utf8
-from fastrec.normalize.filtered_out import FilteredOutNames
 from fastrec.normalize.options import Options
-from fastrec.normalize.repairs import RepairCounts
-from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult, WrongHash, hash_examples
+from fastrec.normalize.results import (
+    FilteredOutNames,
+    Part,
+    PieceCounts,
+    PieceStatistics,
+    RepairCounts,
+    SortResult,
+    WrongHash,
+    hash_examples,
+)
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.keys import sample_id_of
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.summary.document import HashExample, LineCounts, SampleHashes, json_safe
 from fastrec.summary.part_statistics import LinesByPiece
+from fastrec.summary.rows import Sums
 from fastrec.summary.summarize import hash_counts
-from fastrec.summary.sums import Sums
-
-__all__ = [
-    "LineStatistics",
-    "check_line_counts",
-    "count_lines",
-    "hash_document",
-    "input_entries",
-    "total_line_counts",
-]
 
 Recipes = Counter[tuple[str, str, str]]
 """Valid lines by evaluation_name, model_id and the recipe of the given hash."""

@@ -20,22 +20,18 @@ from xxhash import xxh3_128, xxh3_128_hexdigest
 from fastrec.corpus.sources import sources_path
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.locations import Locations, names_hash, write_locations
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.pass2 import PartTask, make_part
 from fastrec.normalize.plan import Plan
 from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
-from fastrec.normalize.sources import complete_sources
+from fastrec.normalize.sources import Locations, complete_sources, names_hash, write_locations
 from fastrec.sorting.gather import RunSlice
-from fastrec.sorting.spill import Run
+from fastrec.sorting.runs import Run
 from fastrec.sources.shard import Shard
 from fastrec.storage import parent_and_name, storage_of
-from fastrec.summary.losers import losers_in, slices_of
 from fastrec.summary.part_statistics import Census, RepeatsRule, count_census, read_lines_by_piece
-from fastrec.summary.same_run import SameRunCounts, find_same_run
-
-__all__ = ["make_parts", "number_parts"]
+from fastrec.summary.same_run import SameRunCounts, find_same_run, losers_in, slices_of
 
 
 def make_parts(

@@ -24,13 +24,18 @@ from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import Part
 from fastrec.normalize.rounds import merge_rounds
-from fastrec.sorting.borders import Border, BorderSizes, prefix_maker, read_borders, write_borders
-from fastrec.sorting.cuts import choose_cuts, part_size_for
+from fastrec.sorting.cuts import (
+    Border,
+    BorderSizes,
+    choose_cuts,
+    part_size_for,
+    prefix_maker,
+    read_borders,
+    write_borders,
+)
 from fastrec.sorting.gather import RunSlice, gather_keys, slice_merged, slice_run
-from fastrec.sorting.spill import Run
+from fastrec.sorting.runs import Run
 from fastrec.summary.part_statistics import read_lines_by_piece
-
-__all__ = ["Plan", "RegionTask", "plan_parts", "plan_region"]
 
 _AT_ONCE: Final = 4  # regions that a task plans, if there are many runs
 

@@ -3,38 +3,144 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Container, Iterable
-from typing import Any, Final
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from itertools import groupby, islice
+from typing import Any, Final, Self
 
 import msgspec
+from msgspec.structs import asdict
 
 from fastrec.corpus.writer import Written
-from fastrec.errors import ShardError, shown
-from fastrec.judge.batch import HashReplaced
-from fastrec.normalize.filtered_out import FilteredOutNames
-from fastrec.normalize.repairs import RepairCounts
-from fastrec.sorting.keys import encode_sample_id
-from fastrec.sorting.spill import Run
+from fastrec.errors import NoMatchError, ShardError, shown
+from fastrec.filters import Filters
+from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
+from fastrec.sorting.keys import encode_sample_id, sample_id_of
+from fastrec.sorting.runs import Run
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
-from fastrec.storage.digests import FileDigest
+from fastrec.storage import FileDigest
+from fastrec.summary.document import Repairable, Repaired, RepairExample, json_safe
 
-__all__ = [
-    "Aside",
-    "MergedRun",
-    "Part",
-    "PartSources",
-    "Piece",
-    "PieceCounts",
-    "PieceStatistics",
-    "SortResult",
-    "WrongHash",
-    "examples_of",
-    "hash_examples",
-    "stopped_result",
-]
+# @@ repairs: Count repairs: lines that were repaired, with examples, and rejected lines that repairs would keep.
 
-_EXAMPLES: Final = 10
+_EXAMPLES: Final = 3
+"""Examples of each repair: the first ones by names, so that they do not depend on the order of lines."""
+
+
+class _Example(msgspec.Struct, frozen=True, order=True):
+    """A change to a record."""
+
+    code: str
+    evaluation_name: str
+    model_id: str
+    sample_id: bytes  # encoded as in a key; integers come before strings
+    path: str
+    message: str
+
+
+class RepairCounts(msgspec.Struct):
+    """Repairs of some lines."""
+
+    lines: int = 0  # repaired lines
+    by_code: dict[str, int] = msgspec.field(default_factory=dict)  # the journal cannot decode a Counter
+    examples: list[_Example] = msgspec.field(default_factory=list)
+    repairable: int = 0  # rejected lines that repairs would keep
+    repairable_by_code: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def add(self, batch: Batch) -> Counter[str]:
+        """Add the lines of a chunk, and return its repaired lines by code."""
+        by_code: Counter[str] = Counter()
+        for line in batch.repaired:
+            by_code.update(finding.code for finding in line.findings)
+        self.lines += len(batch.repaired)
+        if batch.repaired:
+            self.by_code = _sum(self.by_code, by_code)
+            new = (
+                _Example(one.code, line.evaluation_name, line.model_id, sample_id, one.path, one.message)
+                for line in batch.repaired
+                for sample_id in [encode_sample_id(line.sample_id)]
+                for one in line.findings
+            )
+            self.examples = _first((*self.examples, *new))
+        for invalid in batch.rejected:
+            if invalid.repairs:
+                self.repairable += 1
+                self.repairable_by_code = _sum(self.repairable_by_code, dict.fromkeys(invalid.repairs, 1))
+        return by_code
+
+    def __iadd__(self, other: Self) -> Self:
+        self.lines += other.lines
+        self.by_code = _sum(self.by_code, other.by_code)
+        self.examples = _first((*self.examples, *other.examples))
+        self.repairable += other.repairable
+        self.repairable_by_code = _sum(self.repairable_by_code, other.repairable_by_code)
+        return self
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {code: one.get(code, 0) + other.get(code, 0) for code in {**one, **other}}
+
+
+def _first(examples: Iterable[_Example]) -> list[_Example]:
+    in_order = sorted(set(examples))
+    groups = groupby(in_order, key=lambda example: example.code)
+    return [example for _, group in groups for example in islice(group, _EXAMPLES)]
+
+
+def repair_documents(total: RepairCounts) -> tuple[Repaired, Repairable]:
+    """Describe the repairs of all pieces for the summary."""
+    examples = [
+        RepairExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        for example in total.examples
+    ]
+    return (
+        Repaired(lines=total.lines, by_code=dict(sorted(total.by_code.items())), examples=examples),
+        Repairable(lines=total.repairable, by_code=dict(sorted(total.repairable_by_code.items()))),
+    )
+
+
+# @@ filtered_out: Records that the filters remove: the names that they have, for the error if no record matches.
+
+_MOST: Final = 10  # names listed in the error
+
+
+class FilteredOutNames(msgspec.Struct):
+    """The first evaluations, metrics and models of records that are filtered out, sorted: one more than is listed."""
+
+    evaluations: list[str] = msgspec.field(default_factory=list)
+    metrics: list[str] = msgspec.field(default_factory=list)
+    models: list[str] = msgspec.field(default_factory=list)
+
+    def add(self, records: Iterable[FilteredOut]) -> None:
+        """Add the names of some records."""
+        found = list(records)
+        self.evaluations = _filtered_out_first([*self.evaluations, *(one.evaluation_name for one in found)])
+        self.metrics = _filtered_out_first([*self.metrics, *(one.metric for one in found if one.metric)])
+        self.models = _filtered_out_first([*self.models, *(one.model_id for one in found)])
+
+    def __iadd__(self, other: Self) -> Self:
+        for name in self.__struct_fields__:
+            setattr(self, name, _filtered_out_first([*getattr(self, name), *getattr(other, name)]))
+        return self
+
+
+def nothing_matches(filters: Filters, names: FilteredOutNames) -> NoMatchError:
+    """Return the error if no record matches the filters; it lists what there is."""
+    lists = [(kind, getattr(names, kind)) for kind in names.__struct_fields__]
+    available = "; ".join(f"{kind}: {_some(found)}" for kind, found in lists if found)
+    return NoMatchError(f"no record matches {filters}; {available or 'there are no records'}")
+
+
+def _filtered_out_first(names: Iterable[str]) -> list[str]:
+    return sorted(set(names))[: _MOST + 1]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_MOST]) + (", …" if len(names) > _MOST else "")
+
+
+_RESULTS_EXAMPLES: Final = 10
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -112,12 +218,12 @@ class PieceStatistics(msgspec.Struct):
 
 def hash_examples(wrong: Iterable[WrongHash]) -> list[WrongHash]:
     """Return the first records whose `sample_hash` was wrong, as examples."""
-    return heapq.nsmallest(_EXAMPLES, wrong)
+    return heapq.nsmallest(_RESULTS_EXAMPLES, wrong)
 
 
 def examples_of(replaced: Iterable[HashReplaced]) -> list[WrongHash]:
     """Return the first records of a chunk whose `sample_hash` was wrong."""
-    first = heapq.nsmallest(_EXAMPLES, replaced, key=HashReplaced.sort_key)
+    first = heapq.nsmallest(_RESULTS_EXAMPLES, replaced, key=HashReplaced.sort_key)
     return [
         WrongHash(one.evaluation_name, one.model_id, encode_sample_id(one.sample_id), one.given, one.computed)
         for one in first

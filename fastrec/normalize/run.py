@@ -43,8 +43,6 @@ from fastrec.storage import is_private, is_url, join, storage_of, without_file_p
 from fastrec.storage.local import scratch_directory
 from fastrec.summary.document import Summary
 
-__all__ = ["NormalizeResult", "Options", "Progress", "normalize", "run", "run_passes"]
-
 
 class NormalizeResult(msgspec.Struct, kw_only=True):
     """The result of a run."""

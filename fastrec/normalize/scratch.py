@@ -8,18 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from fastrec.corpus.documents import MANIFEST
 from fastrec.corpus.local_output import LocalOutput
-from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
+from fastrec.corpus.scan import VERIFY_HINT, parts_of
+from fastrec.errors import BadShardsError, CorpusError
+from fastrec.filters import Filters
+from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
 from fastrec.progress import Progress
-from fastrec.sources.shard import Shard
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import join
 from fastrec.summary.document import Summary
-
-__all__ = ["SCRATCH_LEVEL", "ScratchCorpus", "scratch_corpus"]
 
 SCRATCH_LEVEL: Final = -1
 """The compression level of a corpus that is read only once."""
@@ -58,3 +60,67 @@ def scratch_corpus(
         output.prepare(fresh=True)
         made = run_passes(shards, options, output, progress=progress, notice=notice)
         yield ScratchCorpus(str(output.staging), made.manifest, made.summary)
+
+
+# @@ matching: A corpus of the records that match some filters, for commands that need the statistics of these records.
+#
+# It is made by `normalize` in a temporary directory, from the parts of another corpus: with the same sort order, schema
+# version and hashes. So nothing is counted in a second way.
+
+
+@contextlib.contextmanager
+def matching_corpus(
+    corpus: str,
+    filters: Filters,
+    *,
+    jobs: int = 1,
+    may_be_empty: bool = False,
+    work_dir: str | None = None,
+    progress: Progress | None = None,
+    limits: Limits = LIMITS,
+) -> Iterator[str]:
+    """Yield the directory of a corpus with only the matching records; without filters, the corpus itself.
+
+    Raises:
+        UsageError: The directory is not a corpus, or no record matches and it must not be empty.
+        CorpusError: The corpus is damaged.
+        ShardError: A part cannot be read completely.
+    """
+    if not filters:
+        yield corpus
+        return
+    manifest = read_manifest(corpus)
+    options = Options(
+        schema=CORPUS_LABELS[manifest.schema].name,
+        hash_algorithm=str(manifest.options.get("hash", "sha256")),
+        sample_hash="fill",
+        sort_by=manifest.sort_fields,
+        level=SCRATCH_LEVEL,
+        jobs=jobs,
+        filters=filters,
+        may_be_empty=may_be_empty,
+        work_dir=work_dir,
+        limits=limits,
+    )
+    shards = [shard_at(part.path) for part in parts_of(corpus, manifest)]
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(scratch_corpus(shards, options, progress=progress))
+        except BadShardsError as exc:
+            raise exc.errors[0] from exc
+        _check(corpus, manifest, made.manifest)
+        # What was skipped when the corpus was made is missing here, too.
+        made.manifest.skipped = manifest.skipped
+        made.write_manifest()
+        yield made.directory
+
+
+def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:
+    """Check that every line of each part was a record, and that there are as many as the manifest says."""
+    for part, found in zip(manifest.parts, made.inputs, strict=True):
+        path = join(corpus, part.file)
+        if found.rejected or found.blank:
+            raise CorpusError(path, f"has lines that are not records in normal form; {VERIFY_HINT}")
+        if (records := found.lines + found.filtered) != part.records:
+            reason = f"has {records:,} records, but the manifest says {part.records:,}; {VERIFY_HINT}"
+            raise CorpusError(path, reason)

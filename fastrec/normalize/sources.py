@@ -10,23 +10,65 @@ Of several copies of a record, the first one in the order of the input is the so
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
+from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.sources import line_begin, sources_path
 from fastrec.corpus.writer import ShardWriter, Written
+from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.locations import names_hash, read_locations
+from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import Part, PartSources
-from fastrec.sorting.copies import Copies
-from fastrec.sorting.index import decode_rows, index_reader
+from fastrec.sorting.files import read_blocks, write_blocks
+from fastrec.sorting.runs import Copies, decode_rows, index_reader
+from fastrec.sources.shard import Shard
 from fastrec.summary.part_statistics import read_lines_by_piece
 from fastrec.summary.rows import Column
 
-__all__ = ["SourcesTask", "SourcesWriter", "complete_sources", "update_sources"]
+# @@ locations: Locations of pieces of input: what names a line of a piece, and which of several copies of a record is the first.
+#
+# Tasks of pass 2 know the lines of a record by piece. Its shard may have another name and another place in the order of
+# the input than when the piece was sorted. So the driver writes the locations of all pieces to a file once pass 1 is
+# done.
+
+Locations = Mapping[int, tuple[int, str, int]]
+"""By number of a piece: its position in the order of all pieces, the name of its source, and the lines before it."""
+
+
+def write_locations(
+    context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards
+) -> tuple[Locations, str, str]:
+    """Write the locations of all pieces, if tasks need them; return them, the path of the file, and a fingerprint."""
+    if not (context.options.leaves_out or context.options.track_sources):
+        return {}, "", ""
+    locations = {
+        counts.piece.number: (at, utf8(shards[counts.piece.shard].path), base)
+        for at, (counts, base) in enumerate(sorted_shards.with_line_bases())
+    }
+    names = xxh3_128_hexdigest(msgspec.msgpack.encode(sorted(locations.items())))
+    path = context.output.working(f"locations-{names}")
+    write_blocks(path, [locations])
+    return locations, path, names
+
+
+@lru_cache(maxsize=1)
+def read_locations(path: str) -> Locations:
+    """Read a file of locations, whose name has a fingerprint of its content. A worker reads it once."""
+    found: Locations = next(read_blocks(path))
+    return found
+
+
+def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
+    """Return a fingerprint of what some pieces are called, and of their order."""
+    found = [(locations[number], number) for number in pieces if number in locations]
+    names = [(name, base, number) for (_, name, base), number in sorted(found)]
+    return xxh3_128_hexdigest(msgspec.msgpack.encode(names))
+
 
 _LEVEL: Final = 1  # numbers of lines are in no order, so a higher level does not save much
 _INDEX_BYTES: Final = 1 << 20  # of an index read at a time

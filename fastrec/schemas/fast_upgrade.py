@@ -19,8 +19,6 @@ from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
 from fastrec.schemas.v0_3_0 import Record
 from fastrec.schemas.widen import widen
 
-__all__ = ["upgrade_input", "upgrade_record"]
-
 
 def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
     """Upgrade a valid record of a version; return also the codes of its lossy or ambiguous steps.

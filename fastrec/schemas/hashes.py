@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
+from json.encoder import encode_basestring_ascii
 from typing import Any, Final
 
+import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import UsageError
-from fastrec.schemas.json_text import ascii_json
 
-__all__ = ["HASHES", "LIST_HASHES", "TEXT_HASHES", "Hash", "sample_hash"]
+# @@ json_text: Strings as JSON text, as Python's `json` writes them, but several times as fast.
+
+unicode_json: Final = msgspec.json.Encoder().encode
+"""Spell a string as `json.dumps(…, ensure_ascii=False)` does, in UTF-8.
+
+Raises UnicodeEncodeError if it contains half of a surrogate pair.
+"""
+
+
+def is_plain(text: str) -> bool:
+    """Return whether both spellings are the same: all is ASCII, and nothing is DEL, which is escaped in ASCII only."""
+    return text.isascii() and "\x7f" not in text
+
+
+def ascii_json(text: str) -> bytes:
+    r"""Spell a string as `json.dumps` does by default: in ASCII.
+
+    >>> ascii_json("1 €")
+    b'"1 \\u20ac"'
+    """
+    if is_plain(text):
+        return unicode_json(text)
+    return encode_basestring_ascii(text).encode("ascii")
+
 
 Hash = Callable[[str, Any], str]
 """From `input.raw` and `input.reference` to `sample_hash`."""
@@ -64,3 +88,126 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
         raise UsageError(f"algorithm must be one of {', '.join(HASHES)}, not {algorithm!r}")
     hashes = TEXT_HASHES if isinstance(reference, str) else LIST_HASHES
     return hashes[algorithm](raw, reference)
+
+
+# @@ recipes: Recipes of `sample_hash`: how producers compute it. The schema only says "hash of (input.raw + input.reference)".
+#
+# All digests are SHA-256, in lower-case hex, of UTF-8. Several recipes give the same digest for some questions: then the
+# first name of the table counts, so that the names of a corpus do not depend on the order of its lines.
+#
+#     R1   raw and the reference, one after the other (for one reference)
+#     R2   raw and all references, one after the other
+#     R3   raw and the first reference, one after the other
+#     R4   JSON of {"raw": raw, "reference": the first reference}, ASCII, with spaces
+#     R5   JSON of {"raw":raw,"reference":[all references]}, ASCII, compact
+#     R6   as R5, with spaces
+#     R7   raw and all references, one per line
+#     R8   as R4, not escaped to ASCII
+#     R9   as R5 with the key "input" for "raw", not escaped to ASCII
+#     R10  as R5, not escaped to ASCII
+
+ABSENT: Final = "absent"
+"""Counted in place of a recipe for records without a hash."""
+WRONG: Final = "wrong"
+"""Counted in place of a recipe for hashes that no recipe gives."""
+
+Text = Callable[[str, list[str]], bytes]
+"""From `input.raw` and the references to the text that is hashed."""
+
+
+def _first(references: list[str]) -> str:
+    return references[0] if references else ""
+
+
+def _ascii(references: list[str], separator: bytes) -> bytes:
+    return separator.join(map(ascii_json, references))
+
+
+def _unicode(references: list[str]) -> bytes:
+    return b",".join(map(unicode_json, references))
+
+
+RECIPES: Final[dict[str, Text]] = {
+    "R1": lambda raw, refs: (raw + _first(refs)).encode(),
+    "R2": lambda raw, refs: (raw + "".join(refs)).encode(),
+    "R3": lambda raw, refs: (raw + _first(refs)).encode(),
+    "R4": lambda raw, refs: b'{"raw": %b, "reference": %b}' % (ascii_json(raw), ascii_json(_first(refs))),
+    "R5": lambda raw, refs: b'{"raw":%b,"reference":[%b]}' % (ascii_json(raw), _ascii(refs, b",")),
+    "R6": lambda raw, refs: b'{"raw": %b, "reference": [%b]}' % (ascii_json(raw), _ascii(refs, b", ")),
+    "R7": lambda raw, refs: (raw + "\n" + "\n".join(refs)).encode(),
+    "R8": lambda raw, refs: b'{"raw": %b, "reference": %b}' % (unicode_json(raw), unicode_json(_first(refs))),
+    "R9": lambda raw, refs: b'{"input":%b,"reference":[%b]}' % (unicode_json(raw), _unicode(refs)),
+    "R10": lambda raw, refs: b'{"raw":%b,"reference":[%b]}' % (unicode_json(raw), _unicode(refs)),
+}
+"""By name, the text that each recipe hashes.
+
+Half of a surrogate pair raises UnicodeEncodeError, except in R4 to R6, which escape it.
+"""
+
+_EARLIER: Final[dict[str, tuple[str, ...]]] = {
+    "R2": ("R1",),
+    "R3": ("R1", "R2"),
+    "R4": ("R2",),  # only if a reference imitates the JSON text
+    "R8": ("R2", "R4"),
+    "R10": ("R5",),
+}
+"""For each recipe, the earlier ones that can hash the same text. All other pairs differ in length or in a character."""
+
+_HEX_DIGITS: Final = 64
+
+
+class RecipeFinder:
+    """Finds the recipe of a hash.
+
+    It tries the recipe of the last hash first, because a shard has one producer. So a hash usually takes one digest.
+    The name that it returns depends on the question and the hash alone, not on earlier ones.
+    """
+
+    def __init__(self) -> None:
+        self._last = "R1"
+
+    def find(self, raw: str, reference: str | list[str], given: str) -> str | None:
+        """Return the name of the recipe that gives this hash; None if there is none."""
+        if len(given) != _HEX_DIGITS:
+            return None
+        references = [reference] if isinstance(reference, str) else reference
+        for name in _candidates(self._last, raw, references):
+            text = _text(name, raw, references)
+            if text is not None and _digest(text) == given:
+                self._last = name
+                return _name(name, text, raw, references)
+        return None
+
+
+def _candidates(last: str, raw: str, references: list[str]) -> Iterator[str]:
+    """Yield the last recipe, then all others that hash another text than an earlier one."""
+    yield last
+    same = {last, "R3"}  # R3 hashes the text of R1
+    if len(references) < 2:
+        same.add("R2")
+    if is_plain(raw) and all(map(is_plain, references)):
+        same |= {"R8", "R10"}  # nothing to escape
+    yield from (name for name in RECIPES if name not in same)
+
+
+def _digest(text: bytes) -> str:
+    return sha256(text).hexdigest()
+
+
+def _text(name: str, raw: str, references: list[str]) -> bytes | None:
+    """Return the text that a recipe hashes; None if no producer could encode it."""
+    try:
+        return RECIPES[name](raw, references)
+    except UnicodeEncodeError:
+        return None
+
+
+def _name(found: str, text: bytes, raw: str, references: list[str]) -> str:
+    """Return the first of the recipes that hash this text; R1 is only for one reference, R3 is the same for several."""
+    several = len(references) > 1
+    if several and found == "R1":
+        found = "R3"
+    for name in _EARLIER.get(found, ()):
+        if not (several and name == "R1") and _text(name, raw, references) == text:
+            return name
+    return found

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from fastrec.errors import UsageError
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
-from fastrec.schemas.v0_2_0 import Record
+from fastrec.schemas.v0_2_0 import Record as Record  # noqa: PLC0414 - the Struct of the default version
 from fastrec.schemas.v0_2_0_released import SCHEMA as V0_2_0_RELEASED
 from fastrec.schemas.v0_2_0_released import Record as ReleasedRecord
 from fastrec.schemas.v0_2_1 import SCHEMA as V0_2_1
@@ -15,18 +16,93 @@ from fastrec.schemas.v0_2_1 import Record as Record021
 from fastrec.schemas.v0_3_0 import SCHEMA as V0_3_0
 from fastrec.schemas.v0_3_0 import Record as Record030
 
-__all__ = [
-    "CORPUS_LABELS",
-    "DEFAULT_SCHEMA",
-    "NEWEST_SCHEMA",
-    "SCHEMAS",
-    "TARGETS",
-    "AnyRecord",
-    "Record",
-    "chosen_schema",
-    "schema_named",
-    "schema_of",
-]
+# @@ versions: Tell the version of a record by its shape; its label decides only where shapes cannot.
+#
+# Rules, the first that fits decides. *Valid* is the verdict of the schema file of a version.
+#
+# 1. `interactions` and `messages`, neither of them null, contradict each other: no version.
+# 2. Valid as 0.2.0: 0.2.0. No later structure but that of the released 0.2.0 accepts such a record.
+# 3. Valid as 0.3.0: by `evaluation_result_id`, 0.3.0; else by the label, 0.2.1 or (if valid) 0.2.0-released; else 0.3.0.
+# 4. Valid as 0.2.0-released: 0.2.0-released.
+#
+# A record that is valid nowhere is closest to the version whose marks it has: the spelling of fields that versions spell
+# differently, then its label.
+
+
+def contradicts_itself(value: Any) -> bool:
+    """Return whether a record has the turns of two versions."""
+    return isinstance(value, dict) and value.get("interactions") is not None and value.get("messages") is not None
+
+
+def version_of(value: Any, is_valid: Callable[[Any, Schema], bool]) -> Schema | None:
+    """Return the version of a record, or None if it is valid nowhere."""
+    if contradicts_itself(value):
+        return None
+    if is_valid(value, V0_2_0):
+        return V0_2_0
+    if is_valid(value, V0_3_0):
+        label = value["schema_version"]
+        if "evaluation_result_id" in value:
+            return V0_3_0
+        if label in V0_2_0_RELEASED.labels and is_valid(value, V0_2_0_RELEASED):
+            return V0_2_0_RELEASED
+        return V0_2_1 if label in V0_2_1.labels else V0_3_0
+    return V0_2_0_RELEASED if is_valid(value, V0_2_0_RELEASED) else None
+
+
+def closest_version(value: Any) -> Schema:
+    """Return the version that an invalid record comes closest to."""
+    record = value if isinstance(value, dict) else {}
+    label = given if isinstance(given := record.get("schema_version"), str) else ""
+    lists = _has_lists(record)
+    earliest = V0_2_0_RELEASED if lists else V0_2_0
+    if "interactions" in record and record.get("messages") is None:
+        return earliest
+    if record.get("messages") is not None:
+        return V0_2_1 if label in V0_2_1.labels and "evaluation_result_id" not in record else V0_3_0
+    if _has_old_spelling(record):
+        return earliest
+    if "evaluation_result_id" in record:
+        return V0_3_0
+    if label in V0_2_0.labels and not _has_new_nulls(record):
+        return earliest
+    return V0_2_1 if label in V0_2_1.labels else V0_3_0
+
+
+def _texts(record: dict[str, Any]) -> list[Any]:
+    asked, output = record.get("input"), record.get("output")
+    texts = [asked.get("reference")] if isinstance(asked, dict) else []
+    if isinstance(output, dict):
+        texts += [output.get("raw"), output.get("reasoning_trace")]
+    return texts
+
+
+def _has_lists(record: dict[str, Any]) -> bool:
+    return any(isinstance(text, list) for text in _texts(record))
+
+
+def _has_old_spelling(record: dict[str, Any]) -> bool:
+    """Return whether a value is spelled as only the versions 0.2.0 spell it."""
+    evaluation = record.get("evaluation")
+    score = evaluation.get("score") if isinstance(evaluation, dict) else None
+    sample_id = record.get("sample_id")
+    return (
+        any(isinstance(text, str) for text in _texts(record))
+        or (isinstance(sample_id, (int, float)) and not isinstance(sample_id, bool))
+        or isinstance(score, bool)
+    )
+
+
+def _has_new_nulls(record: dict[str, Any]) -> bool:
+    """Return whether a field is null that only later versions allow to be null."""
+    parts = {name: part if isinstance(part := record.get(name), dict) else {} for name in ("input", "evaluation")}
+    places = (
+        (record, ("sample_hash", "metadata")),
+        (parts["input"], ("formatted", "choices")),
+        (parts["evaluation"], ("num_turns", "tool_calls_count")),
+    )
+    return any(name in part and part[name] is None for part, names in places for name in names)
+
 
 SCHEMAS: Final[dict[str, Schema]] = {schema.name: schema for schema in (V0_2_0, V0_2_0_RELEASED, V0_2_1, V0_3_0)}
 """Every version by name, the oldest first."""

@@ -6,11 +6,9 @@ import functools
 import operator
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NewType, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, NewType, Union, get_args, get_origin
 
 from msgspec import Meta, Struct
-
-__all__ = ["Base", "Count", "Free", "Milliseconds", "PositiveCount", "rewrite_hint"]
 
 
 def _json_value(levels: int) -> Any:
@@ -58,3 +56,25 @@ def rewrite_hint(hint: Any, replace: Callable[[Any], Any]) -> Any:
     if get_origin(hint) in (Union, types.UnionType):
         return functools.reduce(operator.or_, rewritten)
     return get_origin(hint)[rewritten]
+
+
+# @@ labels: Labels: what producers write into `schema_version`.
+#
+# The schema allows any string there, and producers use both spellings of each version, so a label proves nothing. But a
+# label that names no version, or another version than the one that the record follows, is a likely mistake.
+
+_PREFIX: Final = "instance_level_eval_"
+_PUBLISHED: Final = ("0.0.1", "0.2.0", "0.2.1", "0.2.2", "0.2.3", "0.3.0")
+
+
+def labels_of(*versions: str) -> frozenset[str]:
+    """Return the labels of published versions: each version, with and without the prefix.
+
+    >>> sorted(labels_of("0.2.0"))
+    ['0.2.0', 'instance_level_eval_0.2.0']
+    """
+    return frozenset(prefix + version for version in versions for prefix in ("", _PREFIX))
+
+
+LABELS: Final = labels_of(*_PUBLISHED)
+"""The labels of all published versions, whether or not fastrec can judge records by them."""

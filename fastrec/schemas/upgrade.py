@@ -20,11 +20,8 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.shape import Shape
+from fastrec.schemas.schema import Schema, Shape
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
-
-__all__ = ["UPGRADES", "add_moved", "as_text", "as_texts", "free_name", "upgrade_value"]
 
 UPGRADES: Final[dict[str, str]] = {
     "upgrade.label": "`schema_version` was not a label of the record's version; it is kept in `metadata`",

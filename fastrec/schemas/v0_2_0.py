@@ -13,23 +13,8 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.hashes import TEXT_HASHES
-from fastrec.schemas.labels import labels_of
 from fastrec.schemas.schema import MANY, METRICS_NUM_TURNS, ONE, Rule, Schema
-from fastrec.schemas.structs import Base, Count, Free, Milliseconds, PositiveCount
-
-__all__ = [
-    "RULES",
-    "SCHEMA",
-    "AnswerAttribution",
-    "Evaluation",
-    "Input",
-    "Interaction",
-    "Output",
-    "Performance",
-    "Record",
-    "TokenUsage",
-    "ToolCall",
-]
+from fastrec.schemas.structs import Base, Count, Free, Milliseconds, PositiveCount, labels_of
 
 
 class Input(Base, kw_only=True):

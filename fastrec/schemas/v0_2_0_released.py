@@ -11,14 +11,11 @@ from typing import Any, Final, Literal
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.hashes import LIST_HASHES
-from fastrec.schemas.labels import labels_of
 from fastrec.schemas.schema import Schema
-from fastrec.schemas.structs import Base, Free
+from fastrec.schemas.structs import Base, Free, labels_of
 from fastrec.schemas.v0_2_0 import RULES as RULES_0_2_0
 from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
 from fastrec.schemas.v0_2_0 import AnswerAttribution, Evaluation, Interaction, Performance, TokenUsage
-
-__all__ = ["SCHEMA", "Input", "Output", "Record"]
 
 
 class Input(Base, kw_only=True):

@@ -7,13 +7,10 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.hashes import LIST_HASHES
-from fastrec.schemas.labels import labels_of
 from fastrec.schemas.schema import MANY, METRICS_NUM_TURNS, ONE, Rule, Schema
-from fastrec.schemas.structs import Base, Count, Milliseconds, PositiveCount
+from fastrec.schemas.structs import Base, Count, Milliseconds, PositiveCount, labels_of
 from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
-
-__all__ = ["RULES", "SCHEMA", "Evaluation", "Input", "Message", "Output", "Performance", "Record", "ToolCall"]
 
 
 class Input(Base, kw_only=True):

@@ -7,13 +7,10 @@ from typing import Any, Final, Literal
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.hashes import LIST_HASHES
-from fastrec.schemas.labels import labels_of
 from fastrec.schemas.schema import Schema
-from fastrec.schemas.structs import Base
+from fastrec.schemas.structs import Base, labels_of
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
 from fastrec.schemas.v0_2_1 import RULES, Evaluation, Input, Message, Output, Performance
-
-__all__ = ["SCHEMA", "Record"]
 
 
 class Record(Base, kw_only=True):

@@ -20,10 +20,8 @@ from typing import Final, Self
 
 import msgspec
 
-from fastrec.sorting.borders import END
+from fastrec.sorting.cuts import END
 from fastrec.sorting.keys import FIELDS, METRIC_FIELDS, key_splitter
-
-__all__ = ["KeyColumns", "column_splitter"]
 
 _FEW: Final = 8  # keys of a question that are not worth it
 _MOST_KNOWN: Final = 1 << 14

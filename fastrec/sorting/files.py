@@ -20,8 +20,6 @@ from fastrec.errors import DamagedFileError
 from fastrec.storage import storage_of
 from fastrec.storage.base import EndsEarlyError
 
-__all__ = ["BlockReader", "ViewsWriter", "read_blocks", "read_exactly", "write_blocks"]
-
 _MOST_VIEWS: Final = 256  # per writev: systems accept more, but this many are still in the cache for the checksum
 _LENGTH: Final = 4
 _HEAD: Final = _LENGTH + 8

@@ -23,24 +23,6 @@ from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 
-__all__ = [
-    "FIELDS",
-    "METRIC",
-    "METRIC_FIELDS",
-    "encode_sample_id",
-    "encode_text",
-    "field_end",
-    "join_key",
-    "key_maker",
-    "key_splitter",
-    "question_of",
-    "sample_id_of",
-    "scope_of",
-    "sort_order",
-    "split_scope",
-    "text_of",
-]
-
 FIELDS: Final = DEFAULT_SCHEMA.sort_fields
 """The fields of a key without metrics, in the default order."""
 

@@ -28,11 +28,8 @@ from itertools import chain
 from typing import Final
 
 from fastrec.errors import ShardCorruptError
-from fastrec.sources.members import bz2_text, gzip_text, xz_text
-from fastrec.sources.raw import RawBytes
+from fastrec.sources.members import RawBytes, bz2_text, gzip_text, xz_text
 from fastrec.sources.zstd_frames import TEXT_BYTES, zstd_text
-
-__all__ = ["MAGIC_BYTES", "MAX_WINDOW", "Format", "decompress", "detect", "format_of_name", "is_text", "text_of"]
 
 MAX_WINDOW: Final = 128 << 20  # the default limit of the zstd library
 _TEXT_SAMPLE: Final = 1 << 12

@@ -14,15 +14,212 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
 
 from fastrec.errors import ShardMissingError, UsageError, shown
-from fastrec.sources.files import walk
-from fastrec.sources.formats import Format, format_of_name
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect, format_of_name
 from fastrec.sources.shard import STDIN, Shard, shard_at
-from fastrec.storage import is_url, storage_of, without_file_protocol
+from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
+from fastrec.storage.object_store import OBJECT_STORE, FoundObject
 
-__all__ = ["find_shards"]
+# @@ files: Discover files of any kind: expand the names that the user gives into files, directories, globs and URLs.
+#
+# A directory stands for all files in it at any depth, sorted, without hidden ones and without following links to
+# directories. Everything that is missing is reported in one error.
+
+
+class AnyFile(msgspec.Struct, frozen=True):
+    """A file as discovery found it."""
+
+    path: str
+    size: int
+    is_named: bool
+    """Whether the user named this very file, and not a directory or a pattern."""
+
+
+def find_files(paths: Iterable[str]) -> list[AnyFile]:
+    """Return the files of all names, each once, in the order given; UsageError if a name stands for nothing."""
+    found: dict[str, AnyFile] = {}
+    problems: list[str] = []
+    for path in paths:
+        name = without_file_protocol(path)
+        before = len(problems)
+        files = list(_in_store(name, problems) if is_url(name) else _on_disk(name, problems))
+        if not files and len(problems) == before:
+            problems.append(f"{shown(name)}: no such file or directory, or nothing in it")
+        for file in files:
+            found.setdefault(file.path, file)
+    if problems:
+        raise UsageError("\n".join(["some input cannot be used:", *(f"  {line}" for line in problems)]))
+    return list(found.values())
+
+
+def _on_disk(name: str, problems: list[str]) -> Iterator[AnyFile]:
+    is_pattern = not os.path.lexists(name) and any(char in name for char in "*?[")
+    names = sorted(glob.glob(name, recursive=True)) if is_pattern else [name]  # noqa: PTH207 - paths stay str
+    for path in dict.fromkeys(map(os.path.normpath, names)):
+        if os.path.isdir(path):  # noqa: PTH112 - as above
+            yield from _in_directory(path, problems)
+        elif os.path.isfile(path):  # noqa: PTH113 - as above
+            yield AnyFile(path, os.path.getsize(path), is_named=not is_pattern)  # noqa: PTH202 - as above
+        elif os.path.exists(path):  # noqa: PTH110 - as above
+            problems.append(f"{shown(path)}: not a regular file; logs are read more than once")
+
+
+def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield all folders of a tree, each with the names of its files, sorted; hidden files and folders are left out.
+
+    A folder that cannot be searched is added to `problems`.
+    """
+
+    def complain(exc: OSError) -> None:
+        problems.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
+
+    for folder, folders, names in os.walk(directory, onerror=complain):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield folder, sorted(name for name in names if not name.startswith("."))
+
+
+def _in_directory(directory: str, problems: list[str]) -> Iterator[AnyFile]:
+    for folder, names in walk(directory, problems):
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118 - as above
+            if os.path.isfile(path):  # noqa: PTH113 - as above
+                yield AnyFile(path, os.path.getsize(path), is_named=False)  # noqa: PTH202 - as above
+
+
+def _in_store(name: str, problems: list[str]) -> Iterator[AnyFile]:
+    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
+
+    try:
+        try:
+            found = OBJECT_STORE.look_at(name)
+            yield AnyFile(found.path, found.size, is_named=True)
+        except IsADirectoryError:
+            yield from _below(name)
+        except FileNotFoundError:
+            for path, match in OBJECT_STORE.glob(name) if any(char in name for char in "*?[") else []:
+                if path.count("/.") > name.count("/."):
+                    continue  # hidden, as in a shell
+                if match:
+                    yield AnyFile(match.path, match.size, is_named=False)
+                else:
+                    yield from _below(path)
+    except OSError as exc:
+        problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
+
+
+def _below(directory: str) -> Iterator[AnyFile]:
+    """Yield the objects below a directory, without hidden ones."""
+    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
+
+    for found in sorted(OBJECT_STORE.find(directory), key=lambda one: one.path):
+        if "/." not in found.path.removeprefix(directory.rstrip("/")):
+            yield AnyFile(found.path, found.size, is_named=False)
+
+
+# @@ objects: Discover shards in an object store: expand a URL by the same rules as a path.
+#
+# A published corpus stands for the parts that its manifest names: other files may be leftovers of a killed run. A corpus
+# without a manifest is not finished yet, and is reported as a problem.
+
+_MANIFEST: Final = "manifest.json"
+_UNFINISHED: Final = ".fastrec-writing"
+
+
+class _Part(msgspec.Struct):
+    file: str
+
+
+class _Manifest(msgspec.Struct):
+    """The fields of a manifest that are needed here."""
+
+    parts: list[_Part]
+
+
+def shards_in_store(name: str, problems: list[str]) -> list[Shard]:
+    """Return the shards of a URL; add what is wrong with it to `problems`."""
+    try:
+        return _shards(list(_expanded(name, problems)))
+    except OSError as exc:
+        problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
+        return []
+
+
+def shards_below(directory: str, is_shard: Callable[[str], bool]) -> tuple[list[str], dict[str, Shard]]:
+    """Return the paths of all objects below a directory, and by path the shards among them, told by their names."""
+    found = OBJECT_STORE.find(directory)
+    shards = _shards([one for one in found if is_shard(parent_and_name(one.path)[1])])
+    return [one.path for one in found], {shard.path: shard for shard in shards}
+
+
+def _expanded(name: str, problems: list[str]) -> Iterator[FoundObject]:
+    try:
+        yield OBJECT_STORE.look_at(name)
+    except FileNotFoundError:
+        yield from _matches(name, problems)
+    except IsADirectoryError:
+        found = list(_objects_in_directory(name, problems))
+        if not found:
+            problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
+        yield from found
+
+
+def _matches(name: str, problems: list[str]) -> Iterator[FoundObject]:
+    found: dict[str, FoundObject] = {}
+    for path, match in OBJECT_STORE.glob(name) if any(char in name for char in "*?[") else []:
+        if path.count("/.") > name.count("/."):
+            continue  # hidden, as in a shell
+        inside = [match] if match else _objects_in_directory(path, problems)
+        found |= {one.path: one for one in inside}  # `**` matches a file and also its directory
+    if not found:
+        problems.append(f"{shown(name)}: no such object, and no object matches it as a glob")
+    yield from found.values()
+
+
+def _objects_in_directory(directory: str, problems: list[str]) -> Iterator[FoundObject]:
+    """Yield the shards in a directory at any depth."""
+    by_parent: defaultdict[str, dict[str, FoundObject]] = defaultdict(dict)
+    for found in OBJECT_STORE.find(directory):
+        parent, file = parent_and_name(found.path)
+        if "/." not in parent.removeprefix(directory.rstrip("/")):
+            by_parent[parent][file] = found
+    for parent, files in sorted(by_parent.items()):
+        if _MANIFEST in files:
+            named = _parts_in(join(parent, _MANIFEST))
+            if named is not None:
+                missing = sorted(named - files.keys())
+                problems += [f"{shown(join(parent, file))}: missing, but listed in {_MANIFEST}" for file in missing]
+                files = {file: found for file, found in files.items() if file in named}
+        elif _UNFINISHED in files:
+            problems.append(f"{shown(parent)}: an unfinished corpus: run `normalize` again, or leave it out")
+            continue
+        for file, found in sorted(files.items()):
+            if ".jsonl" in file and not file.startswith("."):
+                yield found
+
+
+def _parts_in(manifest: str) -> set[str] | None:
+    try:
+        parts = msgspec.json.decode(OBJECT_STORE.read_all(manifest), type=_Manifest).parts
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None  # not a manifest of fastrec
+    return {part.file for part in parts}
+
+
+def _shards(found: Sequence[FoundObject]) -> list[Shard]:
+    """Detect the formats of objects; their first bytes are read concurrently."""
+    filled = [one.path for one in found if one.size]  # stores refuse to read an empty object
+    formats = {
+        path: detect(head) if isinstance(head, bytes) else None  # reading the shard will report the error
+        for path, head in zip(filled, OBJECT_STORE.heads(filled, MAGIC_BYTES), strict=True)
+    }
+    return [Shard(one.path, one.size, formats.get(one.path, Format.PLAIN), one.version) for one in found]
+
 
 _ADVICE = "Check the names. A directory is searched for *.jsonl* files; hidden files are skipped."
 
@@ -57,12 +254,10 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
 def _shards_of(name: str, problems: list[str]) -> Iterator[tuple[Shard, object]]:
     """Yield the shards of one name, and a value that is equal for all names of one file; add to `problems`."""
     if is_url(name):
-        from fastrec.sources.objects import shards_in_store  # noqa: PLC0415 - only URLs need it
-
         for shard in shards_in_store(name, problems):
             yield shard, storage_of(name).canonical(shard.path)
         return
-    for path in _expanded(name, problems):
+    for path in _inputs_expanded(name, problems):
         try:
             yield shard_at(path), _identity(path)
         except ShardMissingError as exc:
@@ -78,12 +273,12 @@ def _listed(files_from: str) -> Iterator[str]:
     return (os.fsdecode(line) for line in data.split(b"\n") if line.strip())
 
 
-def _expanded(name: str, problems: list[str]) -> list[str]:
+def _inputs_expanded(name: str, problems: list[str]) -> list[str]:
     """Return the paths of one name; add what is wrong with it to `problems`."""
     if name == STDIN:
         return [name]
     if os.path.isdir(name):  # noqa: PTH112 - as above
-        found = _in_directory(name, problems)
+        found = _inputs_in_directory(name, problems)
         if not found:
             problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
         return found
@@ -91,13 +286,13 @@ def _expanded(name: str, problems: list[str]) -> list[str]:
         return [name]
     found = []
     for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - as above
-        found += _in_directory(match, problems) if os.path.isdir(match) else [match]  # noqa: PTH112
+        found += _inputs_in_directory(match, problems) if os.path.isdir(match) else [match]  # noqa: PTH112
     if not found:
         problems.append(f"{shown(name)}: no such file, and no file matches it as a glob")
     return list(dict.fromkeys(map(os.path.normpath, found)))  # `**` matches a file and also its directory
 
 
-def _in_directory(directory: str, problems: list[str]) -> list[str]:
+def _inputs_in_directory(directory: str, problems: list[str]) -> list[str]:
     """Return the paths of the shards in a directory at any depth, sorted."""
     found = []
     for parent, files in walk(directory, problems):

@@ -25,8 +25,6 @@ from stringzilla import count
 
 from fastrec.limits import LIMITS
 
-__all__ = ["HEAD_BYTES", "MAX_LINE_BYTES", "Chunk", "LongLine", "ReadStats", "chunks", "line_start"]
-
 MAX_LINE_BYTES = 1 << 30
 HEAD_BYTES = 1 << 10
 BOM = b"\xef\xbb\xbf"

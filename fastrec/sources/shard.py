@@ -33,8 +33,6 @@ from fastrec.sources.zstd_frames import TEXT_BYTES
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.base import Reader
 
-__all__ = ["FEWEST", "SMALLEST", "STDIN", "Shard", "Slice", "shard_at"]
-
 STDIN: Final = "-"
 
 _READ_BYTES: Final = 1 << 20

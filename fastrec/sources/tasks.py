@@ -18,8 +18,6 @@ from typing import Final, Protocol, TypeVar
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import FEWEST, SMALLEST, Slice
 
-__all__ = ["LARGE", "Source", "TextEstimate", "gather_tasks", "growth", "tasks_of", "total_text"]
-
 LARGE: Final = 64 << 30
 """From this much text on tasks are larger, because there are more than enough of them."""
 _LAST: Final = 4  # the last tasks have this fraction of the text that is left, and at least of the size of the others

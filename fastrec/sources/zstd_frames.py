@@ -26,9 +26,7 @@ from typing import IO, cast
 import zstandard
 
 from fastrec.errors import ShardError, ShardLimitError
-from fastrec.sources.raw import RawBytes
-
-__all__ = ["BLOCKS_PER_CALL", "BLOCKS_PER_PIECE", "SLICE_BYTES", "TEXT_BYTES", "zstd_text"]
+from fastrec.sources.members import RawBytes
 
 BLOCK_LIMIT = 128 << 10  # Block_Maximum_Size, RFC 8878, 3.1.1.2.4
 BLOCKS_PER_PIECE = 4

@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 from typing import Any, BinaryIO, Protocol, Self
 
-__all__ = ["EndsEarlyError", "Log", "NewFile", "Reader", "Storage", "ends_early"]
-
 
 class EndsEarlyError(OSError):
     """A file ends before all wanted bytes are read."""

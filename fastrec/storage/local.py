@@ -12,8 +12,6 @@ from typing import Any, BinaryIO, Final
 from fastrec.errors import UsageError, naming, shown
 from fastrec.storage.base import NewFile, Reader, ends_early
 
-__all__ = ["LOCAL", "LocalStorage", "scratch_directory"]
-
 _PRIVATE: Final = 0o600
 _COPY_BYTES: Final = 1 << 20
 _CANNOT_LINK: Final = {

@@ -3,14 +3,287 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
-from typing import Any, Final
+import errno
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache, partial
+from tempfile import TemporaryFile
+from typing import Any, BinaryIO, Final, NamedTuple
 
-from fastrec.storage.base import Log, NewFile, Reader, ends_early
-from fastrec.storage.object_client import FoundObject, ObjectClient, found_object
-from fastrec.storage.object_files import NewObject, ObjectLog, ObjectReader
+from xxhash import xxh3_64_intdigest
 
-__all__ = ["OBJECT_STORE", "ObjectStore"]
+from fastrec.errors import FastrecError, UsageError, without_secrets
+from fastrec.limits import LIMITS, Limits
+from fastrec.storage.base import Log, NewFile, Reader, Storage, ends_early
+
+# @@ object_client: Requests to object stores: the file system of a URL, the time limit of a request, and the translation of errors.
+#
+# The fsspec file systems find credentials and addresses, and retry, by their own rules. What they raise becomes an
+# OSError that names the object. No message repeats a secret from a URL.
+
+_TIMES: Final = ("LastModified", "last_modified", "updated", "mtime")
+_VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", *_TIMES)
+
+
+class FoundObject(NamedTuple):
+    """An object that exists."""
+
+    path: str
+    size: int
+    version: int
+    """Changes when the object changes; 0 if the store does not say. Two objects of the same version are copies."""
+
+
+class ObjectClient:
+    """Sends requests to stores, and remembers which of them do not answer."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.limits = limits
+        self._silent: dict[str, float] = {}  # the time until which a bucket or host is not asked again
+
+    @contextlib.contextmanager
+    def asking(self, path: str) -> Iterator[tuple[Any, str]]:
+        """Yield the file system of a URL and its name for the object; errors are translated."""
+        with self.translated(path):
+            yield _file_system(path)
+
+    @contextlib.contextmanager
+    def translated(self, path: str) -> Iterator[None]:
+        """Turn whatever a file system raises into an OSError that names the object.
+
+        A request to a store that accepts connections but never answers takes minutes to fail. Cleaning up afterwards
+        would take as long again, so such a store is left alone for a while.
+        """
+        store, started = path.rpartition("://")[2].partition("/")[0], time.monotonic()
+        if started < self._silent.get(store, started):
+            raise OSError(errno.ETIMEDOUT, "the store does not answer", path)
+        try:
+            yield
+        except FastrecError:
+            raise
+        except FileNotFoundError as exc:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from exc
+        except Exception as exc:
+            if time.monotonic() - started > self.limits.store_slow_seconds:
+                self._silent[store] = time.monotonic() + self.limits.store_rest_seconds
+            if not isinstance(exc, OSError):
+                message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
+                raise OSError(errno.EIO, message, path) from exc
+            message = exc.strerror if exc.strerror and exc.errno else str(exc)
+            raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path) from exc
+
+    def time_limit(self, fs: Any) -> dict[str, float]:
+        """Return the option that limits a request: sending to a store that stopped reading would never end."""
+        return {"timeout": self.limits.store_request_seconds} if fs.async_impl else {}
+
+    def look_at(self, path: str) -> FoundObject:
+        """Look up an object; FileNotFoundError if there is none."""
+        with self.asking(path) as (fs, name):
+            # A web server lists a directory as a page, and fsspec calls that page a file.
+            if name.endswith("/") or (details := fs.info(name))["type"] == "directory":
+                raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+            return found_object(path.rstrip("/"), details)
+
+    def read_some(self, path: str, size: int, offset: int) -> bytes:
+        """Read a range of an object; fewer bytes if it ends before."""
+        if not size:
+            return b""
+        with self.asking(path) as (fs, name):
+            data = bytes(fs.cat_file(name, start=offset, end=offset + size))
+        return data if len(data) <= size else data[offset : offset + size]  # simple web servers send all of it
+
+
+def found_object(path: str, details: dict[str, Any]) -> FoundObject:
+    """Describe an object by what its file system says about it."""
+    if details.get("size") is None:  # without it, a truncated answer would not be noticed
+        raise OSError(errno.ENOTSUP, "the server does not tell its size: download it first", path)
+    name = next((name for name in _VERSIONS if details.get(name)), "")
+    if not name:
+        return FoundObject(path, details["size"], 0)
+    version = str(details[name])
+    if name in _TIMES or path.startswith(("http:", "https:")):  # says nothing about other objects
+        version += f" {path}"
+    return FoundObject(path, details["size"], xxh3_64_intdigest(version.encode(errors="surrogatepass")) >> 1)
+
+
+@lru_cache(maxsize=1_024)
+def _file_system(path: str) -> tuple[Any, str]:
+    protocol = path[: path.index("://")]
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - takes 0.2 seconds, and is an extra
+
+        # A cached listing would hide what other processes write and remove.
+        fs, name = url_to_fs(path, use_listings_cache=False)
+    except ImportError as exc:
+        raise UsageError(f"{protocol}:// needs another package: {_package(protocol)}") from exc
+    except ValueError as exc:
+        raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc), path)}") from exc
+    return fs, name
+
+
+def _package(protocol: str) -> str:
+    package = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}.get(protocol)
+    return f"pip install {package}" if package else "pip install fsspec, and the fsspec file system for it"
+
+
+# @@ object_files: Objects that are open: read ahead in blocks, uploaded in parts, or a sequence of them that is a log.
+
+_AHEAD: Final = 2  # blocks that are requested before they are needed
+_UPLOAD_PART: Final = 16 << 20  # bytes; a smaller object is sent in one request
+_FLUSH_SECONDS: Final = 5.0
+_FLUSH_BYTES: Final = 4 << 20
+
+
+class ObjectReader(Reader):
+    """An object that is read sequentially: the next blocks are requested while one is used."""
+
+    def __init__(self, client: ObjectClient, path: str) -> None:
+        _, self.size, self.version = client.look_at(path)
+        self._client = client
+        self._path = path
+        self._next, self._end = 0, self.size  # what is not requested yet
+        self._peeked = 0, b""  # offset and bytes of the last `pread`
+        self._requested: deque[Future[bytes]] = deque()
+        self._left = memoryview(b"")
+        self._executor = ThreadPoolExecutor(_AHEAD)  # starts a thread when the first block is requested
+
+    def read(self, size: int) -> bytes:
+        if not self._left:
+            while len(self._requested) < _AHEAD and self._next < self._end:
+                count = min(self._client.limits.store_block_bytes, self._end - self._next)
+                self._requested.append(self._executor.submit(self._block, count, self._next))
+                self._next += count
+            if not self._requested:
+                return b""
+            self._left = memoryview(self._requested.popleft().result())
+        data, self._left = bytes(self._left[:size]), self._left[size:]
+        return data
+
+    def _block(self, size: int, offset: int) -> bytes:
+        data = self._client.read_some(self._path, size, offset)
+        if len(data) != size:
+            raise OSError(errno.EIO, f"gave {len(data):,} bytes from byte {offset:,} on, not {size:,}", self._path)
+        return data
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Read up to `size` bytes from `offset`; a caller that continues from there gets ever larger blocks."""
+        begin, block = self._peeked
+        if not begin <= offset < begin + len(block):
+            wanted = max(size, 2 * len(block) if offset == begin + len(block) else 0)
+            wanted = min(wanted, self._client.limits.store_block_bytes, max(self.size - offset, 0))
+            begin, block = self._peeked = offset, self._client.read_some(self._path, wanted, offset)
+        return block[offset - begin : offset - begin + size]
+
+    def seek(self, offset: int, size: int | None = None, /) -> None:
+        self._cancel_requests()
+        self._next = offset
+        self._end = self.size if size is None else min(offset + size, self.size)
+        self._left = memoryview(b"")
+
+    def has_changed(self) -> bool:
+        _, size, version = self._client.look_at(self._path)
+        return (size, version) != (self.size, self.version)
+
+    def __exit__(self, *_: object) -> None:
+        self._cancel_requests()
+        self._executor.shutdown()
+
+    def _cancel_requests(self) -> None:
+        for future in self._requested:
+            future.cancel()
+        self._requested.clear()
+
+
+class NewObject(NewFile):
+    """An object that is uploaded in parts; it appears when it is finished."""
+
+    def __init__(self, client: ObjectClient, path: str) -> None:
+        self._client = client
+        self._path = path
+        with client.asking(path) as (fs, name):
+            self._file = fs.open(name, "wb", block_size=_UPLOAD_PART)
+            if hasattr(self._file, "_call_s3"):  # s3fs sends each part without a time limit
+                self._file._call_s3 = partial(self._file._call_s3, **client.time_limit(fs))  # noqa: SLF001
+
+    def write(self, data: Any, /) -> int:
+        with self._client.translated(self._path):
+            self._file.write(data)
+        return len(data)
+
+    def writev(self, views: list[memoryview], /) -> None:
+        self.write(b"".join(views))
+
+    def finish(self) -> None:
+        with self._client.translated(self._path):
+            self._file.close()
+        self._file = None
+
+    def give_up(self) -> None:
+        """Discard the upload. Closing the file would complete it, and so would the garbage collector."""
+        if self._file is not None:
+            with contextlib.suppress(Exception):
+                self._file.discard()
+            with contextlib.suppress(Exception):
+                self._file.closed = True
+            self._file = None
+
+
+class ObjectLog:
+    """A log in a store, which cannot append: a sequence of objects, `<path>-000000` and so on.
+
+    Each object holds what was appended within a few seconds. A crash loses at most that, and the next run does it
+    again.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        files = storage.files_in(path.rpartition("/")[0])
+        self._files = [file for file in files if file.startswith(f"{path}-")]
+        self._waiting: list[bytes] = []
+        self._flushed = time.monotonic()
+
+    def reader(self) -> BinaryIO:
+        copy: BinaryIO = TemporaryFile()  # noqa: SIM115 - the caller closes it
+        copy.writelines(self._storage.read_all(file) for file in self._files)
+        copy.seek(0)
+        return copy
+
+    def cut(self, size: int) -> None:
+        left = size
+        remaining: list[str] = []
+        for file in self._files:
+            here = self._storage.size_of(file)
+            if left <= 0:
+                self._storage.remove(file)
+                continue
+            if left < here:
+                self._storage.write_all(file, self._storage.read_all(file)[:left])
+            remaining.append(file)
+            left -= here
+        self._files = remaining
+
+    def append(self, data: bytes) -> None:
+        """Append some bytes; the first ones are written at once, others within a few seconds, by a later call."""
+        self._waiting.append(data)
+        waited = time.monotonic() - self._flushed > _FLUSH_SECONDS
+        if waited or not self._files or sum(map(len, self._waiting)) > _FLUSH_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            number = int(self._files[-1].rpartition("-")[2]) + 1 if self._files else 0
+            file = f"{self._path}-{number:06d}"
+            self._storage.write_all(file, b"".join(self._waiting))
+            self._files.append(file)
+            self._waiting.clear()
+        self._flushed = time.monotonic()
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # the log only holds hints, and the corpus may be published by now
+            self._flush()
 
 
 class ObjectStore(ObjectClient):

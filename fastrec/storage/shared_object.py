@@ -17,9 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from fastrec.storage.object_client import ObjectClient
-
-__all__ = ["ChangedError", "SharedObject"]
+from fastrec.storage.object_store import ObjectClient
 
 _ATTEMPTS: Final = 5
 _WAIT_SECONDS: Final = 0.1  # before the second attempt; doubles with each one

@@ -19,41 +19,26 @@ from fastrec.limits import Limits
 from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import join_key
-from fastrec.sorting.spill import Run
-from fastrec.storage.digests import FileDigest
+from fastrec.sorting.runs import Run
+from fastrec.storage import FileDigest
 from fastrec.summary.census import (
     IDENTITY_EXAMPLES,
     CensusRow,
+    CountTask,
     Identity,
     Numbers,
     QuestionCounts,
     SeveralRecords,
     census_of_part,
+    count_lists,
     count_questions,
     find_several,
+    read_rows,
+    write_rows,
 )
-from fastrec.summary.lists import CountTask, count_lists, read_rows, write_rows
-from fastrec.summary.losers import Losers
-from fastrec.summary.means import NO_OUTCOME, Outcome
-from fastrec.summary.same_run import SameRunCounts
-from fastrec.summary.sums import Sums
-from fastrec.summary.tally import Tally
-
-__all__ = [
-    "Census",
-    "CopyCounts",
-    "IdentityCounts",
-    "LinesByPiece",
-    "PartCounts",
-    "RepeatsRule",
-    "add_part_counts",
-    "count_census",
-    "read_census",
-    "read_lines_by_piece",
-    "read_part_counts",
-    "write_census",
-    "write_statistics",
-]
+from fastrec.summary.rows import Sums
+from fastrec.summary.same_run import Losers, SameRunCounts
+from fastrec.summary.tally import NO_OUTCOME, Outcome, Tally
 
 _LISTS: Final = ("hash", "id")
 

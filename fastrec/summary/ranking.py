@@ -5,20 +5,97 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.errors import counted
+from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.summary.choosing import Chosen
-from fastrec.summary.document import ErrorsAsWrong, Latency, ModelRecipes, ModelSummary, Tokens
-from fastrec.summary.facts import CorpusFacts
-from fastrec.summary.intervals import score_interval, wilson_interval
-from fastrec.summary.joins import EvaluationJoins
+from fastrec.summary.document import (
+    ErrorsAsWrong,
+    EvaluationJoins,
+    Latency,
+    ModelRecipes,
+    ModelSummary,
+    Summary,
+    Tokens,
+)
 from fastrec.summary.rows import from_portable
-from fastrec.summary.titles import title_of
+from fastrec.summary.significance import score_interval, wilson_interval
+from fastrec.wording import title_of
 
-__all__ = ["RANKINGS", "EvaluationStats", "ModelStats", "Stats", "rank"]
+# @@ facts: Facts about a corpus as a whole that help to read its statistics: versions, labels, repeats, hashes.
+
+_MOST: Final = 5  # listed in a line
+
+
+class CorpusFacts(msgspec.Struct, kw_only=True):
+    """The corpus as a whole, whatever was chosen."""
+
+    schema: str
+    """Schema version of the corpus."""
+    versions: dict[str, int]
+    """Valid lines, duplicates included, by their own schema version."""
+    upgraded: int
+    """Valid lines of another version than that of the corpus."""
+    notes: dict[str, int]
+    """By code, valid lines with a label of another version, and valid lines that an upgrade or a repair changed."""
+    repeats: int
+    """Identities with repeats."""
+    contradictions: int
+    """Identities with contradictions: the same output has different verdicts."""
+    same_run: int
+    """Records dropped by --same-run ignore."""
+    recipe: str
+    """The recipe of the hashes in the corpus."""
+    recipes: dict[str, int]
+    """Valid lines by the recipe of their own hash; absent: without a hash; wrong: by no recipe."""
+
+
+def facts_of(summary: Summary) -> CorpusFacts:
+    """Return the facts about a corpus."""
+    return CorpusFacts(
+        schema=summary.schema,
+        versions=summary.versions,
+        upgraded=sum(count for version, count in summary.versions.items() if version != summary.schema),
+        notes=summary.notes,
+        repeats=summary.repeats.identities,
+        contradictions=summary.contradictions.identities,
+        same_run=summary.same_run.records,
+        recipe=summary.sample_hash.recipe,
+        recipes=summary.sample_hash.by_recipe,
+    )
+
+
+def facts_in_words(facts: CorpusFacts) -> list[str]:
+    """Describe a corpus in a few short lines. What is as usual is left out, apart from the schema version."""
+    lines = [f"schema {facts.schema}"]
+    if facts.upgraded:
+        by_version = {f"of {version}": count for version, count in facts.versions.items()}
+        lines[0] += f": {counted(facts.upgraded, 'line')} upgraded; lines: {_listed(by_version)}"
+    if facts.notes:
+        lines.append(f"notes on lines: {_listed(facts.notes)}")
+    if facts.repeats or facts.contradictions:
+        lines.append(f"identities with repeats: {facts.repeats:,}; with contradictions: {facts.contradictions:,}")
+    if facts.same_run:
+        lines.append(f"{counted(facts.same_run, 'record')} dropped that another run has, too")
+    if facts.recipes.keys() - {facts.recipe, ABSENT}:
+        names = {ABSENT: "without a hash", WRONG: "wrong"}
+        spelled = {names.get(name, f"by {name}"): count for name, count in _by_count(facts.recipes)}
+        lines.append(f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} (--hashes)")
+    return lines
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    """List the most frequent ones."""
+    named = [f"{count:,} {name}" for name, count in _by_count(counts)]
+    return ", ".join(named if len(named) <= _MOST else [*named[: _MOST - 1], "…"])
+
+
+def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 class ModelStats(msgspec.Struct, kw_only=True):
@@ -237,3 +314,53 @@ def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool) ->
         tokens_per_record=per_record,
         latency_ms=model.latency_ms,
     )
+
+
+# @@ legend: What the numbers of a comparison of models mean, in words.
+
+
+def about(evaluation: EvaluationStats) -> str:
+    """Describe an evaluation in one line."""
+    some = evaluation.chosen < evaluation.models
+    counts = [counted(evaluation.records, "record")]
+    if evaluation.errors:
+        counts.append(counted(evaluation.errors, "error"))
+    counts.append(f"{f'{evaluation.chosen:,} of ' if some else ''}{counted(evaluation.models, 'model')}")
+    counts.append(counted(evaluation.questions, "question"))
+    if not evaluation.answering:
+        counts.append("no answers")
+    elif evaluation.common_questions is not None:
+        everyone = f"all {'these ' if some else ''}models"
+        if evaluation.answering < evaluation.chosen:
+            several = evaluation.answering > 1
+            everyone = f"all {evaluation.answering:,} models with answers" if several else "the one model with answers"
+        counts.append(f"{evaluation.common_questions:,} answered by {everyone}")
+    return ", ".join(counts)
+
+
+def has_repeats(evaluation: EvaluationStats) -> bool:
+    """Return whether a model has several answers to a question."""
+    return any(model.answers > model.questions for model in evaluation.by_model)
+
+
+def legend(stats: Stats) -> list[str]:
+    """Explain the numbers that are shown, in a few short lines."""
+    if not any(evaluation.by_model for evaluation in stats.evaluations):
+        return []
+    lines = []
+    answered = [evaluation for evaluation in stats.evaluations if evaluation.answering]
+    if any(map(stats.shows_accuracy, answered)):
+        lines.append("95% interval: the range of accuracies that agree with the answers (Wilson).")
+        lines.append("±: one standard error of the mean score. Both are computed over questions.")
+    if not all(map(stats.shows_accuracy, answered)):
+        lines.append("Where scores are other than 0 and 1, the score counts; --accuracy shows both.")
+        lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
+    if any(map(has_repeats, stats.evaluations)):
+        lines.append("A question with several answers counts once, with the mean of its answers.")
+    if any(evaluation.errors for evaluation in stats.evaluations):
+        if stats.errors_as_wrong:
+            lines.append("errors: records with an error. They count as wrong, with the score that they have.")
+        else:
+            lines.append("errors: records with an error. They do not count for accuracy and score;")
+            lines.append("--errors-as-wrong counts them as wrong answers.")
+    return lines

@@ -7,26 +7,36 @@ is decoded twice, and nothing is subtracted for duplicates.
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from operator import attrgetter, itemgetter
-from typing import Any, Final
+from typing import Any, Final, Self
 
+import msgspec
 from msgspec import UNSET
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 
-__all__ = [
-    "USUAL_TYPE",
-    "Column",
-    "bucket_of",
-    "bucket_value",
-    "from_portable",
-    "outcome_of",
-    "row_maker",
-    "row_of",
-    "to_portable",
-]
+# @@ sums: Counts that add up.
+
+
+class Sums(msgspec.Struct):
+    """Counts that add up field by field; those in a Counter or in a dict of Sums add up by key."""
+
+    def __iadd__(self, other: Self) -> Self:
+        for name in self.__struct_fields__:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if isinstance(mine, Counter):
+                mine.update(theirs)
+            elif isinstance(mine, defaultdict):
+                for key, value in theirs.items():
+                    mine[key] += value
+            else:
+                mine += theirs
+                setattr(self, name, mine)
+        return self
+
 
 USUAL_TYPE: Final = "single_turn"
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1

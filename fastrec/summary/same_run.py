@@ -14,24 +14,80 @@ The merged lists have equal bodies next to each other; the one with the lowest k
 from __future__ import annotations
 
 import re
+import secrets
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
+from msgspec import Raw
 from xxhash import xxh3_128_digest
 
 from fastrec.engine.base import Engine
 from fastrec.limits import Limits
+from fastrec.schemas.registry import TARGETS
+from fastrec.sorting.gather import RunSlice, gather, slice_run
 from fastrec.sorting.keys import key_splitter, split_scope, text_of
-from fastrec.sorting.spill import Run
-from fastrec.storage.digests import FileDigest
-from fastrec.summary.lists import CountTask, count_lists, merge_lists, write_rows
-from fastrec.summary.losers import Losers
-from fastrec.summary.sums import Sums
+from fastrec.sorting.runs import Run, spill
+from fastrec.storage import FileDigest
+from fastrec.summary.census import CountTask, count_lists, merge_lists, write_rows
+from fastrec.summary.rows import Sums
 
-__all__ = ["RUN_PAIRS", "RunPair", "SameRunCounts", "body_digest", "find_same_run", "write_bodies"]
+# @@ losers: Losers: keys whose records are left out of a part because of records of other keys, on disk.
+#
+# Losers may be as many as records, so they are sorted runs, from which each part reads its range of keys. The text of a
+# loser says which records of the key lose; with an empty text, all of them do.
+
+_MOST_HELD: Final = 1 << 17
+_WINDOW_BYTES: Final = 1 << 20
+_ROW: Final[Sequence[Any]] = (0, 0)  # losers have no piece and no line
+
+
+class Losers:
+    """Collects losers, and writes them as runs of bounded size."""
+
+    def __init__(self, path: str, most_held: int = _MOST_HELD) -> None:
+        # The random suffix keeps two workers apart if one was wrongly taken for dead.
+        self._path = f"{path}-{secrets.token_hex(4)}"
+        self._most_held = most_held
+        self._keys: list[bytes] = []
+        self._ends: list[int] = []
+        self._text = bytearray()
+        self._runs: list[Run] = []
+
+    def add(self, key: bytes, text: bytes = b"") -> None:
+        """Add a loser."""
+        self._keys.append(key)
+        self._text += text
+        self._ends.append(len(self._text))
+        if len(self._keys) >= self._most_held:
+            self._spill()
+
+    def finish(self) -> list[Run]:
+        """Return the runs."""
+        if self._keys:
+            self._spill()
+        return self._runs
+
+    def _spill(self) -> None:
+        path, rows = f"{self._path}-{len(self._runs):04d}", [_ROW] * len(self._keys)
+        self._runs.append(spill(path, self._text, self._ends, self._keys, rows))
+        self._keys, self._ends, self._text = [], [], bytearray()
+
+
+def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> list[RunSlice]:
+    """Find the losers in a range of keys; empty if there are none."""
+    slices = [piece for run in runs if (piece := slice_run(run, low, high))]
+    # The blocks at the ends of a range may have no key in it.
+    return slices if next(losers_in(slices, low, high), None) else []
+
+
+def losers_in(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the losers in a range, as key and text."""
+    for window in gather(slices, low, high, _WINDOW_BYTES):
+        yield from zip(window.keys, map(bytes, window.texts), strict=True)
+
 
 RUN_PAIRS: Final = 100
 
@@ -140,3 +196,112 @@ def _run_pair(kept: Sequence[bytes], dropped: Sequence[bytes]) -> RunPair:
     """Return the runs of two records that differ in nothing else, given their key fields."""
     scope, _, model, kept_id, _ = kept
     return split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped[3])
+
+
+# @@ contradictions: Tell contradictions from repeats among records of one identity.
+#
+#     same question, same trial, same output, another verdict    contradiction: one of them is wrong
+#     anything else                                              repeat: a second epoch or trial, another answer …
+#
+# The question is the `sample_hash`. The verdict is score, is_correct and error. Records that contradict each other have
+# equal keys, so they are adjacent in a corpus. Only records with equal keys are decoded, and only what is compared.
+
+TRIAL_FIELDS: Final = (
+    "epoch",  # Inspect
+    "trial",  # tau-bench
+    "trial_id",
+    "trial_index",
+    "train_trial_index",  # HELM
+    "perturbation",  # HELM
+    "repeat",
+    "repeat_id",
+    "repeat_index",
+    "repetition",
+    "attempt",
+    "iteration",
+    "run",
+    "run_id",
+    "run_index",
+    "sample_index",
+    "generation_index",
+    "seed",
+    "filter",  # lm-evaluation-harness: what extracts the answer from the output
+)
+"""The fields that tell trials apart, in `metadata` or at the root of a record."""
+
+Contradictions = dict[bytes, list[int | None]]
+"""By key: for each of its records, in order, which contradiction it belongs to; None if it contradicts no other.
+
+The contradictions of a key are numbered from 0. Keys without a contradiction are absent.
+"""
+
+_ABSENT: Final = Raw()
+_TRIAL: Final = [(name, Raw, _ABSENT) for name in TRIAL_FIELDS]
+_TURNS: Final = sorted({schema.turns_field for schema in TARGETS.values()})
+
+
+class _Evaluation(msgspec.Struct, frozen=True):
+    score: Raw
+    is_correct: bool
+
+
+_Metadata: Any = msgspec.defstruct("_Metadata", _TRIAL, frozen=True)
+_Answer: Any = msgspec.defstruct(
+    "_Answer",
+    [
+        ("evaluation", _Evaluation),
+        ("metadata", _Metadata, _Metadata()),
+        *((name, Raw, _ABSENT) for name in ("output", "error", *_TURNS)),
+        *_TRIAL,
+    ],
+    frozen=True,
+)
+
+_decode = msgspec.json.Decoder(_Answer).decode
+
+
+def find_contradictions(
+    keys: Sequence[bytes], texts: Sequence[bytes | memoryview], groups: Iterable[tuple[int, int]]
+) -> Contradictions:
+    """Find the contradictions among sorted records without duplicates.
+
+    Args:
+        keys: The keys of the records.
+        texts: Their normal forms.
+        groups: Where records with equal keys begin and end.
+    """
+    found = {keys[first]: contradictions_of(texts[first:end]) for first, end in groups}
+    return {key: numbers for key, numbers in found.items() if numbers}
+
+
+def contradictions_of(texts: Sequence[bytes | memoryview]) -> list[int | None]:
+    """Number the contradictions among the records of one key by their first records; empty if there are none."""
+    judged = [_judged(text) for text in texts]
+    verdicts: dict[Any, set[Any]] = {}
+    for answer, verdict in judged:
+        verdicts.setdefault(answer, set()).add(verdict)
+    several = [answer for answer, different in verdicts.items() if len(different) > 1]
+    numbers = {answer: number for number, answer in enumerate(several)}
+    return [numbers.get(answer) for answer, _ in judged] if numbers else []
+
+
+def _judged(text: bytes | memoryview) -> tuple[Any, Any]:
+    """Return what tells an answer from others to the same question, and the verdict on it.
+
+    In normal form, equal values are equal bytes.
+    """
+    record = _decode(text)
+    trial = [bytes(getattr(level, name)) for level in (record, record.metadata) for name in TRIAL_FIELDS]
+    # Digests, because there may be thousands of long outputs.
+    outputs = [xxh3_128_digest(getattr(record, name)) for name in ("output", *_TURNS)]
+    error = bytes(record.error)
+    evaluation = record.evaluation
+    return (*outputs, *trial), (_number(evaluation.score), evaluation.is_correct, b"" if error == b'""' else error)
+
+
+def _number(score: Raw) -> Any:
+    """Decode a score: 1, 1.0 and true are the same verdict."""
+    try:
+        return msgspec.json.decode(score)
+    except msgspec.MsgspecError:  # an integer with more digits than msgspec decodes
+        return bytes(score)

@@ -15,11 +15,9 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Final, Literal
-
-__all__ = ["Test", "adjust", "mcnemar", "paired_test", "sign_flip", "t_test", "to_double"]
+from typing import Final, Literal, NamedTuple
 
 Test = Literal["mcnemar", "sign-flip", "t"]
 
@@ -166,3 +164,130 @@ def adjust(values: Sequence[float]) -> list[float]:
         least = min(least, values[index] * len(values) / rank)
         adjusted[index] = least
     return adjusted
+
+
+# @@ paired: Compare two series of values of the same questions, and test whether they differ by more than chance.
+
+_MOST_SIZES: Final = 1_000  # of differences; the exact sign-flip test gives up far below
+_MOST_ANSWERS: Final = 1_000_000  # of a model to a question
+
+
+class Paired(NamedTuple):
+    """Two series of values of the same questions. Means are over questions that have a value in both."""
+
+    questions: int
+    """Questions that have a value in both."""
+    only_first: int
+    only_second: int
+    rose: int
+    """Questions whose second value is higher."""
+    fell: int
+    first: float | None
+    """The mean of the first values; None without questions."""
+    second: float | None
+    difference: float | None
+    """The mean of the second values minus that of the first, rounded once."""
+    test: Test | None
+    p: float | None
+
+
+def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded: bool) -> Paired:
+    """Compare two values of each question: shares of right answers, or scores if `graded`; None without an answer."""
+    counts = Counter(pairs)
+    both = {(old, new): number for (old, new), number in counts.items() if old is not None and new is not None}
+    only_first, only_second = (
+        sum(number for pair, number in counts.items() if pair[side] is not None and pair[1 - side] is None)
+        for side in (0, 1)
+    )
+    questions = sum(both.values())
+    if not questions:
+        return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None)
+    differences: Counter[Fraction] = Counter()
+    for (old, new), number in both.items():
+        if old != new:
+            differences[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
+    gain = sum((number * size for size, number in differences.items()), Fraction())
+    squares = sum((number * size**2 for size, number in differences.items()), Fraction())
+    test, p = paired_test(
+        differences if len(differences) <= _MOST_SIZES else None,
+        questions,
+        total=gain,
+        squares=squares,
+        binary=not graded and all(value in (0, 1) for pair in both for value in pair),
+    )
+    first, second = (_mean(both, side, questions) for side in (0, 1))
+    return Paired(
+        questions,
+        only_first,
+        only_second,
+        sum(number for size, number in differences.items() if size > 0),
+        sum(number for size, number in differences.items() if size < 0),
+        first,
+        second,
+        to_double(gain / questions),
+        test,
+        p,
+    )
+
+
+def _mean(pairs: Mapping[tuple[float, float], int], side: int, questions: int) -> float:
+    """Return the mean of the first or of the second values."""
+    values = [(pair[side], number) for pair, number in pairs.items()]
+    try:
+        total = math.fsum(value * number for value, number in values)
+    except OverflowError:
+        total = math.inf
+    if math.isfinite(total):
+        return total / questions
+    return to_double(sum((Fraction(value) * number for value, number in values), Fraction()) / questions)
+
+
+def _exact(value: float, *, graded: bool) -> Fraction:
+    """Return the number that a double stands for: a decimal score, or a share of some answers."""
+    return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
+
+
+# @@ intervals: 95 % intervals of an accuracy and of a mean score.
+
+_Z: Final = 1.959963984540054  # 97.5 % of a normal distribution lie below
+
+
+def wilson_interval(
+    accuracy: float | None, standard_error: float | None, questions: int, answers: int
+) -> tuple[float | None, float | None]:
+    """Return the Wilson interval of an accuracy with a confidence of 95 %.
+
+    With one answer per question, n is the number of questions. Several answers to a question tell more than one, but
+    less than answers to as many questions. So n is then the number of questions with one answer each that would give
+    the same variance over questions: at least `questions`, and at most `answers`.
+
+    >>> wilson_interval(0.5, 0.05, questions=101, answers=101)
+    (0.40419..., 0.59580...)
+    """
+    if accuracy is None:
+        return None, None
+    p, n = accuracy, float(questions)
+    variance = p * (1 - p)
+    if answers > questions and standard_error is not None and variance > 0:
+        # A standard error is estimated with questions - 1 in the denominator, the variance of single answers without.
+        own = standard_error**2 * (questions - 1)
+        n = min(max(questions * variance / own, questions), answers) if own else answers
+    z2 = _Z**2
+    middle = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = _Z / (1 + z2 / n) * math.sqrt(variance / n + z2 / (4 * n * n))
+    # Rounding must not move an end to the wrong side of 0, of 1 or of the accuracy itself.
+    return max(min(middle - half, p), 0.0) if p else 0.0, min(max(middle + half, p), 1.0) if p < 1 else 1.0
+
+
+def score_interval(mean: float | None, standard_error: float | None) -> tuple[float | None, float | None]:
+    """Return the interval of a mean score with a confidence of 95 %: the mean ± 1.96 standard errors over questions.
+
+    A score has any scale, so nothing better is known about its distribution than that a mean of many is nearly normal.
+
+    >>> score_interval(0.5, 0.1)
+    (0.304..., 0.695...)
+    """
+    if mean is None or standard_error is None:
+        return None, None
+    low, high = mean - _Z * standard_error, mean + _Z * standard_error
+    return low if math.isfinite(low) else None, high if math.isfinite(high) else None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from fastrec.schemas.recipes import ABSENT, WRONG
+from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
@@ -30,13 +30,10 @@ from fastrec.summary.document import (
     Tokens,
     json_safe,
 )
-from fastrec.summary.means import Repeats, means_of
 from fastrec.summary.part_statistics import Census, IdentityCounts
 from fastrec.summary.rows import bucket_value
 from fastrec.summary.same_run import SameRunCounts
-from fastrec.summary.tally import ModelTally, Tally
-
-__all__ = ["hash_counts", "model_summary", "same_run_summary", "summarize"]
+from fastrec.summary.tally import ModelTally, Repeats, Tally, means_of
 
 _NO_REPEATS: Final = Repeats()
 

@@ -11,9 +11,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrec.answers.choices import Choices, Cut
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, Marks, RecordMark, facts_of, mark, mean_length
-from fastrec.answers.queries import FACT_COLUMNS
+from fastrec.answers.database import FACT_COLUMNS
+from fastrec.answers.marks import ERROR, RIGHT, WRONG, Choices, Cut, Marks, RecordMark, facts_of, mark, mean_length
 
 MODELS = 40
 choices = st.sets(st.integers(0, MODELS - 1)).map(lambda chosen: tuple(sorted(chosen)))

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.answers.tool_results import is_failure
-from fastrec.answers.transcript import Call, Transcript, Turn, transcript_of
+from fastrec.answers.transcript import Call, Transcript, Turn, is_failure, transcript_of
 from fastrec.schemas.registry import TARGETS
 from tests.samples import sample, sample_of
 

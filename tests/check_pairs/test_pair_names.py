@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrec.commands.check_pairs.names import place_of
+from fastrec.commands.check_pairs.aggregate import place_of
 from tests.check_pairs.trees import UUID, Tree, aggregate
 
 

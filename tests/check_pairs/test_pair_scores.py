@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrec.commands.check_pairs import compare_score
 from fastrec.commands.check_pairs.aggregate import Metric, Result
 from fastrec.commands.check_pairs.rows import Tally
-from fastrec.commands.check_pairs.scores import compare_score
 from fastrec.judge.findings import Finding
 from tests.check_pairs.trees import Tree, result, row, rows
 

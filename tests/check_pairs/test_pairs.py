@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.commands.check_pairs import names, scores
+from fastrec.commands import check_pairs as scores
+from fastrec.commands.check_pairs import aggregate as names
 from fastrec.commands.check_pairs.rows import Tally
 from fastrec.errors import UsageError
-from fastrec.judge.codes import PAIRS
-from fastrec.judge.findings import FindingGroup
+from fastrec.judge.findings import PAIRS, FindingGroup
 from fastrec.limits import Limits
 from fastrec.sources.formats import Format
 from tests.check_pairs.trees import MODEL_ID, SUFFIXES, UUID, UUIDS, Tree, aggregate, result, row, rows, text_of
@@ -396,7 +396,7 @@ def test_an_aggregate_that_cannot_be_used(tree: Tree, text: bytes) -> None:
 
 def test_a_huge_json_file_is_not_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     """An aggregate has some kilobytes."""
-    monkeypatch.setattr("fastrec.commands.check_pairs.task.LARGEST", 100)
+    monkeypatch.setattr("fastrec.commands.check_pairs.rows.LARGEST", 100)
     tree.add()
     (tree.folder / "dump.json").write_text(json.dumps(aggregate()))
     found = tree.check()

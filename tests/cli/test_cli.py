@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
+from fastrec.cli.console import safe
 from fastrec.cli.options import Size
-from fastrec.cli.spelling import safe
 from fastrec.commands.validate.result import Validation
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS, TARGETS
 from fastrec.sources.formats import Format

@@ -14,7 +14,7 @@ from click.shell_completion import get_completion_class
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.cli.filters import FILTER_PARAMETERS
+from fastrec.cli.options import FILTER_PARAMETERS
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from tests.normalize.normalizing import write
 from tests.running import run_here

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.cli import cli
-from fastrec.cli.layout import clip, pad, safe_lines, width_of, wrap
-from fastrec.cli.spelling import UNSAFE
+from fastrec.cli.console import UNSAFE, clip, pad, safe_lines, width_of, wrap
 from tests.answers.small import answer, make_corpus
 
 TEXTS = st.text(st.sampled_from("ab  日本é\u0301,"), max_size=60)

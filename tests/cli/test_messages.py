@@ -22,7 +22,7 @@ from fastrec.commands.generate import generate
 from fastrec.commands.validate import validate
 from fastrec.commands.verify import verify
 from fastrec.corpus import local_output, lock
-from fastrec.corpus.documents import read_manifest
+from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError
 from fastrec.judge.judge import Judge
 from fastrec.limits import Limits

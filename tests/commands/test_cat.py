@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.cli import cli
 from fastrec.commands import cat as module
-from fastrec.commands.cat.select import Finder, Selection, SortRange, _overlaps
-from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.corpus.documents import read_manifest
+from fastrec.commands.cat import Finder, Selection, SortRange, _overlaps
+from fastrec.commands.generate import Recipe, lines
+from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.filters import Filters
 from fastrec.limits import Limits

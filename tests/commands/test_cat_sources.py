@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.index import open_index
 from fastrec.answers.table import Query
-from fastrec.corpus.documents import read_manifest
+from fastrec.corpus.manifest import read_manifest
 from fastrec.corpus.sources import Source, read_sources
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits

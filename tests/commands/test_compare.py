@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.commands.compare.document import ComparedEvaluation
+from fastrec.commands.compare import ComparedEvaluation
 from fastrec.errors import UsageError
 from tests.answers.small import Record, answer, group, make_corpus, values
 from tests.running import run_here

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.commands.diff import Difference, diff, plan, total
-from fastrec.commands.diff.changes import OTHER_FIELDS
-from fastrec.commands.diff.fields import compare_lines, value_of
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.diff.questions import OTHER_FIELDS, compare_lines, value_of
+from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import KeyEntry, PartEntry
 from fastrec.corpus.scan import PartFile
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError

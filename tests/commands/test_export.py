@@ -27,9 +27,8 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.cli import cli
 from fastrec.commands import export as module
-from fastrec.commands.export.columns import batch_of, table_schema
-from fastrec.commands.export.decode import Decoder
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
+from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.writer import ShardWriter
 from fastrec.csv_writer import escape_cell
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import fastrec
-from fastrec.commands.export.columns import batch_of, table_schema
-from fastrec.commands.export.decode import Decoder
+from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
 from fastrec.commands.export.table import table_columns
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from tests.commands.test_export import assert_equal, double, exactly, exported, restored, spelled, table
 from tests.normalize.normalizing import Corpus, normalized, write

@@ -16,7 +16,7 @@ import fastrec
 from fastrec.errors import CorpusError, NoMatchError, UsageError
 from fastrec.filters import Filters, make_filters, matches_any
 from fastrec.limits import Limits
-from fastrec.normalize.matching import matching_corpus
+from fastrec.normalize.scratch import matching_corpus
 from tests.normalize.normalizing import Corpus, write
 from tests.running import run_command
 from tests.samples import question, sample_of

@@ -15,11 +15,11 @@ import zstandard
 from jsonschema import Draft7Validator
 
 import fastrec
-from fastrec.commands.generate import FRAME_BYTES, generate, variations
+from fastrec.commands.generate import FRAME_BYTES, Recipe, generate, labelled_lines, lines
+from fastrec.commands.generate import records as variations
 from fastrec.commands.generate.invalid import INVALID_LINES
-from fastrec.commands.generate.stream import Recipe, labelled_lines, lines
 from fastrec.errors import UsageError
-from fastrec.judge.codes import ERRORS, WARNINGS
+from fastrec.judge.findings import ERRORS, WARNINGS
 
 SCHEMA = Path(fastrec.__file__).parent / "schemas/files/instance_level_eval_0.2.0.schema.json"
 VALIDATOR = Draft7Validator(json.loads(SCHEMA.read_bytes()))

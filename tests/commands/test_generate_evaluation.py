@@ -10,15 +10,10 @@ from typing import Any
 
 import pytest
 
-from fastrec.commands.generate.evaluation import TASKS, EvaluationText
+from fastrec.commands.generate import Recipe, lines
+from fastrec.commands.generate.evaluation import TASKS, EvaluationText, QuestionBank
 from fastrec.commands.generate.producers import producer
-from fastrec.commands.generate.questions import QuestionBank
-from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.commands.generate.tasks.explanations import topics
-from fastrec.commands.generate.tasks.problems import problem
-from fastrec.commands.generate.tasks.task import STYLES, Trial, table
-from fastrec.commands.generate.tasks.tongues import LANGUAGES, capitals
-from fastrec.commands.generate.tasks.trivia import facts
+from fastrec.commands.generate.tasks import LANGUAGES, STYLES, Trial, capitals, facts, problem, table, topics
 from fastrec.commands.generate.text import Rng
 
 Record = dict[str, Any]

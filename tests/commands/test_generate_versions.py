@@ -13,11 +13,11 @@ import pytest
 from jsonschema import Draft7Validator
 
 import fastrec
-from fastrec.commands.generate.mistakes import MISTAKES, REPAIRABLE
+from fastrec.commands.generate import Recipe, _Answer, _Source, labelled_lines, lines
+from fastrec.commands.generate.invalid import MISTAKES, REPAIRABLE
 from fastrec.commands.generate.records import compose
-from fastrec.commands.generate.stream import Recipe, _Answer, _Source, labelled_lines, lines
 from fastrec.errors import UsageError
-from fastrec.judge.codes import ERRORS
+from fastrec.judge.findings import ERRORS
 from fastrec.judge.judge import Judge
 from fastrec.judge.repair import repair_codes
 from fastrec.schemas.registry import SCHEMAS

@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.cli.question_tables import _all_pairs
-from fastrec.commands.generate.stream import Recipe, labelled_lines, lines
-from fastrec.commands.stats.pairs import count_joins
+from fastrec.cli.stats import _all_pairs
+from fastrec.commands.generate import Recipe, labelled_lines, lines
+from fastrec.commands.stats.joins import count_joins
 from fastrec.limits import Limits
-from fastrec.schemas.recipes import ABSENT, RECIPES, WRONG
-from fastrec.summary.joins import REASONS
+from fastrec.schemas.hashes import ABSENT, RECIPES, WRONG
+from fastrec.summary.document import REASONS
 from tests.normalize.normalizing import Corpus
 from tests.running import run_command
 

@@ -18,12 +18,12 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.cli.tables import print_groups
-from fastrec.commands.generate.stream import Recipe, labelled_lines
+from fastrec.commands.generate import Recipe, labelled_lines
 from fastrec.commands.rejects import Rejects, rejects
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import CorpusError, ShardError, UsageError
-from fastrec.judge.codes import CODES
+from fastrec.judge.findings import CODES
 from fastrec.limits import Limits
 from fastrec.schemas.registry import SCHEMAS
 from tests.running import run_command

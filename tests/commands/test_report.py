@@ -21,7 +21,7 @@ from fastrec.cli import cli
 from fastrec.commands.report import make_page, report
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.html import tag
-from fastrec.judge.codes import CODES
+from fastrec.judge.findings import CODES
 from fastrec.limits import Limits
 from tests.running import run_command
 from tests.samples import sample, sample_of

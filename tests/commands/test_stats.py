@@ -21,15 +21,13 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.cli.stats import _RANKINGS
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.stats import stats
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError, counted
 from fastrec.limits import Limits
 from fastrec.sorting.keys import sort_order
 from fastrec.sources.formats import Format
-from fastrec.summary.facts import facts_in_words
-from fastrec.summary.legend import about, legend
-from fastrec.summary.ranking import RANKINGS, Stats
+from fastrec.summary.ranking import RANKINGS, Stats, about, facts_in_words, legend
 from tests.normalize.normalizing import Corpus, without_long, write
 from tests.running import run_command
 from tests.samples import sample

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.errors import CorpusError, ShardError, UsageError
-from fastrec.summary.paired import compare_pairs
-from fastrec.trends.corpora import find_corpora
+from fastrec.summary.significance import compare_pairs
+from fastrec.trends import find_corpora
 from tests.running import run_command, run_here
 from tests.samples import question, sample, sample_of
 

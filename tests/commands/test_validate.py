@@ -15,19 +15,17 @@ from click.testing import CliRunner
 
 from fastrec.cli import cli
 from fastrec.commands import validate as module
-from fastrec.commands.generate import generate
-from fastrec.commands.generate.stream import Recipe, labelled_lines
+from fastrec.commands.generate import Recipe, generate, labelled_lines
 from fastrec.commands.validate import validate
 from fastrec.commands.validate.result import Validation
 from fastrec.engine import make_engine
 from fastrec.errors import FastrecError, UsageError
 from fastrec.judge.arbiter import is_valid
-from fastrec.judge.codes import CODES
+from fastrec.judge.findings import CODES
 from fastrec.judge.judge import Judge
 from fastrec.limits import LIMITS, Limits
-from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
+from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, version_of
 from fastrec.schemas.upgrade import UPGRADES, upgrade_value
-from fastrec.schemas.versions import version_of
 from fastrec.sources.formats import Format
 from tests.judge.test_hostile import FIELDS, line_with
 from tests.samples import sample, sample_of

@@ -20,9 +20,9 @@ from xxhash import xxh3_128_hexdigest
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.verify import Verification, verify
-from fastrec.commands.verify.problems import KINDS, MOST_PROBLEMS
+from fastrec.commands.verify.part import KINDS, MOST_PROBLEMS
 from fastrec.corpus.manifest import tree_hash
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import UsageError

@@ -26,10 +26,18 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.index import Index
 from fastrec.answers.table import SORTS, Query
-from fastrec.commands.view.addresses import LARGEST_PAGE, Addresses, PageState, state_of, state_pairs
-from fastrec.commands.view.differences import differences
-from fastrec.commands.view.names import AnswerName, name_of, name_text
-from fastrec.commands.view.security import HEADERS, make_token
+from fastrec.commands.view.addresses import (
+    LARGEST_PAGE,
+    Addresses,
+    AnswerName,
+    PageState,
+    name_of,
+    name_text,
+    state_of,
+    state_pairs,
+)
+from fastrec.commands.view.question_page import differences
+from fastrec.commands.view.server import HEADERS, make_token
 from fastrec.errors import UsageError
 from fastrec.html import Exact, multiline, tag
 from tests.commands.viewing import (

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.commands.generate.stream import Recipe, lines
-from fastrec.corpus.documents import read_manifest
-from fastrec.corpus.manifest import text_hash
+from fastrec.commands.generate import Recipe, lines
+from fastrec.corpus.manifest import read_manifest, text_hash
 from fastrec.errors import CorpusError
 from tests.corpus.earlier_formats import edit_manifest, to_format_2
 

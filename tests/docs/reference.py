@@ -20,16 +20,16 @@ from fastrec.commands.rejects import Rejects
 from fastrec.commands.show import Shown
 from fastrec.commands.validate.result import LoggedFinding, Validation
 from fastrec.commands.verify import Verification
-from fastrec.commands.verify.problems import KINDS
+from fastrec.commands.verify.part import KINDS
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import RejectedLine
-from fastrec.judge.codes import ERRORS, NOTES, PAIRS, WARNINGS, Code
+from fastrec.judge.findings import ERRORS, NOTES, PAIRS, WARNINGS, Code
 from fastrec.normalize.dry_run import Plan
 from fastrec.normalize.run import NormalizeResult
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.summary.document import Summary
 from fastrec.summary.ranking import Stats
-from fastrec.trends.document import Trend
+from fastrec.trends import Trend
 from tests.docs.commands import commands_page
 from tests.docs.documents import Struct, cell, fields_table, first_sentence, structs_of
 from tests.docs.folders import folders_table

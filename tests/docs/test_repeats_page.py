@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fastrec.summary.contradictions import TRIAL_FIELDS
+from fastrec.summary.same_run import TRIAL_FIELDS
 from tests.docs.reference import DOCS
 
 

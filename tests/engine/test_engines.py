@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.publish import check_reachable
 from fastrec.engine import make_engine
 from fastrec.engine import pool as pools

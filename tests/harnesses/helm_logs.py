@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import fastrec
 from fastrec.harnesses import helm
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.detect import head_of
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
+from fastrec.harnesses.registry import head_of
 
 TYPOS = {"name": "typos", "robustness": True, "fairness": False, "computed_on": "perturbed", "prob": 0.1}
 DIALECT = {"name": "dialect", "robustness": True, "fairness": True, "computed_on": "perturbed", "prob": 1.0}

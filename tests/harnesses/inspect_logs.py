@@ -15,9 +15,9 @@ import zstandard
 import fastrec
 from fastrec.harnesses import inspect
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.detect import head_of
 from fastrec.harnesses.inspect.reading import LogSlice
 from fastrec.harnesses.log import FoundFile, Log, LogPlan
+from fastrec.harnesses.registry import head_of
 
 STORED, DEFLATE, ZSTD = 0, 8, 93
 # A real log has results of calls that it does not have, and the total of tokens may include cached ones.

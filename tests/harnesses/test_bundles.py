@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from fastrec.harnesses.bundles import LineMaker, read_bundles, write_bundles
-from fastrec.harnesses.convert import NO_METRIC, Converter
+from fastrec.harnesses.convert import NO_METRIC, Converter, LineMaker, read_bundles, write_bundles
 from fastrec.harnesses.log import RunInfo, Sample, Score
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import (

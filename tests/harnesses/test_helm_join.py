@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastrec.harnesses import helm
-from fastrec.harnesses.helm import index, planning
+from fastrec.harnesses.helm import planning
+from fastrec.harnesses.helm import scan as index
 from tests.harnesses.helm_logs import (
     DIALECT,
     TYPOS,

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from fastrec.errors import LogError
 from fastrec.harnesses import inspect
-from fastrec.harnesses.detect import head_of
-from fastrec.harnesses.inspect import archive as archives
-from fastrec.harnesses.inspect import directory, planning
-from fastrec.harnesses.inspect.archive import directory_of
+from fastrec.harnesses.inspect import files as archives
+from fastrec.harnesses.inspect import files as directory
+from fastrec.harnesses.inspect import planning
+from fastrec.harnesses.inspect.files import directory_of
+from fastrec.harnesses.registry import head_of
 from fastrec.storage import storage_of
 from tests.harnesses.inspect_logs import (
     DEFLATE,

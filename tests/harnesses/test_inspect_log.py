@@ -9,7 +9,7 @@ import pytest
 
 from fastrec.errors import LogError
 from fastrec.harnesses import inspect
-from fastrec.harnesses.inspect.roles import role_of
+from fastrec.harnesses.inspect.files import role_of
 from tests.harnesses.inspect_logs import (
     archive,
     assistant,

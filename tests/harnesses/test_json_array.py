@@ -12,10 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastrec.errors import LogError
-from fastrec.harnesses import text_window
-from fastrec.harnesses.json_array import ArrayReader, scan_array
-from fastrec.harnesses.json_items import ItemReader
-from fastrec.harnesses.text_window import TextWindow
+from fastrec.harnesses import json_array as text_window
+from fastrec.harnesses.json_array import ArrayReader, ItemReader, TextWindow, scan_array
 
 TRICKY = [
     "},\n    {",

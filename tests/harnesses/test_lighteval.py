@@ -23,9 +23,9 @@ from fastrec.commands.import_logs import import_logs
 from fastrec.errors import LogError
 from fastrec.harnesses import lighteval
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.lighteval import footer as footers
-from fastrec.harnesses.lighteval.choices import Choices, normalization_of, pick
-from fastrec.harnesses.lighteval.literals import value_of
+from fastrec.harnesses.lighteval import files as footers
+from fastrec.harnesses.lighteval.results import Choices, normalization_of, pick
+from fastrec.harnesses.lighteval.sample import value_of
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Grouped, LogPlan
 
 REAL = Path(fastrec.__file__).parents[2] / "shared" / "logs" / "lighteval"
@@ -585,7 +585,7 @@ class TestRoles:
         path = write_details(tmp_path, [generated(number, ["4"], {"em": 1}) for number in range(3)])
         code = (
             "import sys; from fastrec.harnesses import lighteval\n"
-            "from fastrec.harnesses.lighteval.footer import read_footer\n"
+            "from fastrec.harnesses.lighteval.files import read_footer\n"
             f"found = read_footer({str(path)!r})\n"
             "print(sorted(found.columns), found.rows, found.constants['doc.task_name'], 'pyarrow' in sys.modules)"
         )

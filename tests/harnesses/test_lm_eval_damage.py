@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from fastrec.errors import LogError
 from fastrec.harnesses import lm_eval
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.lm_eval import lines, planning
+from fastrec.harnesses.lm_eval import files as lines
+from fastrec.harnesses.lm_eval import planning
 from fastrec.harnesses.log import HEAD_BYTES, Log
 from tests.harnesses.lm_eval_logs import choice, generation, old, records_of, results, write_lines, write_log
 

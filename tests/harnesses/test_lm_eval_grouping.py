@@ -14,7 +14,7 @@ import pytest
 from fastrec.commands.import_logs import import_logs
 from fastrec.errors import LogError
 from fastrec.harnesses import lm_eval
-from fastrec.harnesses.lm_eval.results import Results, model_of
+from fastrec.harnesses.lm_eval.files import Results, model_of
 from tests.harnesses.lm_eval_logs import (
     DATE,
     choice,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastrec.errors import LogError
-from fastrec.harnesses.files import check_is_plain, read_at
+from fastrec.harnesses.values import check_is_plain, read_at
 
 
 class ShortReader:

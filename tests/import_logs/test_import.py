@@ -14,8 +14,8 @@ import zstandard
 
 import fastrec
 from fastrec.cli.import_logs import import_logs as command
+from fastrec.commands import import_logs as pipeline_module
 from fastrec.commands.import_logs import Import, import_logs
-from fastrec.commands.import_logs import pipeline as pipeline_module
 from fastrec.errors import UsageError
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import Limits

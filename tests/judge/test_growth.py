@@ -12,7 +12,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from fastrec.judge.explain import errors_of
+from fastrec.judge.arbiter import errors_of
 from fastrec.judge.findings import MOST_ERRORS, NO_VALUE, Errors, Finding, InvalidRecordError, first_errors, json_path
 from fastrec.judge.judge import Judge
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS

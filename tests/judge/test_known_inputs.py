@@ -13,10 +13,9 @@ from hypothesis import given, settings
 
 from fastrec.judge import known_inputs
 from fastrec.judge.batch import Batch
-from fastrec.judge.codes import REPAIRS
+from fastrec.judge.findings import REPAIRS
 from fastrec.judge.judge import Judge
-from fastrec.schemas.hashes import sample_hash
-from fastrec.schemas.recipes import RECIPES
+from fastrec.schemas.hashes import RECIPES, sample_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS
 from tests import reference
 from tests.judge.test_oracle import LABELS

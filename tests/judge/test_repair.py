@@ -13,13 +13,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from fastrec.commands.generate.stream import Recipe, labelled_lines
+from fastrec.commands.generate import Recipe, labelled_lines
 from fastrec.errors import UsageError
 from fastrec.judge import slow as slow_path
-from fastrec.judge.codes import REPAIRS
+from fastrec.judge.findings import REPAIRS
 from fastrec.judge.judge import Judge
-from fastrec.judge.repair import LONGEST_TRIAL, repair_codes
-from fastrec.judge.repair_table import RECORD_REPAIRS, VALUE_REPAIRS
+from fastrec.judge.repair import LONGEST_TRIAL, RECORD_REPAIRS, VALUE_REPAIRS, repair_codes
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, schema_named
 from tests.judge.helpers import judge
 from tests.samples import sample

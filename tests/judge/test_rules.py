@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from fastrec.judge.codes import CODES, ERRORS, NOTES, PAIRS, WARNINGS
-from fastrec.schemas.labels import LABELS
+from fastrec.judge.findings import CODES, ERRORS, NOTES, PAIRS, WARNINGS
 from fastrec.schemas.registry import SCHEMAS
+from fastrec.schemas.structs import LABELS
 from tests.judge.helpers import codes, judge, warning_codes
 from tests.samples import sample, sample_of
 

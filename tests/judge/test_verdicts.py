@@ -13,8 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastrec.judge.batch import Batch
+from fastrec.judge.chunk import count_quotes
 from fastrec.judge.judge import Judge
-from fastrec.judge.quotes import count_quotes
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.warnings import gives_reason, warnings_of
 from fastrec.schemas.registry import SCHEMAS, schema_of

@@ -14,11 +14,11 @@ from xxhash import xxh3_128_hexdigest
 
 from fastrec.engine import make_engine
 from fastrec.engine.base import Engine, SerialEngine
-from fastrec.normalize import changes
-from fastrec.normalize.changes import Changes, KeptShard, match_shards
+from fastrec.normalize import kept as changes
+from fastrec.normalize.kept import Changes, KeptShard, match_shards
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard, shard_at
-from fastrec.storage.digests import hash_of_file
+from fastrec.storage import hash_of_file
 
 ENGINE = SerialEngine()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 from fastrec.engine.base import SerialEngine
 from fastrec.limits import Limits
 from fastrec.normalize import run as module

@@ -15,7 +15,7 @@ from fastrec.cli import cli
 from fastrec.corpus import local_output
 from fastrec.corpus.lock import locked
 from fastrec.errors import LockedError, RefusedError, UsageError
-from fastrec.normalize.gate import parse_max_rejects
+from fastrec.normalize.options import parse_max_rejects
 from fastrec.storage import storage_of
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.summary.document import LineCounts

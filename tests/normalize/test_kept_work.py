@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from fastrec import build
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 from fastrec.errors import BadShardsError
 from fastrec.filters import Filters
 from fastrec.judge.repair import repair_codes

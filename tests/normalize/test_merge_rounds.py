@@ -26,12 +26,12 @@ from fastrec.normalize.run import normalize
 from fastrec.progress import Progress
 from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import FIELDS
-from fastrec.sorting.spill import Run
+from fastrec.sorting.runs import Run
 from fastrec.sources.formats import Format
 from fastrec.summary import part_statistics as census
 from fastrec.summary.census import census_of_part
-from fastrec.summary.losers import losers_in, slices_of
-from fastrec.summary.means import NO_OUTCOME
+from fastrec.summary.same_run import losers_in, slices_of
+from fastrec.summary.tally import NO_OUTCOME
 from tests.normalize.normalizing import normalized, shuffled_shards, write
 from tests.normalize.test_determinism import LINES, PART
 from tests.normalize.test_failures import lines_of

@@ -18,8 +18,7 @@ import pyarrow.json
 import pytest
 
 import fastrec
-from fastrec.commands.generate import generate
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, generate, lines
 from fastrec.errors import UsageError
 from fastrec.limits import Limits
 from fastrec.normalize.dry_run import plan

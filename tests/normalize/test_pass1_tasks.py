@@ -13,7 +13,7 @@ from fastrec.limits import Limits
 from fastrec.normalize import pass1, pass1_driver
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
-from fastrec.normalize.pass1_tasks import SortTasks
+from fastrec.normalize.pass1_driver import SortTasks
 from fastrec.normalize.results import SortResult
 from fastrec.normalize.resume import Reusable
 from fastrec.sources.formats import Format

@@ -14,7 +14,7 @@ import fastrec
 from fastrec.commands.rejects import rejects
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import UsageError
-from fastrec.judge.codes import REPAIRS
+from fastrec.judge.findings import REPAIRS
 from fastrec.judge.repair import repair_codes
 from fastrec.limits import Limits
 from fastrec.normalize import run as run_module

@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 
 from fastrec.cli.normalize import normalize as command
 from fastrec.commands.cat import cat
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.verify import verify
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import UsageError
 from fastrec.limits import Limits
-from fastrec.normalize import attempts, pass1, pass1_driver, targets
+from fastrec.normalize import attempts, pass1, pass1_driver
+from fastrec.normalize import pass1 as targets
 from fastrec.normalize import run as module
 from fastrec.normalize.dry_run import plan
 from fastrec.normalize.options import AUTO, Options

@@ -9,7 +9,7 @@ import xxhash
 
 from fastrec.errors import UsageError
 from fastrec.schemas.hashes import HASHES, LIST_HASHES, sample_hash
-from fastrec.storage.digests import fingerprint
+from fastrec.storage import fingerprint
 
 
 @pytest.mark.parametrize("algorithm", HASHES)

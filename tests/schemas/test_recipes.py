@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 from fastrec.judge.judge import Judge
-from fastrec.schemas import recipes
-from fastrec.schemas.hashes import sample_hash
-from fastrec.schemas.json_text import ascii_json, unicode_json
-from fastrec.schemas.recipes import ABSENT, RECIPES, WRONG, RecipeFinder
+from fastrec.schemas import hashes as recipes
+from fastrec.schemas.hashes import ABSENT, RECIPES, WRONG, RecipeFinder, ascii_json, sample_hash, unicode_json
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
 
 REAL = Path(recipes.__file__).parents[3] / "shared/logs/records"

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from fastrec.judge.judge import Judge
-from fastrec.schemas.labels import LABELS
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS
-from fastrec.schemas.versions import closest_version
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, closest_version
+from fastrec.schemas.structs import LABELS
 from tests import reference
 from tests.judge.helpers import judge, warning_codes
 from tests.samples import sample_of

@@ -16,11 +16,19 @@ from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
 from fastrec.limits import LIMITS, Limits
-from fastrec.sorting.borders import Border, BorderSizes, prefix_maker, read_borders, write_borders
-from fastrec.sorting.cuts import RegionSample, choose_cuts, part_size_for
+from fastrec.sorting.cuts import (
+    Border,
+    BorderSizes,
+    RegionSample,
+    choose_cuts,
+    part_size_for,
+    prefix_maker,
+    read_borders,
+    write_borders,
+)
 from fastrec.sorting.keys import FIELDS, METRIC_FIELDS, key_maker
-from fastrec.sorting.spill import Fence
-from fastrec.storage.digests import fingerprint
+from fastrec.sorting.runs import Fence
+from fastrec.storage import fingerprint
 from tests.sorting.test_keys import sample_ids, strings
 
 PART = 100

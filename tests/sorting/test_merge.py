@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrec.normalize.rounds import merge_runs
 from fastrec.sorting.files import BlockReader, read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
-from fastrec.sorting.merge import merge_runs
-from fastrec.sorting.spill import Run, index_of
+from fastrec.sorting.runs import Run, index_of
 from fastrec.storage.local import LOCAL
 from tests.sorting.test_runs import Item, check, gathered, keys, piles, sources_in, spilled
 

@@ -16,10 +16,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastrec.errors import DamagedFileError
-from fastrec.sorting.copies import union
+from fastrec.normalize.rounds import merge_runs
 from fastrec.sorting.gather import RunSlice, Window, gather, gather_keys, part_slice, slice_run, whole_run
-from fastrec.sorting.merge import merge_runs
-from fastrec.sorting.spill import IndexWriter, Run, Sources, index_of, spill
+from fastrec.sorting.runs import IndexWriter, Run, Sources, index_of, spill, union
 from fastrec.sources.formats import Format
 from tests.sorting.test_runs import keys, sources_in
 from tests.sources.compressing import compressed

@@ -19,8 +19,8 @@ from xxhash import xxh3_128
 from fastrec.errors import DamagedFileError
 from fastrec.sorting.files import BlockReader, ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import Window, gather, slice_run
-from fastrec.sorting.spill import Run, Sources, spill
-from fastrec.storage.digests import fingerprint
+from fastrec.sorting.runs import Run, Sources, spill
+from fastrec.storage import fingerprint
 from fastrec.storage.local import LOCAL
 
 Item = tuple[bytes, bytes]

@@ -10,7 +10,7 @@ import zstandard
 
 from fastrec.errors import ShardCorruptError, ShardTruncatedError
 from fastrec.sources import zstd_frames
-from fastrec.sources.raw import RawBytes
+from fastrec.sources.members import RawBytes
 from fastrec.sources.zstd_frames import zstd_text
 
 TEXT = b'{"a": "%b"}\n' % os.urandom(200).hex().encode() * 4_000

@@ -11,8 +11,7 @@ import pytest
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage.local import LOCAL
-from fastrec.storage.object_client import found_object
-from fastrec.storage.object_store import OBJECT_STORE
+from fastrec.storage.object_store import OBJECT_STORE, found_object
 
 TIME = 1_700_000_000_123_456_789
 

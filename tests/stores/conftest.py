@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrec.commands.generate.stream import Recipe, lines
+from fastrec.commands.generate import Recipe, lines
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import Corpus, normalized, without_long, write
 from tests.services.s3 import S3

@@ -12,7 +12,7 @@ import fastrec
 from fastrec.commands.clean import Cleaned
 from fastrec.corpus.lock import this_machine
 from fastrec.corpus.manifest import listed_files
-from fastrec.corpus.store_names import token_in
+from fastrec.corpus.store_output import token_in
 from fastrec.errors import LockedError, LostLeaseError, UsageError
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run

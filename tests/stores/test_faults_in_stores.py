@@ -18,7 +18,8 @@ import pytest
 
 from fastrec.errors import without_secrets
 from fastrec.limits import Limits
-from fastrec.storage import object_client, object_files
+from fastrec.storage import object_store as object_client
+from fastrec.storage import object_store as object_files
 from fastrec.storage.object_store import OBJECT_STORE, ObjectStore
 from fastrec.storage.shared_object import SharedObject
 from tests.normalize.normalizing import Corpus

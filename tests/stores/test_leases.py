@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("fsspec")
-from fastrec.corpus import lease as leases
+from fastrec.corpus import lock as leases
 from fastrec.corpus.lock import this_machine
 from fastrec.errors import LockedError, LostLeaseError
 from fastrec.limits import LIMITS, Limits

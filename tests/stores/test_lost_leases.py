@@ -19,7 +19,7 @@ from typing import Any, Literal
 import pytest
 
 import fastrec
-from fastrec.corpus import lease as leases
+from fastrec.corpus import lock as leases
 from fastrec.errors import LockedError, LostLeaseError, UsageError
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options

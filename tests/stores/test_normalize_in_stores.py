@@ -12,11 +12,11 @@ import pytest
 
 import fastrec
 from fastrec.commands.rejects import rejects
-from fastrec.corpus import lease as leases
+from fastrec.corpus import lock as leases
 from fastrec.corpus.store_output import StoreOutput
 from fastrec.errors import LockedError, UsageError
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize import targets
+from fastrec.normalize import pass1 as targets
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.storage.object_store import OBJECT_STORE

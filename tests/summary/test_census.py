@@ -17,7 +17,7 @@ from fastrec.summary.census import (
     count_questions,
     find_several,
 )
-from fastrec.summary.means import NO_OUTCOME
+from fastrec.summary.tally import NO_OUTCOME
 
 Fields = tuple[bytes, bytes, bytes, bytes, bytes, int | None]
 """evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and which contradiction of its key it belongs to.

@@ -17,8 +17,8 @@ import fastrec
 from fastrec.limits import Limits
 from fastrec.sorting.fields import KeyColumns
 from fastrec.summary.census import census_of_part, count_questions
-from fastrec.summary.intervals import wilson_interval
-from fastrec.summary.means import Means, Outcome, Repeats, Totals, exact, exact_square, means_of
+from fastrec.summary.significance import wilson_interval
+from fastrec.summary.tally import Means, Outcome, Repeats, Totals, exact, exact_square, means_of
 from tests.normalize.normalizing import Corpus
 from tests.samples import sample
 from tests.summary.naive import NaiveModel, naive_models, near_root

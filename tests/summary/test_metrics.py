@@ -27,13 +27,13 @@ from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import METRIC_FIELDS, key_maker, key_splitter
 from fastrec.summary.census import census_of_part, count_questions
 from fastrec.summary.document import LineCounts, Summary
-from fastrec.summary.facts import facts_in_words
-from fastrec.summary.intervals import score_interval
 from fastrec.summary.part_statistics import Census
+from fastrec.summary.ranking import facts_in_words
 from fastrec.summary.rows import outcome_of, row_maker
+from fastrec.summary.significance import score_interval
 from fastrec.summary.summarize import hash_counts, summarize
 from fastrec.summary.tally import Tally
-from fastrec.summary.titles import titles
+from fastrec.wording import titles
 from tests.normalize.normalizing import Corpus
 from tests.samples import sample_of
 from tests.summary.naive import naive_models, near_root

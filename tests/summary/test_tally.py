@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from fastrec.judge.judge import Judge
 from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import key_maker, key_splitter, sample_id_of
-from fastrec.summary.means import means_of
 from fastrec.summary.rows import Column, bucket_of, bucket_value, row_of
-from fastrec.summary.tally import ModelTally, Tally
+from fastrec.summary.tally import ModelTally, Tally, means_of
 from tests.samples import sample
 
 HUGE = [2**63, -(2**63) - 1, 2**64, 10**18, 10**19, 10**30, -(10**30), 10**400]

@@ -6,17 +6,120 @@ Only the fields that the check needs are decoded. Other JSON files, such as mani
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.commands.check_pairs.names import quoted
-from fastrec.judge.findings import Finding
-from fastrec.judge.lanes import REFUSALS
+from fastrec.errors import ShardError, UsageError, shown, utf8
+from fastrec.judge.findings import Finding, describe
+from fastrec.judge.version_rules import REFUSALS
+from fastrec.sources.inputs import walk
+from fastrec.sources.shard import Shard, shard_at
+from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
 
-__all__ = ["LARGEST", "Aggregate", "Metric", "NotAggregate", "Result", "Stated", "decode_aggregate", "result_findings"]
+# @@ names: Names by the rule of the datastore, and what an aggregate has to say about the path of its samples file.
+#
+#     data/<collection>/<developer>/<model>/<uuid4>.json                     and …/<uuid4>_samples.jsonl
+#     flat/objects/<first two digits>/<next two digits>/<uuid4>.json         and …/<uuid4>_samples.jsonl
+#
+# Any folder of such a tree can be checked, a copy of a part of it too. So only names that are known are checked: those
+# below the folder that is checked, and those up to `data` if that is where it should be.
+
+SAMPLES: Final = re.compile(r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?")
+"""Names of samples files; `more` is a mistake of early converters, which wrote `<uuid>_samples.Format.jsonl`."""
+
+UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_LONGEST: Final = 240
+_LEVELS: Final = ("<collection>", "<developer>", "<model>")
+
+# What Windows, the strictest system, does not allow; surrogates stand for bytes that are not UTF-8.
+_NOT_PORTABLE: Final = re.compile(r'[<>:"\\|?*\x00-\x1f\x7f\ud800-\udfff]|[. ]$')
+_RESERVED: Final = re.compile(r"(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?:\.|$)", re.IGNORECASE)
+
+
+class Place(msgspec.Struct, frozen=True):
+    """What is known about a folder with pairs."""
+
+    layout: Literal["data", "flat", "unknown"]
+    folders: tuple[str, ...]
+    """The names of the last folders: of `<collection>`, `<developer>`, `<model>` those that are known."""
+    depth: int
+    """Number of folders below `data` or `flat/objects`, or below the folder that is checked."""
+
+
+def place_of(folder: Sequence[str], given: int) -> Place:
+    """Return what is known about a folder by its absolute path; the first `given` names lead to the checked one.
+
+    >>> place_of(["", "data", "gsm8k", "org", "model"], 4)
+    Place(layout='data', folders=('gsm8k', 'org', 'model'), depth=3)
+    >>> place_of(["", "tmp", "copy", "org", "model"], 3)
+    Place(layout='unknown', folders=('org', 'model'), depth=2)
+    """
+    for start in range(len(folder) - 1, 0, -1):
+        if (folder[start - 1], folder[start]) == ("flat", "objects"):
+            return Place("flat", (), len(folder) - start - 1)
+    if len(folder) >= 4 and folder[-4] == "data":
+        return Place("data", tuple(folder[-3:]), 3)
+    roots = [number for number, name in enumerate(folder) if name == "data" and number >= given - 1]
+    if roots:
+        below = folder[roots[-1] + 1 :]
+        return Place("data", tuple(below[-3:]), len(below))
+    below = folder[given:]
+    return Place("unknown", tuple(below[-3:]), len(below))
+
+
+def folder_findings(place: Place) -> Iterator[Finding]:
+    """Find what is wrong with the names of folders."""
+    if place.layout == "data" and place.depth != 3:
+        message = f"expected three folders below data: {'/'.join(_LEVELS)}, found {place.depth}"
+        yield Finding("name.depth", "$", message)
+    for name in place.folders:
+        if name == "data":
+            yield Finding("name.data", "$", "expected no folder called data below data, found one")
+        elif _NOT_PORTABLE.search(name) or _RESERVED.match(name):
+            yield Finding("name.portable", "$", f"expected a name that every system allows, found {quoted(name)}")
+
+
+def file_findings(name: str, stem: str, folder: Sequence[str], place: Place) -> Iterator[Finding]:
+    """Find what is wrong with the name of a file, whose name without `.json` or `_samples.jsonl` is `stem`."""
+    if not _UUID4.fullmatch(stem):
+        yield Finding("name.uuid", "$", f"expected a UUID of version 4 in lower case, found {quoted(stem)}")
+    elif place.layout == "flat" and tuple(folder[-place.depth :] if place.depth else ()) != (stem[:2], stem[2:4]):
+        expected = f"flat/objects/{stem[:2]}/{stem[2:4]}"
+        yield Finding("name.flat", "$", f"expected the folder {expected}, found {quoted('/'.join(folder[-4:]))}")
+    matched = SAMPLES.fullmatch(name)
+    if matched and matched["more"]:
+        yield Finding("name.samples", "$", f"expected the name {utf8(stem)}_samples.jsonl, found {quoted(name)}")
+
+
+def path_finding(file_path: str, stem: str, samples: str | None, folder: Sequence[str], place: Place) -> Finding | None:
+    """Compare the `file_path` of an aggregate with the samples file, which may be compressed, or missing."""
+    plain = f"{stem}_samples.jsonl"
+    names = {plain, samples}
+    where = "$.detailed_evaluation_results.file_path"
+    first, *folders, name = file_path.split("/") if "/" in file_path else ("", file_path)
+    is_flat = tuple(folder[-2:]) == (stem[:2], stem[2:4])
+    known = () if is_flat or (place.layout == "data" and place.depth != 3) else place.folders
+    if first == "data" and len(folders) == 3 and name in names and tuple(folders[3 - len(known) :]) == known:
+        return None
+    expected = "/".join(("data", *_LEVELS[: 3 - len(known)], *known, plain))
+    message = f"expected {utf8(expected)}, found {quoted(file_path)}"
+    is_relative = file_path.removeprefix("./") in names
+    return Finding("pair.relative_path" if is_relative else "pair.file_path", where, message)
+
+
+def quoted(text: str) -> str:
+    """Quote a text for a message; names and checksums are shown whole."""
+    text = utf8(text)
+    return json.dumps(text, ensure_ascii=False) if len(text) <= _LONGEST else describe(text)
+
 
 LARGEST: Final = 64 << 20
 """Bytes of an aggregate; they are a few kilobytes, and a larger file is something else."""
@@ -155,3 +258,122 @@ def result_findings(results: tuple[Result, ...]) -> Iterator[Finding]:
                 "pair.duplicate_result", path, f"expected another id for each result, found {quoted(result.id)} again"
             )
         seen.add(result.id)
+
+
+# @@ discover: Find the pairs of a tree: JSON files and samples files of the same name in one folder.
+#
+# Hidden files and folders are skipped, as in all commands. Which JSON files are aggregates is decided when they are read.
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """A JSON file and the samples files of the same name, or one of both alone."""
+
+    folder: str
+    """The path of the folder."""
+    names: tuple[str, ...]
+    """The last names of its absolute path."""
+    place: Place
+    stem: str
+    """The name without `.json` and `_samples.jsonl`."""
+    aggregate: str | None
+    """The path of the JSON file."""
+    samples: tuple[Shard, ...]
+
+    @property
+    def is_meant(self) -> bool:
+        """Whether the JSON file must be an aggregate by its name."""
+        return bool(self.samples) or UUID_LIKE.fullmatch(self.stem) is not None
+
+
+class FoundPairs(msgspec.Struct):
+    """What is in some directories."""
+
+    pairs: list[Pair] = msgspec.field(default_factory=list)
+    ignored: int = 0
+    """JSONL files that are no samples files."""
+    bad_files: list[str] = msgspec.field(default_factory=list)
+    """Files and folders that cannot be read, and why."""
+
+
+class _Folder(NamedTuple):
+    """A folder of a tree, the names of its files, sorted, and what finds a samples file in it."""
+
+    path: str
+    files: list[str]
+    shard_at: Callable[[str], Shard]
+
+
+def find_pairs(directories: Iterable[str]) -> FoundPairs:
+    """Find the pairs in directories, in the order given, each once.
+
+    Raises:
+        UsageError: A directory does not exist, or has nothing to check.
+    """
+    found = FoundPairs()
+    seen: set[str] = set()
+    problems = []
+    for directory in map(without_file_protocol, directories):
+        storage = storage_of(directory)
+        if not is_url(directory) and not storage.is_directory(directory):
+            why = "is a file: name its directory" if storage.exists(directory) else "there is no such directory"
+            problems.append(f"  {shown(directory)}: {why}")
+            continue
+        absolute = directory if is_url(directory) else os.path.abspath(directory)  # noqa: PTH100 - as given
+        given = absolute.rstrip("/").split("/")
+        is_empty = True
+        for folder in _in_store(directory) if is_url(directory) else _in_directory(directory, found):
+            below = folder.path.removeprefix(directory).strip("/")
+            names = [*given, *below.split("/")] if below else given
+            pairs = list(_pairs_in(folder, names, place_of(names, len(given)), found))
+            is_empty = is_empty and not pairs
+            canonical = storage.canonical(folder.path)
+            if canonical not in seen:
+                seen.add(canonical)
+                found.pairs += pairs
+                found.ignored += sum(".jsonl" in name and not SAMPLES.fullmatch(name) for name in folder.files)
+        if is_empty and not found.bad_files:
+            problems.append(f"  {shown(directory)}: the directory has no *.json and no *_samples.jsonl* files")
+    if problems:
+        raise UsageError("\n".join(["some input cannot be used:", *problems]))
+    return found
+
+
+def _in_directory(directory: str, found: FoundPairs) -> Iterator[_Folder]:
+    """Yield the folders of a tree on this machine."""
+    for folder, names in walk(directory, found.bad_files):
+        yield _Folder(folder, names, shard_at)
+
+
+def _in_store(directory: str) -> Iterator[_Folder]:
+    """Yield the folders of a tree in an object store."""
+    from fastrec.sources.inputs import shards_below  # noqa: PLC0415 - only URLs need it
+
+    paths, shards = shards_below(directory, lambda name: SAMPLES.fullmatch(name) is not None)
+    for folder, files in groupby(sorted(map(parent_and_name, paths)), key=lambda path: path[0]):
+        if "/." not in folder.removeprefix(directory.rstrip("/")):
+            yield _Folder(folder, [name for _, name in files if not name.startswith(".")], shards.__getitem__)
+
+
+def _pairs_in(folder: _Folder, names: list[str], place: Place, found: FoundPairs) -> Iterator[Pair]:
+    """Yield the pairs of one folder. A pair whose samples file cannot be found by the system is left out."""
+    by_stem: dict[str, list[str]] = {}
+    for name in folder.files:
+        if matched := SAMPLES.fullmatch(name):
+            by_stem.setdefault(matched["stem"], []).append(name)
+        elif name.endswith(".json"):
+            by_stem.setdefault(name.removesuffix(".json"), [])
+    for stem, samples in sorted(by_stem.items()):
+        aggregate = f"{stem}.json" if f"{stem}.json" in folder.files else None
+        try:
+            shards = [_regular(folder.shard_at(join(folder.path, name))) for name in samples]
+        except ShardError as exc:
+            found.bad_files.append(str(exc))
+            continue
+        path = join(folder.path, aggregate) if aggregate else None
+        yield Pair(folder.path, tuple(names[-4:]), place, stem, path, tuple(shards))
+
+
+def _regular(shard: Shard) -> Shard:
+    if shard.stream:
+        raise ShardError(shard.path, "is not a regular file")
+    return shard

@@ -10,26 +10,269 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import time
-from collections.abc import Sequence
-from typing import Literal, Unpack
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from typing import Any, Final, Literal, Unpack
 
-from fastrec.arguments import Strings, field_names, several
-from fastrec.commands.diff.changes import Changes
-from fastrec.commands.diff.document import ChangedField, Counts, Difference, Examples, ModelDifference, Side
-from fastrec.commands.diff.gate import Gate, find_scopes
+import msgspec
+
+from fastrec.commands.diff.document import (
+    ChangedField,
+    Counts,
+    Difference,
+    Examples,
+    Failure,
+    ModelDifference,
+    Side,
+    Status,
+)
 from fastrec.commands.diff.merge import compare_range
-from fastrec.commands.diff.models import compare_models
 from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
-from fastrec.corpus.scan import run_in_order
+from fastrec.commands.diff.questions import (
+    Changes,
+    Compared,
+    MismatchError,
+    ModelName,
+    Scope,
+    Totals,
+    compare_questions,
+)
+from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, utf8
-from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
+from fastrec.filters import FilterArguments, Filters, Strings, field_names, make_filters, several
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.matching import matching_corpus
+from fastrec.normalize.scratch import matching_corpus
+from fastrec.summary.document import ModelSummary
+from fastrec.summary.significance import adjust, paired_test, to_double
 
-__all__ = ["Difference", "ModelDifference", "diff"]
+# @@ models: One model on one evaluation and metric: combine what the tasks counted with the two summaries.
+
+_FELL_ROSE: Final = ("fell", "rose")
+_ROSE_FELL: Final = ("rose", "fell")
+
+
+def compare_models(
+    old: Corpus,
+    new: Corpus,
+    changes: Changes,
+    *,
+    lower_is_better: Collection[Scope],
+    min_compared: float,
+    errors_as_wrong: bool,
+    all_read: bool,
+) -> list[ModelDifference]:
+    """Compare all models on all evaluations and metrics; CorpusError if the numbers do not add up."""
+    models = []
+    graded = old.graded | new.graded
+    for name in sorted(old.models.keys() | new.models.keys() | changes.read.keys(), key=_position):
+        evaluation, metric, model_id = name
+        before, after = old.models.get(name), new.models.get(name)
+        scored = (evaluation, metric) in changes.scored
+        lower = scored and (evaluation, metric) in lower_is_better
+        totals = tuple(
+            Totals.of_summary(model, errors_as_wrong=errors_as_wrong, scored=scored) for model in (before, after)
+        )
+        try:
+            compared = compare_questions(totals, changes.read_of(name), all_read=all_read)
+            counts = _count_records(totals, changes.counts[name])
+        except MismatchError:
+            of = repr(evaluation) if metric is None else f"{evaluation!r} by the metric {metric!r}"
+            reason = f"its records of {model_id!r} on {of}, those of {shown(old.path)} and the two summaries"
+            reason += f" do not add up: one of the corpora is damaged; {VERIFY_HINT}"
+            raise CorpusError(new.path, reason) from None
+        flips = [flip for kind in (_ROSE_FELL if lower else _FELL_ROSE) for flip in changes.examples[*name, kind]]
+        enough = 100 * compared.questions >= Fraction(str(min_compared)) * compared.old_answered
+        models.append(
+            ModelDifference(
+                evaluation_name=evaluation,
+                metric=metric,
+                model_id=model_id,
+                graded=(evaluation, metric) in graded,
+                measure="score" if scored else "accuracy",
+                lower_is_better=lower,
+                status=_status(before, after, compared, enough=enough),
+                old_records=totals[0].records,
+                new_records=totals[1].records,
+                old_errors=before.errors if before else 0,
+                new_errors=after.errors if after else 0,
+                **_statistics(compared, scored=scored, lower=lower),
+                counts=counts,
+                flips=flips,
+            )
+        )
+    tested = [(model, model.p) for model in models if model.p is not None]
+    for (model, _), value in zip(tested, adjust([p for _, p in tested]), strict=True):
+        model.p_adjusted = value
+    return models
+
+
+def _position(name: ModelName) -> tuple[str, bool, str, str]:
+    """Sort by evaluation, then by metric, records without one first, then by model."""
+    evaluation, metric, model_id = name
+    return evaluation, metric is not None, metric or "", model_id
+
+
+def _status(before: ModelSummary | None, after: ModelSummary | None, compared: Compared, *, enough: bool) -> Status:
+    if not before or not after:
+        return "missing" if before else "new"
+    if not compared.old_answered:
+        return "unanswered"
+    return "compared" if enough else "incomplete"
+
+
+def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Counts:
+    """Add the number of unchanged pairs to what the tasks counted: both corpora must have the same number of pairs."""
+    kinds = {name: counts.get(name, 0) for name in Counts.__struct_fields__ if name != "unchanged"}
+    pairs = totals[0].records - kinds["removed"] - kinds["repeats_old"]
+    if pairs != totals[1].records - kinds["added"] - kinds["repeats_new"] or kinds["changed"] > pairs:
+        raise MismatchError
+    return Counts(unchanged=pairs - kinds["changed"], **kinds)
+
+
+def _statistics(compared: Compared, *, scored: bool, lower: bool) -> dict[str, Any]:
+    """Return the fields of a `ModelDifference` about its questions; `lower` says whether a lower score is better."""
+    number, read = compared.questions, compared.read
+    gain = read.gain()
+    worse, better = (read.rose, read.fell) if lower else (read.fell, read.rose)
+    test, p = (
+        paired_test(
+            read.differences, number, total=gain, squares=read.squares(), binary=not (scored or compared.repeats)
+        )
+        if number
+        else (None, None)
+    )
+    means = [
+        to_double(total / number) if number and total is not None else None
+        for total in (compared.old_means, compared.new_means)
+    ]
+    unused = [None, None]
+    accuracies, scores = (unused, means) if scored else (means, unused)
+    return {
+        "old_questions": compared.old_questions,
+        "new_questions": compared.new_questions,
+        "old_answered": compared.old_answered,
+        "questions": number,
+        "old_accuracy": accuracies[0],
+        "new_accuracy": accuracies[1],
+        "old_score": scores[0],
+        "new_score": scores[1],
+        "points": to_double((-100 if lower else 100) * gain / number) if number else None,
+        "worse": worse,
+        "better": better,
+        "test": test,
+        "p": p,
+    }
+
+
+# @@ gate: The gate: which models make the comparison fail, and why.
+#
+# regressed    the accuracy or the mean score fell by more than the limit, and chance does not explain it
+# missing      OLD has records of the model on this evaluation and metric, NEW has none
+# incomplete   too few of the questions that it answered in OLD could be compared
+#
+# A model without any answer in OLD has nothing to lose, so it is no failure; its status says that it was not compared.
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `diff` that decide about failures."""
+
+    fail_on: float | None
+    p: float
+    p_adjust: Literal["bh", "none"]
+    min_compared: float
+    allow_missing: tuple[str, ...]
+
+    def check(self) -> None:
+        """Raise UsageError if a value is out of range."""
+        if not 0 <= self.p <= 1 or (self.fail_on is not None and not 0 <= self.fail_on < math.inf):
+            raise UsageError("fail_on is a number of points, at least 0, and p a probability, from 0 to 1")
+        if not 0 <= self.min_compared <= 100:
+            raise UsageError(f"min_compared is a percentage, from 0 to 100, not {self.min_compared}")
+        if self.p_adjust not in ("bh", "none"):
+            raise UsageError(f"p_adjust must be 'bh' or 'none', not {self.p_adjust!r}")
+
+    def mark_regressed(self, models: Sequence[ModelDifference]) -> None:
+        """Set `regressed` of the models that lost more than `fail_on` points with a p-value below `p`."""
+        if self.fail_on is None:
+            return
+        for model in models:
+            p_value = model.p_adjusted if self.p_adjust == "bh" else model.p
+            if p_value is not None and model.points is not None:
+                model.regressed = p_value < self.p and -model.points > self.fail_on
+
+    def failures(self, models: Sequence[ModelDifference]) -> Iterator[Failure]:
+        """Yield why the exit code is 1, regressions first; nothing without `fail_on`."""
+        if self.fail_on is None:
+            return
+        p_value = "adjusted p" if self.p_adjust == "bh" else "p"
+        for model in models:
+            if model.regressed:
+                loss = f"lost more than {self.fail_on:g} points with {p_value} < {self.p:g}"
+                yield _failure(model, "regressed", loss)
+        for model in models:
+            if model.status == "missing" and not self._allows(model):
+                yield _failure(model, "missing", "is missing in NEW")
+        for model in models:
+            if model.status == "incomplete" and not self._allows(model):
+                yield _failure(model, "incomplete", _shortfall(model))
+
+    def _allows(self, model: ModelDifference) -> bool:
+        """Return whether a model may be missing or incomplete."""
+        return any(_matches(pattern, model) for pattern in self.allow_missing)
+
+    def notices(self, models: Sequence[ModelDifference]) -> Iterator[str]:
+        """Yield a notice for each pattern that matches no model of OLD: it may be misspelled."""
+        for pattern in self.allow_missing:
+            if not any(model.old_records and _matches(pattern, model) for model in models):
+                yield f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
+
+
+def find_scopes(patterns: Sequence[str], scored: Collection[Scope]) -> tuple[set[Scope], list[str]]:
+    """Return what is compared by score and matches a pattern, and a notice for each pattern that matches nothing."""
+    found: set[Scope] = set()
+    notices = []
+    for pattern in patterns:
+        matching = {scope for scope in scored if any(fnmatchcase(name, pattern) for name in _names_of(*scope))}
+        if not matching:
+            notices.append(f"--lower-is-better {pattern!r} matches nothing that is compared by score")
+        found |= matching
+    return found, notices
+
+
+def _names_of(evaluation: str, metric: str | None) -> list[str]:
+    """Return what a pattern may match: the evaluation, and its metric alone or with the evaluation."""
+    return [evaluation, *([] if metric is None else [metric, f"{evaluation}/{metric}"])]
+
+
+def _matches(pattern: str, model: ModelDifference) -> bool:
+    """Return whether a shell-style pattern matches the model, the evaluation, the metric, or them joined by `/`."""
+    evaluation, *others = _names_of(model.evaluation_name, model.metric)
+    # Not `metric/model`: it would look like `evaluation/model`.
+    names = [model.model_id, evaluation, *others, *(f"{name}/{model.model_id}" for name in (evaluation, *others[1:]))]
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+def _shortfall(model: ModelDifference) -> str:
+    """Return how much of an incomplete model was compared, and whether errors may be the reason."""
+    text = f"was compared on {model.questions:,} of {counted(model.old_answered, 'question')} only"
+    if model.old_errors or model.new_errors:
+        text += f" ({counted(model.old_errors, 'error')} in OLD, {model.new_errors:,} in NEW)"
+    return text
+
+
+def _failure(model: ModelDifference, reason: Literal["regressed", "missing", "incomplete"], message: str) -> Failure:
+    return Failure(
+        evaluation_name=model.evaluation_name,
+        metric=model.metric,
+        model_id=model.model_id,
+        reason=reason,
+        message=message,
+    )
 
 
 def diff(

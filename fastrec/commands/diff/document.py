@@ -13,19 +13,6 @@ import msgspec
 
 from fastrec.summary.significance import Test
 
-__all__ = [
-    "ChangedField",
-    "Counts",
-    "Difference",
-    "Examples",
-    "Failure",
-    "Flip",
-    "ModelDifference",
-    "RecordName",
-    "Side",
-    "Status",
-]
-
 Status = Literal["compared", "incomplete", "missing", "new", "unanswered"]
 
 

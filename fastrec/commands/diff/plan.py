@@ -22,12 +22,10 @@ from typing import Final
 
 import msgspec
 
-from fastrec.commands.diff.changes import ModelName, Scope
 from fastrec.commands.diff.merge import CompareTask
-from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
-from fastrec.corpus.line_head import Position, PositionOf, position_maker
-from fastrec.corpus.manifest import Manifest, skipped_lines, text_hash
-from fastrec.corpus.scan import PartFile, parts_of
+from fastrec.commands.diff.questions import ModelName, Scope
+from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines, text_hash
+from fastrec.corpus.scan import PartFile, Position, PositionOf, parts_of, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -35,8 +33,6 @@ from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC, METRIC_FIELDS
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import ModelSummary
-
-__all__ = ["BY", "Corpus", "Plan", "check_by", "make_plan", "read_corpus"]
 
 BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 """The fields to compare by if none are given: the whole sort key except the run, which is new every night. The metric

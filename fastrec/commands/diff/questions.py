@@ -12,28 +12,164 @@ an error is no answer, unless errors count as wrong.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from fractions import Fraction
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec import Raw
 
-from fastrec.commands.diff.fields import Value
-from fastrec.summary.document import ErrorsAsWrong, ModelSummary
+from fastrec.commands.diff.document import RecordName
+from fastrec.corpus.scan import LineHead, key_mark, read_head
+from fastrec.judge.findings import json_path
+from fastrec.judge.parse import parse
+from fastrec.summary.document import ErrorsAsWrong, ModelSummary, json_safe
 
-__all__ = [
-    "NO_ANSWERS",
-    "Answers",
-    "Compared",
-    "ExactSum",
-    "MismatchError",
-    "Outcome",
-    "Read",
-    "Totals",
-    "compare_questions",
-    "count_answers",
-]
+# @@ fields: Which fields of two records differ, found by comparing their lines.
+#
+# The normal form makes this fast: equal values have equal bytes at every level, and known keys have one order. So the
+# text that two lines share up to the answer is skipped, and the rest is split into the values of its keys. Only values
+# that differ are split further. Numbers and strings are compared as they are spelled, without building values.
+#
+#     {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":… | ,"output":…,"answer_attribution":[…],…}
+#      compared             left out             compared                  split
+#
+# Quotes inside a string are escaped, so a key cannot occur there. But a nested object may have the same key. Then the
+# text from there on has a closing bracket too many, the decoder refuses it, and both lines are decoded from the start.
+
+Value = bool | Fraction | None
+"""What a record adds to the mean of its question: whether it is right, or its score; None if it is no answer."""
+
+Rate = Callable[[Raw, bool], Value]
+"""From the `evaluation` of a record, and whether the record has an error, to its value."""
+
+_RUN, _MODEL, _OUTPUT, _TAIL = map(key_mark, ("evaluation_id", "model_id", "output", "answer_attribution"))
+
+_NO_ERROR = Raw(b"null")
+_NO_ERRORS = (_NO_ERROR, Raw(b'""'))
+
+_Object = dict[str, Raw]
+_decode_object = msgspec.json.Decoder(_Object).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
+
+
+class _Correctness(msgspec.Struct):
+    is_correct: bool
+
+
+class _Score(msgspec.Struct):
+    score: Raw
+
+
+class _Record(msgspec.Struct):
+    evaluation: Raw
+    error: str | None = None
+
+
+_decode_record = msgspec.json.Decoder(_Record).decode
+_decode_correctness = msgspec.json.Decoder(_Correctness).decode
+_decode_score = msgspec.json.Decoder(_Score).decode
+
+
+def rate_maker(*, scored: bool, errors_as_wrong: bool) -> Rate:
+    """Return the function that reads the value of a record.
+
+    With `errors_as_wrong`, a record with an error is an answer: a wrong one, or with the score that it has.
+    """
+    if scored:
+        return lambda evaluation, failed: (
+            None if failed and not errors_as_wrong else _score_of(bytes(_decode_score(evaluation).score))
+        )
+    of_failed = False if errors_as_wrong else None
+    return lambda evaluation, failed: of_failed if failed else _decode_correctness(evaluation).is_correct
+
+
+correctness = rate_maker(scored=False, errors_as_wrong=False)
+"""Whether the answer is right; None if the record has an error."""
+
+
+@lru_cache(maxsize=4_096)
+def _score_of(spelled: bytes) -> Fraction:
+    """Return a score exactly as it is spelled: 0.1 is a tenth, not the double next to it.
+
+    So the mean of 0.1 and 0.2 is that of 0 and 0.3, and equal steps have equal sizes.
+    """
+    if spelled in {b"true", b"false"}:
+        return Fraction(spelled == b"true")
+    try:
+        return Fraction(spelled.decode())
+    except ValueError:  # more digits than Python converts by default
+        return Fraction(parse(spelled)[0])
+
+
+def value_of(line: bytes, rate: Rate = correctness) -> Value:
+    """Return the value of a record."""
+    record = _decode_record(line)
+    return rate(record.evaluation, bool(record.error))
+
+
+def compare_lines(old: bytes, new: bytes, rate: Rate = correctness) -> tuple[list[str], Value, Value]:
+    """Compare two records in normal form, each without its newline.
+
+    Returns the paths that differ, each once, without `evaluation_id`, and the values of both. If there are no such
+    paths, the values are not looked up.
+    """
+    found: dict[str, None] = {}
+    if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
+        found["$.schema_version"] = None
+    start, other = old.find(_MODEL), new.find(_MODEL)
+    for cut in (old.rfind(_TAIL), old.find(_OUTPUT, start)):
+        if cut > start and new.startswith(old[start:cut], other):
+            start, other = cut, other + cut - start
+            break
+    try:
+        before, after = _decode_object(b"{" + old[start + 1 :]), _decode_object(b"{" + new[other + 1 :])
+    except msgspec.MsgspecError:
+        before, after = _decode_object(old), _decode_object(new)
+        del before["evaluation_id"], after["evaluation_id"]
+    _compare_objects(before, after, "$", found)
+    return (list(found), _value(before, rate), _value(after, rate)) if found else ([], None, None)
+
+
+def _value(record: _Object, rate: Rate) -> Value:
+    """Return the value of a record, of which the fields from `answer_attribution` on are enough."""
+    return rate(record["evaluation"], record.get("error", _NO_ERROR) not in _NO_ERRORS)
+
+
+def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:
+    for key, value in old.items():
+        other = new.get(key)
+        if other != value:
+            if other is None:
+                found[_step(path, key)] = None
+            else:
+                _compare_values(bytes(value), bytes(other), _step(path, key), found)
+    if not new.keys() <= old.keys():
+        found.update([(_step(path, key), None) for key in new if key not in old])
+
+
+def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -> None:
+    """Find what differs in two unequal values; lists of different lengths differ as a whole."""
+    kind = old[:1]
+    if kind == b"{" == new[:1]:
+        _compare_objects(_decode_object(old), _decode_object(new), path, found)
+        return
+    if kind == b"[" == new[:1]:
+        items, others = _decode_array(old), _decode_array(new)
+        if len(items) == len(others):
+            for item, other in zip(items, others, strict=True):
+                if item != other:
+                    _compare_values(bytes(item), bytes(other), f"{path}[*]", found)
+            return
+    found[path] = None
+
+
+@lru_cache(maxsize=1_024)
+def _step(path: str, key: str) -> str:
+    return path + json_path((key,))[1:]
+
 
 _ROUNDING = Fraction(1, 10**12)  # of a mean
 _MOST_SIZES = 1_000  # of differences; the exact sign-flip test gives up far below
@@ -282,4 +418,82 @@ def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool)
         new_means=sums[1].means,
         read=read,
         repeats=any(total.answers > total.answered for total in (same, *compared)),
+    )
+
+
+# @@ changes: What the tasks of a comparison count, and how their results add up.
+
+OTHER_FIELDS: Final = "(other fields)"
+
+Scope = tuple[str, str | None]
+"""An evaluation_name and one of its metrics; None for records that name no metric."""
+
+ModelName = tuple[str, str | None, str]
+"""An evaluation_name, a metric and a model_id."""
+
+
+class Changes(msgspec.Struct):
+    """The result of a task; unchanged pairs are not counted."""
+
+    scored: frozenset[Scope]
+    """The scopes that are compared by score."""
+    counts: dict[ModelName, Counter[str]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
+    """By model: all of `Counts` except `unchanged`."""
+    read: dict[ModelName, Read] = msgspec.field(default_factory=dict)
+    """By model, the questions that were read; questions without a difference may be left out."""
+    outcomes: dict[ModelName, Counter[Outcome]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
+    """By model, questions that are not in `read` yet, by their answers."""
+    fields: Counter[str] = msgspec.field(default_factory=Counter)
+    examples: dict[str | tuple[str | None, ...], list[Any]] = msgspec.field(default_factory=lambda: defaultdict(list))
+    """By kind of change, its first records. By model and direction, the first flips."""
+
+    def count(self, model: ModelName, outcome: Outcome) -> None:
+        """Count a question. Scores may differ in every question, so only outcomes without scores are held."""
+        if model[:2] in self.scored:
+            self.read_of(model).add(outcome)
+        else:
+            self.outcomes[model][outcome] += 1
+
+    def finish(self) -> None:
+        """Add up all questions."""
+        for model, outcomes in self.outcomes.items():
+            read = self.read_of(model)
+            for outcome, number in outcomes.items():
+                read.add(outcome, number)
+        self.outcomes.clear()
+
+    def read_of(self, model: ModelName) -> Read:
+        """Return the questions of a model that were read and added up."""
+        if model not in self.read:
+            self.read[model] = Read(scored=model[:2] in self.scored)
+        return self.read[model]
+
+    def add(self, other: Changes, examples: int) -> None:
+        """Add the counts of a later range."""
+        for model, counts in other.counts.items():
+            self.counts[model].update(counts)
+        for model, read in other.read.items():
+            self.read_of(model).merge(read)
+        self.fields.update(other.fields)
+        for kind, records in other.examples.items():
+            self.examples[kind] += records[: examples - len(self.examples[kind])]
+
+
+def metric_of(head: LineHead) -> str | None:
+    """Return the metric of a record; None if it names none."""
+    metric = head.evaluation_result_id
+    return metric if isinstance(metric, str) else None
+
+
+def name_of(line: bytes, fields: list[str] | msgspec.UnsetType = msgspec.UNSET) -> RecordName:
+    """Return the fields that are needed to find a record."""
+    head = read_head(line)
+    return RecordName(
+        evaluation_name=head.evaluation_name,
+        metric=metric_of(head),
+        model_id=head.model_id,
+        sample_id=json_safe(head.decoded_sample_id()),
+        sample_hash=head.sample_hash,
+        evaluation_id=head.evaluation_id,
+        fields=fields,
     )

@@ -24,8 +24,6 @@ from fastrec.corpus.scan import decode_lines
 from fastrec.csv_writer import CsvWriter
 from fastrec.sorting.keys import METRIC
 
-__all__ = ["LeftOut", "Scope", "write_answers", "write_matrix"]
-
 _CELL: Final = 8  # bytes: the offset of the answer, or 0 if there is none
 
 Scope = tuple[str, str | None]

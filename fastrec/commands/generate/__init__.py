@@ -12,20 +12,232 @@ on every platform and Python version. Compressed bytes may change with the versi
 from __future__ import annotations
 
 import gzip
-from collections import Counter
+import re
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from functools import lru_cache, partial
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import zstandard
 
-from fastrec.commands.generate.stream import Recipe, labelled_lines
+from fastrec.commands.generate.evaluation import MIXES, EvaluationText, QuestionBank, Words
+from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES
+from fastrec.commands.generate.producers import Producer, Question, Record, Writer, producer, respelling
+from fastrec.commands.generate.records import (
+    VERSIONS,
+    WARNINGS,
+    add_unknown_keys,
+    answered_again,
+    compose,
+    contradicted,
+    is_later,
+    later_records,
+    respelled,
+    rewritten,
+    schema_of,
+    toggled,
+)
+from fastrec.commands.generate.text import Rng
 from fastrec.errors import UsageError
 from fastrec.schemas.registry import DEFAULT_SCHEMA
+from fastrec.schemas.schema import Schema
 
-__all__ = ["FRAME_BYTES", "Generated", "generate"]
+# @@ stream: The lines of a recipe, each with its kind, in constant memory.
+#
+# For each line: draw its kind; compose a record of the next model and question, or take a written one for duplicates and
+# conflicts; vary it or make it invalid; write it in the spelling of its producer. The lines depend on the recipe alone,
+# not on the number of shards.
+
+POOL = 256
+BLANKS = (b"", b" ", b"\t", b"   ")
+TEXTS: Final[dict[str, Callable[[int], Writer]]] = {"evaluation": EvaluationText, "words": Words}
+HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')  # never matches inside a string, where quotes are escaped
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """What to generate. Shares are between 0 and 1.
+
+    `records` counts all lines; `duplicates`, `conflicts`, `rejects` and `blanks` are shares of them. The remaining
+    lines are new records; `unknown_keys` and `warnings` are shares of those.
+    """
+
+    records: int = 10_000
+    seed: int = 0
+    duplicates: float = 0.0
+    conflicts: float = 0.0
+    unknown_keys: float = 0.0
+    rejects: float = 0.0
+    blanks: float = 0.0
+    warnings: float = 0.0
+    mix: str = "mixed"
+    schema: str = DEFAULT_SCHEMA.name
+    text: str = "evaluation"
+
+    def __post_init__(self) -> None:
+        if self.records < 0 or self.seed < 0:
+            raise UsageError("the number of records and the seed must not be negative")
+        if self.mix not in MIXES:
+            raise UsageError(f"mix must be one of {', '.join(MIXES)}, not {self.mix!r}")
+        if self.text not in TEXTS:
+            raise UsageError(f"text must be one of {', '.join(TEXTS)}, not {self.text!r}")
+        if self.schema not in VERSIONS:
+            raise UsageError(f"schema must be one of {', '.join(VERSIONS)}, not {self.schema!r}")
+        kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
+        if not all(0 <= share <= 1 for share in (*kinds, self.unknown_keys, self.warnings)):
+            raise UsageError("a share must be between 0 and 1")
+        if sum(kinds) > 1 + 1e-9:
+            raise UsageError("the shares of duplicates, conflicts, rejects and blanks add up to more than 1")
+
+
+def lines(recipe: Recipe) -> Iterator[bytes]:
+    """Yield the lines of the recipe, without newlines."""
+    return (line for _, line in labelled_lines(recipe))
+
+
+def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
+    """Yield each line with its kind: `record`, `duplicate`, `conflict`, `blank`, or the code of an invalid line.
+
+    A duplicate repeats an earlier record, half of the time byte for byte and half of the time in another spelling. A
+    conflict has the identity of an earlier record and another answer.
+    """
+    source = _Source(recipe)
+    kinds = (
+        (recipe.rejects, source.invalid),
+        (recipe.duplicates, source.duplicate),
+        (recipe.conflicts, source.conflict),
+        (recipe.blanks, source.blank),
+    )
+    for _ in range(recipe.records):
+        number = source.rng.random()
+        for share, make in kinds:
+            if number < share:
+                yield make()
+                break
+            number -= share
+        else:
+            yield source.record()
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """A record as composed, in the oldest version, with what is needed to write it."""
+
+    record: Record
+    question: Question
+    author: Producer
+    schema: Schema
+
+    def with_record(self, record: Record) -> _Answer:
+        """Return another answer of the same author to the same question."""
+        return _Answer(record, self.question, self.author, self.schema)
+
+    def written(self) -> Record:
+        """Return the record in the version that its author writes."""
+        if is_later(self.schema.name):
+            return rewritten(self.record, self.question, self.author, self.schema)
+        return self.record
+
+    def line(self) -> bytes:
+        return self.author.spelling.line(self.written())
+
+    def respelled(self, rng: Rng) -> bytes:
+        """Return a line with the same normal form."""
+        later = is_later(self.schema.name)
+        record = toggled(self.written(), self.schema) if later else respelled(self.record, self.question)
+        return HALF.sub(rb"\g<1>5E-1", respelling(rng).line(record))
+
+
+class _Source:
+    """Makes lines; remembers the questions asked so far and a bounded pool of written records."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
+        self.rng = Rng(recipe.seed)
+        self.writer = TEXTS[recipe.text](recipe.seed)
+        # One answer in a later version has two records on average, one per metric and epoch.
+        answers = recipe.records // 2 if is_later(recipe.schema) else recipe.records
+        self.bank = QuestionBank(self.rng, self.writer, answers, recipe.mix)
+        self.pool: list[tuple[_Answer, bytes]] = []
+        self.waiting: deque[_Answer] = deque()
+        """Further records of the last answer: other metrics and epochs."""
+        self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
+        self.warnings = cycle([row for row in WARNINGS if any(kind in MIXES[recipe.mix] for kind in row.types)])
+        self.invalid_lines = cycle(INVALID_LINES)
+        self.mistakes = cycle(MISTAKES)
+
+    def compose(self, kind: str) -> _Answer:
+        number, question = self.bank.next(kind)
+        author = self.producer(number)
+        record = compose(self.rng, self.writer, author, question)
+        return _Answer(record, question, author, schema_of(self.recipe.schema, author))
+
+    def record(self) -> tuple[str, bytes]:
+        rng, recipe = self.rng, self.recipe
+        answer = self.waiting.popleft() if self.waiting else self.new()
+        line = answer.line()
+        # Keep the first records, then let one in eight replace a random one, so that the pool has old and new.
+        if recipe.duplicates or recipe.conflicts:
+            if len(self.pool) < POOL:
+                self.pool.append((answer, line))
+            elif rng.chance(0.125):
+                self.pool[rng.below(POOL)] = (answer, line)
+        return "record", line
+
+    def new(self) -> _Answer:
+        """Compose the next answer; if it has several records, the others wait."""
+        rng, recipe = self.rng, self.recipe
+        warning = next(self.warnings) if rng.chance(recipe.warnings) else None
+        kind = rng.choice(self.bank.weighted_types)
+        while warning and kind not in warning.types:
+            kind = rng.choice(self.bank.weighted_types)
+        answer = self.compose(kind)
+        if warning:
+            warning.apply(answer.record)
+        if rng.chance(recipe.unknown_keys):
+            add_unknown_keys(rng, answer.record)
+        if is_later(answer.schema.name):
+            self.waiting.extend(self.further(answer))
+            return self.waiting.popleft()
+        return answer
+
+    def further(self, answer: _Answer) -> Iterator[_Answer]:
+        """Yield the records of an answer in a later version: one per metric and epoch."""
+        rng, question = self.rng, answer.question
+        for epoch in range(1, question.evaluation.epochs + 1):
+            again = compose(rng, self.writer, answer.author, question) if epoch > 1 else answer.record
+            for record in later_records(rng, self.writer, again, question, answer.schema, epoch=epoch):
+                yield answer.with_record(record)
+
+    def duplicate(self) -> tuple[str, bytes]:
+        if not self.pool:
+            return self.record()
+        answer, line = self.rng.choice(self.pool)
+        return "duplicate", answer.respelled(self.rng) if self.rng.chance(0.5) else line
+
+    def conflict(self) -> tuple[str, bytes]:
+        if not self.pool:
+            return self.record()
+        answer, _ = self.rng.choice(self.pool)
+        if is_later(answer.schema.name) and self.rng.chance(0.5):
+            return "conflict", answer.with_record(contradicted(answer.record)).line()
+        again = answered_again(self.rng, self.writer, answer.record, answer.question)
+        return "conflict", answer.with_record(again).line()
+
+    def invalid(self) -> tuple[str, bytes]:
+        if is_later(self.recipe.schema):
+            answer = self.compose(self.rng.choice(self.bank.weighted_types))
+            kind, schema = answer.question.evaluation.interaction_type, answer.schema
+            mistake = next(row for row in self.mistakes if kind in row.types and row.fits(schema))
+            return mistake.code_in(schema), mistake.line(answer.written(), schema, answer.author.spelling)
+        row = next(self.invalid_lines)
+        answer = self.compose(row.needs or self.rng.choice(self.bank.weighted_types))
+        return row.code, row.line(answer.record, answer.author.spelling)
+
+    def blank(self) -> tuple[str, bytes]:
+        return "blank", self.rng.choice(BLANKS)
+
 
 FRAME_BYTES: Final = 4 << 20
 """Text per compressed frame. A frame declares its size, so its text must fit in memory."""

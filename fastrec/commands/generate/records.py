@@ -6,13 +6,16 @@ then. Callers may change a record, except for `input.choices` and the values in 
 
 from __future__ import annotations
 
-from typing import Any, Final
+import json
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
 
-from fastrec.commands.generate.producers import Producer, Record
+from fastrec.commands.generate.producers import Producer, Question, Record, Reply, Usage, Writer
 from fastrec.commands.generate.text import Rng
-from fastrec.commands.generate.writer import Question, Reply, Usage, Writer
-
-__all__ = ["WRONG_HASH", "compose"]
+from fastrec.schemas.hashes import RECIPES
+from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
+from fastrec.schemas.schema import Schema, Shape
 
 VERSION: Final = "instance_level_eval_0.2.0"
 WRONG_HASH: Final = "0123456789abcdef" * 4
@@ -119,3 +122,291 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
     for key, value in (("token_usage", usage), ("performance", performance), ("error", error)):
         if value is not None or "nulls" in producer.habits:
             record[key] = value
+
+
+# @@ variations: Variations of a valid record that are still valid: unknown keys, warnings, duplicates, conflicts.
+#
+# `add_unknown_keys` and the rows of `WARNINGS` change a record in place. `respelled` and `answered_again` return a
+# second record and leave the first one unchanged.
+
+# The last two sort differently by code point and by UTF-16 unit.
+UNKNOWN_KEYS: Final = ("harness", "Zone", "_private", "a b", "", "ключ", "raw_score", "\uff5a", "😀")
+NULLABLE: Final = ("output", "interactions", "token_usage", "performance", "error")
+
+
+class WarningRow(NamedTuple):
+    """One warning: its code, the interaction types that can have it, and the change that causes it."""
+
+    code: str
+    types: tuple[str, ...]
+    apply: Callable[[Record], object]
+
+
+CONVERSATIONS: Final = ("multi_turn", "agentic")
+ALL: Final = ("single_turn", *CONVERSATIONS)
+USAGE: Final = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 43}
+
+
+def _count_one_more_call(record: Record) -> None:
+    record["evaluation"]["tool_calls_count"] += 1
+
+
+def _shift_turns(record: Record) -> None:
+    for turn in record["interactions"]:
+        turn["turn_idx"] += 1
+
+
+WARNINGS: Final = (
+    WarningRow("warn.num_turns_missing", CONVERSATIONS, lambda record: record["evaluation"].pop("num_turns")),
+    WarningRow(
+        "warn.num_turns",
+        CONVERSATIONS,
+        lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3),
+    ),
+    WarningRow("warn.tool_calls_count", CONVERSATIONS, _count_one_more_call),
+    WarningRow("warn.turn_idx", CONVERSATIONS, _shift_turns),
+    WarningRow(
+        "warn.attribution_turn",
+        CONVERSATIONS,
+        lambda record: record["answer_attribution"][0].update(turn_idx=len(record["interactions"]) + 5),
+    ),
+    WarningRow(
+        "warn.tool_call_id", ("agentic",), lambda record: record["interactions"][3].update(tool_call_id="call_nobody")
+    ),
+    WarningRow("warn.total_tokens", ALL, lambda record: record.update(token_usage=dict(USAGE))),
+    WarningRow("warn.sample_hash", ALL, lambda record: record.update(sample_hash=WRONG_HASH)),
+    WarningRow("version.unknown", ALL, lambda record: record.update(schema_version="v2")),
+    WarningRow("version.mismatch", ALL, lambda record: record.update(schema_version="0.3.0")),
+)
+
+
+def add_unknown_keys(rng: Rng, record: Record) -> None:
+    """Add keys that the schema does not name to one to three objects of the record."""
+    objects = [record, record["input"], record["evaluation"], record["answer_attribution"][0]]
+    objects += [record[key] for key in ("output", "token_usage", "performance") if record.get(key)]
+    for turn in (record.get("interactions") or ())[:6]:
+        objects.append(turn)
+        objects += turn.get("tool_calls") or ()
+    for _ in range(rng.between(1, 3)):
+        rng.choice(objects)[rng.choice(UNKNOWN_KEYS)] = _any_value(rng, 3)
+    if rng.chance(0.02):
+        record['quote"d'] = _any_value(rng, 1)
+    if rng.chance(0.2):  # the one unknown key that the schema has a rule for
+        record["metrics"] = rng.choice(({"num_turns": 1}, {"num_turns": "many", "b": 1, "a": 2}, [], None, 0.25))
+
+
+def _any_value(rng: Rng, depth: int) -> Any:
+    kind = rng.below(9 if depth else 7)
+    if kind == 7:
+        return [_any_value(rng, depth - 1) for _ in range(rng.below(4))]
+    if kind == 8:
+        return {rng.choice(UNKNOWN_KEYS): _any_value(rng, depth - 1) for _ in range(rng.between(1, 4))}
+    return (None, True, rng.bits(80), -rng.below(100), round(rng.random(), 4), 1.0, f"“{rng.bits(32):x}”")[kind]
+
+
+def respelled(record: Record, question: Question) -> Record:
+    """Return a record with the same normal form: with or without nulls and a hash, and `1.0` for `1`."""
+    copy = {key: value for key, value in record.items() if value is not None or key not in NULLABLE}
+    if len(copy) == len(record):
+        copy.update((key, None) for key in NULLABLE if key not in record)
+    if copy.get("sample_hash") == question.sample_hash:
+        del copy["sample_hash"]
+    elif "sample_hash" not in copy:
+        copy["sample_hash"] = question.sample_hash
+    first, *others = record["answer_attribution"]
+    copy["answer_attribution"] = [{**first, "turn_idx": float(first["turn_idx"])}, *others]
+    return copy
+
+
+def answered_again(rng: Rng, writer: Writer, record: Record, question: Question) -> Record:
+    """Return a record with the same identity and another answer: a conflict."""
+    correct = not record["evaluation"]["is_correct"]
+    answer, changes = writer.another_answer(rng, question, correct=correct)
+    copy = {**record, **changes}
+    if record["interaction_type"] == "single_turn":
+        copy["output"] = {**record["output"], "raw": answer}
+    else:
+        *turns, last = record["interactions"]
+        copy["interactions"] = [*turns, {**last, "content": answer}]
+    copy["evaluation"] = {**record["evaluation"], "score": correct, "is_correct": correct}
+    return copy
+
+
+# @@ versions: Records of later schema versions: a record is composed in the oldest version, then rewritten for another one.
+#
+# What a version expects is read from its `Schema`: whether references are arrays, whether unknown keys are allowed at the
+# root, which fields may be null, what turns are called, and whether one answer can have several metrics. So this module
+# names no version.
+#
+# Later versions differ from the oldest one in content, too, as real data does: producers label records with other
+# versions, compute `sample_hash` by different recipes, and ask the same question in other words. One answer is scored by
+# several metrics, one record each, and some evaluations ask every question more than once.
+
+MIXED: Final = "mixed"
+VERSIONS: Final = (*SCHEMAS, MIXED)
+"""What `generate` can be asked for: one version, or all of them."""
+
+METRIC: Final = "evaluation_result_id"
+SHOTS: Final = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: "
+
+
+def is_later(schema: str) -> bool:
+    """Return whether this is another version than the oldest one."""
+    return schema != DEFAULT_SCHEMA.name
+
+
+def schema_of(version: str, producer: Producer) -> Schema:
+    """Return the version that a producer writes. If versions are mixed, each producer has one of them."""
+    if version == MIXED:
+        return list(SCHEMAS.values())[producer.number % len(SCHEMAS)]
+    return SCHEMAS[version]
+
+
+def later_records(
+    rng: Rng, writer: Writer, record: Record, question: Question, schema: Schema, *, epoch: int
+) -> Iterator[Record]:
+    """Yield one record per metric of the evaluation; all of them are in the form of the oldest version."""
+    if question.evaluation.epochs > 1:
+        record["metadata"] = {**(record.get("metadata") or {}), "epoch": epoch}
+    metrics = question.evaluation.metrics if METRIC in schema.shape.fields else {}
+    if not metrics:
+        yield record
+    for number, (metric, highest) in enumerate(metrics.items()):
+        evaluation = dict(record["evaluation"])
+        if number:
+            score = writer.further_score(rng, evaluation["score"], highest)
+            evaluation.update(score=score, is_correct=score >= (highest or 1) / 2)
+        yield {**record, METRIC: metric, "evaluation": evaluation}
+
+
+def contradicted(record: Record) -> Record:
+    """Return a record with the same answer and another verdict."""
+    correct = not record["evaluation"]["is_correct"]
+    return {**record, "evaluation": {**record["evaluation"], "score": int(correct), "is_correct": correct}}
+
+
+def rewritten(record: Record, question: Question, producer: Producer, schema: Schema) -> Record:
+    """Return the record in another version, as this producer would write it; it may share values with the record."""
+    result: Record = dict(record)
+    result["schema_version"] = _label(record, producer, schema)
+    result["input"] = _versions_input(record["input"], question, producer)
+    result["answer_attribution"] = [
+        {**found, "source": found["source"].replace(DEFAULT_SCHEMA.turns_field, schema.turns_field)}
+        for found in record["answer_attribution"]
+    ]
+    if record.get("output"):
+        output = result["output"] = {**record["output"], "raw": [record["output"]["raw"]]}
+        if output.get("reasoning_trace"):
+            output["reasoning_trace"] = [output["reasoning_trace"]]
+        elif not schema.shape.fields["output"].shape.fields["reasoning_trace"].drops_null:  # type: ignore[union-attr]
+            output.pop("reasoning_trace", None)
+    if DEFAULT_SCHEMA.turns_field in record:
+        turns = result.pop(DEFAULT_SCHEMA.turns_field)
+        result[schema.turns_field] = turns and [_turn(turn, schema) for turn in turns]
+    if schema.closed:
+        _close(result, schema)
+    if "sample_hash" in record and record["sample_hash"] != WRONG_HASH:
+        result["sample_hash"] = _hash(producer, result["input"])
+    return with_nulls(result, schema) if "nulls" in producer.habits else _arranged(result, schema.shape)
+
+
+def with_nulls(record: Record, schema: Schema) -> Record:
+    """Return the record with null for every absent field that may be null, as many producers write it."""
+    return _arranged(record, schema.shape, nulls=True)
+
+
+def toggled(record: Record, schema: Schema) -> Record:
+    """Return a record with the same normal form: all nulls are left out, or if there are none, written."""
+    without = _without_nulls(record, schema.shape)
+    copy = without if without != record else with_nulls(record, schema)
+    first, *others = record["answer_attribution"]
+    copy["answer_attribution"] = [{**first, "turn_idx": float(first["turn_idx"])}, *others]
+    return copy
+
+
+def _label(record: Record, producer: Producer, schema: Schema) -> str:
+    if record["schema_version"] != DEFAULT_SCHEMA.label:
+        return str(record["schema_version"])  # it is wrong on purpose
+    labels = sorted(schema.labels)
+    if "wrong labels" in producer.habits:
+        labels = sorted({label for other in SCHEMAS.values() for label in other.labels} - schema.labels)
+    return labels[producer.number % len(labels)]
+
+
+def _versions_input(asked: Record, question: Question, producer: Producer) -> Record:
+    """Ask the question as this producer asks it, with a list of references."""
+    result = dict(asked)
+    references = [question.reference]
+    if question.also:
+        references.append(question.also)
+    elif question.evaluation.world and len(question.raw) % 3 == 0:
+        references = []
+    if "few-shot prompts" in producer.habits:
+        result["raw"] = SHOTS + question.raw + "\nAnswer:"
+    elif "trailing white space" in producer.habits:
+        result["raw"] = question.raw + "\n"
+    if question.choices and "indexed references" in producer.habits:
+        references = [str("ABCD".index(question.reference))]
+    result["reference"] = references
+    return result
+
+
+def _hash(producer: Producer, asked: Record) -> str:
+    text = list(RECIPES.values())[producer.number % len(RECIPES)](asked["raw"], asked["reference"])
+    return sha256(text).hexdigest()
+
+
+def _turn(turn: Record, schema: Schema) -> Record:
+    result = dict(turn)
+    if schema.closed:
+        if isinstance(turn.get("tool_call_id"), str):
+            result["tool_call_id"] = [turn["tool_call_id"]]
+        if turn.get("tool_calls"):
+            result["tool_calls"] = [
+                {**call, "arguments": _texts(call["arguments"])} if "arguments" in call else call
+                for call in turn["tool_calls"]
+            ]
+    return result
+
+
+def _close(record: Record, schema: Schema) -> None:
+    """Make a record fit a version that allows no unknown keys at the root, and only text in `metadata`."""
+    record["sample_id"] = str(record["sample_id"])
+    if isinstance(record["evaluation"]["score"], bool):
+        record["evaluation"] = {**record["evaluation"], "score": float(record["evaluation"]["score"])}
+    unknown = {key: record.pop(key) for key in list(record) if key not in schema.shape.fields}
+    if unknown or record.get("metadata"):
+        record["metadata"] = _texts({**unknown, **record.get("metadata", {})})
+
+
+def _texts(values: Record) -> dict[str, str]:
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+
+
+def _arranged(value: Record, shape: Shape, *, nulls: bool = False) -> Record:
+    """Put known keys into the order of the schema, and unknown ones after them; write absent fields as null."""
+    result: Record = {}
+    for key, field in shape.fields.items():
+        if key in value:
+            child = value[key]
+            if field.shape and isinstance(child, list):
+                child = [_arranged(item, field.shape, nulls=nulls) for item in child]
+            elif field.shape and child is not None:
+                child = _arranged(child, field.shape, nulls=nulls)
+            result[key] = child
+        elif nulls and field.drops_null:
+            result[key] = None
+    return {**result, **{key: child for key, child in value.items() if key not in result}}
+
+
+def _without_nulls(value: Any, shape: Shape | None) -> Any:
+    if shape is None or value is None:
+        return value
+    if isinstance(value, list):
+        return [_without_nulls(item, shape) for item in value]
+    fields = shape.fields
+    return {
+        key: _without_nulls(child, fields[key].shape) if key in fields else child
+        for key, child in value.items()
+        if child is not None or key not in fields or not fields[key].drops_null
+    }

@@ -15,8 +15,6 @@ from random import Random
 from struct import unpack
 from typing import Final, NamedTuple, TypeVar
 
-__all__ = ["PhraseTable", "PhraseTables", "Rng", "phrase_tables"]
-
 T = TypeVar("T")
 
 LATIN_TOPICS: Final = 2

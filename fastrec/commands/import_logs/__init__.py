@@ -9,23 +9,187 @@ log: its samples, records, what was left out and why, and whether the records re
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from fastrec._version import __version__
-from fastrec.arguments import Strings, several
 from fastrec.commands.import_logs.discover import find_logs
-from fastrec.commands.import_logs.document import BadLog, Comparison, Import, ImportedLog
-from fastrec.commands.import_logs.output import open_output
-from fastrec.commands.import_logs.pipeline import Pipeline
+from fastrec.commands.import_logs.document import (
+    Comparison,
+    Import,
+    ImportedLog,
+    ImportOutput,
+    MetricAccount,
+    agrees,
+    open_output,
+)
+from fastrec.commands.import_logs.tasks import (
+    Converted,
+    ConvertTask,
+    PlannedLog,
+    ShardTask,
+    convert_slice,
+    plan_log,
+    write_shard,
+)
 from fastrec.engine import check_jobs, is_small, make_engine
-from fastrec.errors import UsageError, listed
+from fastrec.engine.base import Engine
+from fastrec.errors import UsageError, listed, utf8
+from fastrec.filters import Strings, several
+from fastrec.harnesses.convert import MetricTotals
+from fastrec.harnesses.log import BadLog, Log, LogPlan
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.storage import without_file_protocol
 
-__all__ = ["BadLog", "Comparison", "Import", "ImportedLog", "import_logs"]
+# @@ account: The account of one log: its slices added up, and compared with the figures that it states.
+
+
+def account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
+    """Add up the slices of a log, in order."""
+    plan = planned.plan
+    assert plan is not None
+    totals: dict[str, MetricTotals] = {}
+    left_out, metrics_left_out = Counter(plan.left_out), Counter[str]()
+    for one in slices:
+        for name, metric in one.metrics.items():
+            total = totals.setdefault(name, MetricTotals())
+            total += metric
+        left_out.update(one.left_out)
+        metrics_left_out.update(one.metrics_left_out)
+    samples = sum(one.samples for one in slices) + sum(plan.left_out.values())
+    return ImportedLog(
+        log=utf8(log.path),
+        harness=log.harness,
+        file=f"{log.harness}-{planned.stable_id}.jsonl.zst",
+        evaluation_id=plan.run.evaluation_id,
+        evaluation_name=plan.run.task,
+        model_id=plan.run.model,
+        harness_version=plan.run.version,
+        samples=samples,
+        records=sum(one.records for one in slices),
+        errors=sum(one.errors for one in slices),
+        metrics={name: _metric(total) for name, total in sorted(totals.items())},
+        left_out=dict(sorted(left_out.items())),
+        metrics_left_out=dict(sorted(metrics_left_out.items())),
+        comparisons=_compare(plan, totals, samples, metrics_left_out),
+        not_compared=dict(sorted(plan.not_compared.items())),
+        notes=list(plan.notes),
+    )
+
+
+def _metric(total: MetricTotals) -> MetricAccount:
+    mean = total.sum / total.scored if total.scored else None
+    return MetricAccount(total.records, total.scored, mean, total.graded)
+
+
+def _compare(
+    plan: LogPlan, totals: Mapping[str, MetricTotals], samples: int, left_out: Mapping[str, int]
+) -> list[Comparison]:
+    """Compare what a log states with its records; metrics that the user left out are not compared."""
+    found = []
+    if plan.expected_samples is not None:
+        expected = plan.expected_samples
+        found.append(Comparison("number of samples", "", expected, samples, agrees=expected == samples))
+    for stated in plan.aggregates:
+        if stated.metric in left_out:
+            continue
+        total = totals.get(stated.metric)
+        mean = total.sum / total.scored if total and total.scored else None
+        is_equal = mean is not None and agrees(stated.value, mean)
+        found.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees=is_equal))
+        if total and stated.samples is not None:
+            name = f"{stated.name}: number of scores"
+            found.append(Comparison(name, stated.metric, stated.samples, total.scored, stated.samples == total.scored))
+    return found
+
+
+# @@ pipeline: The steps of an import: plan all logs, convert their slices, write a shard for each log that is intact.
+#
+# Shards are written while slices of other logs are converted.
+
+
+class Pipeline(msgspec.Struct, frozen=True):
+    """Imports logs into an output."""
+
+    engine: Engine
+    output: ImportOutput
+    patterns: tuple[str, ...]
+    progress: Progress
+
+    def run(self, logs: Sequence[Log], result: Import) -> None:
+        """Import all logs, and add their accounts to the result."""
+        self.progress.start("import", sum(log.size for log in logs))
+        planned = [plan for _, plan in sorted(self.engine.run(plan_log, logs))]
+        wanted = _distinct(logs, planned, result)
+        plans = {number: plan for number in wanted if (plan := planned[number].plan)}
+        converted: dict[int, list[Converted]] = {number: [] for number in wanted}
+        accounts: dict[int, ImportedLog] = {}
+        shards: list[ShardTask] = []  # of logs whose slices are all converted
+
+        def end(number: int) -> None:
+            """Account for a log whose slices are all converted; its shard can be written."""
+            slices = sorted(converted.pop(number), key=lambda one: one.path)
+            if problem := next((one.problem for one in slices if one.problem), ""):
+                result.bad_logs.append(BadLog(utf8(wanted[number].path), problem))
+                return
+            accounts[number] = account_of(wanted[number], planned[number], slices)
+            shards.append(self._shard(accounts[number], slices))
+
+        for number in [number for number, plan in plans.items() if not plan.slices]:
+            end(number)
+        for _, one in self.engine.run(_do, self._tasks(wanted, plans, shards)):
+            if one is None:
+                continue
+            converted[one.number].append(one)
+            count = len(plans[one.number].slices)
+            self.progress.advance(wanted[one.number].size // count, one.records, 0)
+            if len(converted[one.number]) == count:
+                end(one.number)
+        threads = max(self.engine.jobs // max(len(shards), 1), 1)  # all cores are busy, even with one large shard
+        for _ in self.engine.run(_do, [msgspec.structs.replace(shard, threads=threads) for shard in shards]):
+            pass
+        self.progress.finish()
+        result.logs += [account for _, account in sorted(accounts.items())]
+
+    def _tasks(
+        self, wanted: Mapping[int, Log], plans: Mapping[int, LogPlan], shards: list[ShardTask]
+    ) -> Iterator[ConvertTask | ShardTask]:
+        """Yield the slices of all logs; meanwhile, write shards, so that no worker waits for the largest log."""
+        for number, plan in plans.items():
+            for position, log_slice in enumerate(plan.slices):
+                path = f"{self.output.work}/{number:06d}-{position:06d}"
+                yield ConvertTask(wanted[number], plan.run, log_slice, self.patterns, path, number)
+                while shards:
+                    yield shards.pop()
+
+    def _shard(self, account: ImportedLog, slices: Sequence[Converted]) -> ShardTask:
+        graded = frozenset(name for name, metric in account.metrics.items() if metric.graded)
+        files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
+        return ShardTask(self.output.shard_path(account.file), files, graded)
+
+
+def _do(task: ConvertTask | ShardTask) -> Converted | None:
+    if isinstance(task, ConvertTask):
+        return convert_slice(task)
+    write_shard(task)
+    return None
+
+
+def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import) -> dict[int, Log]:
+    """Return the logs to import, by position: intact, and each content once."""
+    first: dict[tuple[str, str], int] = {}
+    for number, (log, plan) in enumerate(zip(logs, planned, strict=True)):
+        if plan.problem:
+            result.bad_logs.append(BadLog(utf8(log.path), plan.problem))
+        elif (same := first.setdefault((log.harness, plan.stable_id), number)) != number:
+            result.same_logs[utf8(log.path)] = utf8(logs[same].path)
+    return {number: logs[number] for number in first.values()}
+
 
 _MOST_METRICS: Final = 30
 

@@ -20,41 +20,36 @@ import msgspec
 
 from fastrec._version import __version__
 from fastrec.answers.index import open_index
-from fastrec.arguments import Paths, several_paths
-from fastrec.commands.report.dot_plots import dot_plots
-from fastrec.commands.report.evaluations import evaluation_tables, histograms, tokens
-from fastrec.commands.report.heat_maps import heat_maps
-from fastrec.commands.report.questions import question_cards
-from fastrec.commands.report.rejected import examples, rejected_lines, repaired_lines
+from fastrec.commands.report.charts import dot_plots, heat_maps
+from fastrec.commands.report.evaluations import evaluation_tables, histograms, question_cards, tokens
 from fastrec.commands.report.sections import (
+    examples,
     hashes,
     inputs,
     line_counts,
     not_judged,
     only_matching,
+    rejected_lines,
+    repaired_lines,
     repeats,
     skipped,
     versions,
 )
 from fastrec.commands.report.trends import trend_plots
-from fastrec.corpus.documents import read_manifest, read_summary
-from fastrec.corpus.manifest import Manifest
+from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
-from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
+from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Paths, make_filters, several_paths
 from fastrec.html import Html, fill, joined, tag
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.matching import matching_corpus
+from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.choosing import choose
 from fastrec.summary.document import Summary
-from fastrec.summary.facts import facts_of
-from fastrec.summary.ranking import rank
-from fastrec.trends.collect import collect_trend
-
-__all__ = ["make_page", "report"]
+from fastrec.summary.ranking import facts_of, rank
+from fastrec.trends import collect_trend
 
 
 class _Wanted(msgspec.Struct, kw_only=True):

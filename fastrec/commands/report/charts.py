@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 from fastrec.errors import counted
-from fastrec.html import Html, joined, tag
+from fastrec.html import Html, joined, lazy, short_cell, short_row, table, tag
+from fastrec.limits import Limits
+from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
 
-__all__ = ["bar", "histogram", "latency_range", "latency_scale", "stacked"]
+# @@ scales: What the size and the scores of a corpus mean for the page: what is drawn, parsed late, or left out.
+
+
+def is_large(stats: Stats, limits: Limits) -> bool:
+    """Return whether the page has so many models that browsers would be slow: then large tables are parsed late."""
+    return sum(len(one.by_model) for one in stats.evaluations) > limits.report_static_rows
+
+
+def are_shares(models: Sequence[ModelStats]) -> bool:
+    """Return whether all mean scores are from 0 to 1, so that they can be drawn like an accuracy."""
+    return all(0 <= model.mean_score <= 1 for model in models if model.mean_score is not None)
+
+
+def position(value: float, low: float, high: float) -> float:
+    """Return where a value is on a scale, from 0 to 1. The halves keep huge doubles from overflowing."""
+    share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
+    return min(max(share, 0.0), 1.0)
+
+
+def left_out(shown: int, total: int, what: str) -> Html:
+    """Say how many are shown, if not all are."""
+    if shown >= total:
+        return Html("")
+    return tag("p", f"Shown: {shown:,} of {total:,} {what}; `fastrec stats` lists all.", class_="soft")
+
 
 _WIDTH: Final = 90
 _HEIGHT: Final = 12
@@ -99,3 +127,184 @@ def _small(*parts: Html) -> Html:
 
 def _short(number: float) -> str:
     return f"{number:.5g}"
+
+
+# @@ dot_plots: A dot plot for each evaluation and metric: the accuracy or mean score of its models, with 95 % intervals.
+#
+# Names and values are a list beside the drawing, so that text keeps its size while the drawing is stretched to the width
+# of the screen. All intervals are one path and all dots another: a plot of hundreds of models has a few kilobytes.
+
+_DOT_PLOTS_WIDTH: Final = 1000  # units of the drawing, stretched to any width
+_ROW: Final = 20  # pixels of a row with a name; as in page.css
+_THIN: Final = 2  # pixels of a row without
+_NAMED: Final = 25  # models with a name
+_MOST: Final = 425  # models with a dot
+_ABOUT: Final = (
+    "Each dot is the accuracy of a model, or its mean score where scores are other than 0 and 1. The line through it "
+    "is its 95% interval, over questions. Models whose lines overlap may differ by chance only."
+)
+
+
+class _Dot(NamedTuple):
+    name: str
+    value: float
+    low: float
+    high: float
+
+
+def dot_plots(stats: Stats, limits: Limits) -> Html:
+    """Show the models of each evaluation as dots with intervals, the best first."""
+    shown = stats.evaluations[: limits.report_charts]
+    cards = [card for one in shown if (card := _card(one, accuracy=stats.shows_accuracy(one)))]
+    if not cards:
+        return Html("")
+    return joined(
+        tag("p", _ABOUT, class_="soft"),
+        tag("div", *cards, class_="plots"),
+        left_out(len(shown), len(stats.evaluations), "evaluations"),
+    )
+
+
+def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
+    dots = [dot for model in evaluation.by_model if (dot := _dot(model, accuracy=accuracy))]
+    if not dots:
+        return Html("")
+    dots.sort(key=lambda dot: -dot.value)  # another order may have been chosen
+    shares = accuracy or are_shares(evaluation.by_model)
+    low, high = (0.0, 1.0) if shares else (min(dot.low for dot in dots), max(dot.high for dot in dots))
+    spec = ".1%" if accuracy else ".4g"
+    measure = "accuracy" if accuracy else "mean score"
+    notes = [f"{measure}, {counted(evaluation.questions, 'question')}"]
+    if len(dots) < len(evaluation.by_model):
+        notes.append(f"{counted(len(evaluation.by_model) - len(dots), 'model')} not judged")
+    named = [
+        tag("li", tag("span", dot.name), tag("b", format(dot.value, spec)), title=dot.name) for dot in dots[:_NAMED]
+    ]
+    ends = (f"{low:.0%}", f"{high:.0%}") if accuracy else (f"{low:.4g}", f"{high:.4g}")
+    return tag(
+        "article",
+        tag("h3", evaluation.title),
+        tag("p", "; ".join(notes), class_="soft"),
+        tag("div", tag("ol", *named), _drawing(dots[:_MOST], low, high, f"{measure} of models: {_spoken(dots, spec)}")),
+        tag("p", *(tag("span", end) for end in ends), class_="ends"),
+        _without_names(len(dots)),
+        class_="dots",
+    )
+
+
+def _dot(model: ModelStats, *, accuracy: bool) -> _Dot | None:
+    if accuracy:
+        value, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
+    else:
+        value, low, high = model.mean_score, model.score_low, model.score_high
+    if value is None:
+        return None
+    return _Dot(model.model_id, value, value if low is None else low, value if high is None else high)
+
+
+def _drawing(dots: Sequence[_Dot], low: float, high: float, label: str) -> Html:
+    def at(value: float) -> int:
+        return round(position(value, low, high) * _DOT_PLOTS_WIDTH)
+
+    named = min(len(dots), _NAMED)
+    rows = [_ROW * row + _ROW // 2 for row in range(named)]
+    rows += [_ROW * named + _THIN * row + 1 for row in range(len(dots) - named)]
+    height = _ROW * named + _THIN * (len(dots) - named)
+    ends = [(at(dot.low), at(dot.high)) for dot in dots]
+    points = [at(dot.value) for dot in dots]
+    lines = [f"M{start} {row}H{end}" for (start, end), row in zip(ends, rows, strict=True)]
+    spots = [f"M{point} {row}h0" for point, row in zip(points, rows, strict=True)]
+    return tag(
+        "svg",
+        tag(
+            "path",
+            class_="grid",
+            d="".join(f"M{x} 0V{height}" for x in range(0, _DOT_PLOTS_WIDTH + 1, _DOT_PLOTS_WIDTH // 4)),
+        ),
+        tag("path", class_="span", d="".join(lines[:named])),
+        tag("path", class_="spot", d="".join(spots[:named])),
+        tag("path", class_="thin-span", d="".join(lines[named:])) if lines[named:] else None,
+        tag("path", class_="thin-spot", d="".join(spots[named:])) if spots[named:] else None,
+        viewBox=f"0 0 {_DOT_PLOTS_WIDTH} {height}",
+        height=height,
+        preserveAspectRatio="none",
+        role="img",
+        aria_label=label,
+    )
+
+
+def _spoken(dots: Sequence[_Dot], spec: str) -> str:
+    best, worst = dots[0], dots[-1]
+    if len(dots) == 1:
+        return f"{best.name}, {best.value:{spec}}"
+    return f"{len(dots):,} from {best.name}, {best.value:{spec}}, to {worst.name}, {worst.value:{spec}}"
+
+
+def _without_names(dots: int) -> Html | None:
+    if dots <= _NAMED:
+        return None
+    drawn = min(dots, _MOST) - _NAMED
+    more = f"; {dots - _MOST:,} more are not drawn" if dots > _MOST else ""
+    return tag("p", f"The {_NAMED} best have a name; {drawn:,} others have a dot only{more}.", class_="soft")
+
+
+# @@ heat_maps: Heat maps of every model on every evaluation: accuracy or score, and coverage.
+
+_MOST_UPRIGHT: Final = 10  # with more columns their headings are rotated
+
+
+def heat_maps(stats: Stats, limits: Limits) -> Html:
+    """Show the accuracy (or the score, if it is graded) and the coverage of every model on every evaluation."""
+    evaluations = sorted(stats.evaluations, key=lambda one: -one.records)[: limits.report_columns]
+    evaluations.sort(key=lambda one: (one.evaluation_name, one.metric or ""))
+    records: Counter[str] = Counter()
+    for evaluation in evaluations:
+        records.update({model.model_id: model.records for model in evaluation.by_model})
+    if not records:
+        return Html("")
+    by_model = [{model.model_id: model for model in one.by_model} for one in evaluations]
+    names = sorted(name for name, _ in records.most_common(max(limits.report_cells // len(evaluations), 1)))
+    heads = ("model", *(one.title for one in evaluations))
+
+    def map_of(title: str, kind: str, cells: Sequence[Callable[[ModelStats], Html]]) -> Html:
+        none = short_cell()
+        columns = list(zip(cells, by_model, strict=True))
+        rows = [
+            short_row(name, *(cell(found[name]) if name in found else none for cell, found in columns))
+            for name in names
+        ]
+        return table(title, heads, rows, class_=f"heat {kind}" + " turned" * (len(evaluations) > _MOST_UPRIGHT))
+
+    accuracies = list(map(stats.shows_accuracy, evaluations))
+    title = "Accuracy of models on evaluations" if any(accuracies) else "Mean score of models on evaluations"
+    if any(accuracies) and not all(accuracies):
+        title += "; the mean score where scores are other than 0 and 1"
+    results = [
+        _accuracy_heat if accuracy else partial(_score_heat, coloured=are_shares(one.by_model))
+        for one, accuracy in zip(evaluations, accuracies, strict=True)
+    ]
+    coverage = "Coverage: the share of an evaluation's questions that a model answered"
+    maps = (
+        map_of(title, "accuracy", results),
+        map_of(coverage, "coverage", [lambda model: _heat(model.coverage, ".1%")] * len(evaluations)),
+    )
+    return joined(
+        left_out(len(names), len(records), "models with the most records"),
+        left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
+        *map(lazy, maps) if is_large(stats, limits) else maps,
+    )
+
+
+def _accuracy_heat(model: ModelStats) -> Html:
+    return _heat(model.accuracy, ".1%", model.errors)
+
+
+def _score_heat(model: ModelStats, *, coloured: bool) -> Html:
+    return _heat(model.mean_score, ".4g", model.errors, coloured=coloured)
+
+
+def _heat(value: float | None, spec: str, errors: int = 0, *, coloured: bool = True) -> Html:
+    note = tag("small", counted(errors, "error")) if errors else None
+    if value is None:
+        return short_cell("–", note, class_="none")
+    return short_cell(format(value, spec), note, class_=f"h{round(value * 10)}" if coloured else "")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from fastrec.commands.report.scales import position
+from fastrec.commands.report.charts import position
 from fastrec.errors import counted, listed
 from fastrec.html import Html, joined, num, row, table, tag
 from fastrec.limits import Limits
 from fastrec.summary.document import LineCounts
-from fastrec.trends.document import EvaluationTrend, ModelTrend, Point, Trend
-
-__all__ = ["trend_plots"]
+from fastrec.trends import EvaluationTrend, ModelTrend, Point, Trend
 
 _LINES: Final = 8  # models of a plot; page.css has as many colours
 _WIDTH: Final = 1000

@@ -22,13 +22,12 @@ import msgspec
 
 from fastrec.commands.stats.common import only_common
 from fastrec.commands.stats.joins import find_joins
-from fastrec.corpus.documents import MANIFEST, read_manifest, read_summary
+from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.matching import matching_corpus
 from fastrec.normalize.options import Options
-from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, scratch_corpus
+from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, matching_corpus, scratch_corpus
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import FIELDS
@@ -36,10 +35,7 @@ from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
 from fastrec.summary.choosing import Chosen, choose
 from fastrec.summary.document import ModelRecipes, Summary
-from fastrec.summary.facts import facts_of
-from fastrec.summary.ranking import RANKINGS, Stats, rank
-
-__all__ = ["stats"]
+from fastrec.summary.ranking import RANKINGS, Stats, facts_of, rank
 
 _QUESTION_FIELDS: Final = set(FIELDS[:2])
 """In a corpus sorted by these two fields first, the records of a question are adjacent."""

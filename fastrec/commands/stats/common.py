@@ -25,8 +25,7 @@ import msgspec
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order, with_progress
 from fastrec.errors import CorpusError, shown
-from fastrec.judge.judge import Judge
-from fastrec.judge.shards import judge_slice
+from fastrec.judge.judge import Judge, judge_slice
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, TARGETS
@@ -35,13 +34,9 @@ from fastrec.sorting.keys import encode_text, key_maker, key_splitter, question_
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.choosing import Chosen
-from fastrec.summary.means import add_repeats
-from fastrec.summary.rows import Column, outcome_of, row_maker
+from fastrec.summary.rows import Column, Sums, outcome_of, row_maker
 from fastrec.summary.summarize import model_summary
-from fastrec.summary.sums import Sums
-from fastrec.summary.tally import Tally
-
-__all__ = ["only_common"]
+from fastrec.summary.tally import Tally, add_repeats
 
 
 class ChosenModels(NamedTuple):

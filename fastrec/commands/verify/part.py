@@ -9,33 +9,254 @@ a chunk of text, and the keys and rows of one part.
 from __future__ import annotations
 
 from bisect import bisect_left
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from io import BytesIO
 from operator import lt
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fastrec.commands.verify.problems import Problems
-from fastrec.commands.verify.sources import CheckedSources, check_sources
-from fastrec.corpus.manifest import text_hash, text_hasher
+from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry, text_hash, text_hasher
 from fastrec.corpus.scan import PartFile
-from fastrec.errors import ShardError, shown
-from fastrec.judge.judge import Judge, SampleHashMode
-from fastrec.judge.shards import JudgedChunk, judge_slice
+from fastrec.corpus.sources import Source, decode_source, has_sources, source_lines
+from fastrec.errors import CorpusError, ShardError, shown
+from fastrec.judge.findings import describe, json_path
+from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
+from fastrec.judge.slow import SampleHashMode
 from fastrec.normalize.options import Options
 from fastrec.schemas.registry import TARGETS
 from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
-from fastrec.storage.digests import sha256_of_file
-from fastrec.summary.contradictions import contradictions_of
+from fastrec.storage import sha256_of_file
 from fastrec.summary.part_statistics import PartCounts, write_statistics
 from fastrec.summary.rows import outcome_of, row_maker
+from fastrec.summary.same_run import contradictions_of
 from fastrec.summary.tally import Tally
 
-__all__ = ["CheckTask", "CheckedPart", "check_part"]
+# @@ problems: Problems of a published corpus: the table of kinds, and the problems of one file.
+
+MOST_PROBLEMS: Final = 20
+"""Problems that are listed per file; further ones are only counted."""
+
+_ABSENT: Final = object()
+
+KINDS: Final = {
+    "manifest.unreadable": "the manifest is damaged, or its format is unknown to this version of fastrec",
+    "manifest.options": "the options or the schema in the manifest are invalid",
+    "manifest.files": "the part names in the manifest are not unique, not ascending, or outside the corpus",
+    "manifest.total": "a total in the manifest is not the sum over its parts",
+    "manifest.line_counts": "the line counts of an input do not add up",
+    "manifest.sources": "a part lists its sources although the corpus does not track them, or the other way round",
+    "file.missing": "a file that the manifest lists is missing",
+    "file.stray": "a file or directory is not listed in the manifest",
+    "file.unreadable": "a file cannot be read completely",
+    "file.bytes": "the size of a file is not the one in the manifest",
+    "file.sha256": "the checksum of a file is not the one in the manifest",
+    "part.records": "the number of records in a part is not the one in the manifest",
+    "part.text_bytes": "the size of the text of a part is not the one in the manifest",
+    "part.text_xxh3_128": "the checksum of the text of a part is not the one in the manifest",
+    "part.text_sha256": "the same, of a corpus that an earlier version has written",
+    "part.first": "the first key of a part is not the one in the manifest",
+    "part.last": "the last key of a part is not the one in the manifest",
+    "part.order": "the first key of a part is not greater than the last key of the previous part",
+    "line.invalid": "a line is not a valid record",
+    "line.blank": "a line is blank",
+    "line.form": "a record is not in normal form",
+    "line.order": "a record belongs before the previous one",
+    "line.duplicate": "a record is an exact copy of the previous one",
+    "corpus.conflict": "an identity has several records, although the options of the corpus allow only one",
+    "summary.unreadable": "the summary is damaged",
+    "summary.line_counts": "the line counts in the summary do not add up, or differ from those of the inputs",
+    "summary.statistics": "a value in the summary differs from the value computed from the records",
+    "sources.entry": "a line of a file of sources is not the source of a record",
+    "sources.records": "a file of sources has more or fewer lines than its part has records",
+    "sources.shard": "a source names a shard that is not an input of the corpus",
+    "sources.line": "a source names a line that its shard does not have",
+    "sources.kept": "the number of records that come from an input is not the one in its line counts",
+    "rejects.entry": "a line of the rejects file is not a rejected line",
+    "rejects.order": "the rejects file is not sorted by source and line",
+    "rejects.count": "the number of rejected lines, in total, of a code or of an input, is wrong",
+    "more": "further problems of a file that are not listed",
+}
+"""What each kind of problem means. Kinds are part of the interface, like the codes of rejected lines."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A problem: its file and line, its kind, and what is wrong."""
+
+    file: str
+    """The name of the file in the corpus."""
+    line: int | None
+    """The number of the line, from 1; null if the problem concerns the whole file."""
+    kind: str
+    """The kind of problem."""
+    message: str
+    """Which file says what, and what was found instead."""
+
+
+class Statement(NamedTuple):
+    """A value, and who says so: a file and a verb."""
+
+    by: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.by} {_describe(self.value)}"
+
+
+class Problems(msgspec.Struct):
+    """The problems of one file, in bounded memory."""
+
+    file: str
+    count: int = 0
+    listed: list[Problem] = msgspec.field(default_factory=list)
+
+    def add(self, kind: str, message: str, line: int | None = None) -> None:
+        """Add a problem."""
+        self.count += 1
+        if len(self.listed) < MOST_PROBLEMS:
+            self.listed.append(Problem(self.file, line, kind, message))
+
+    def compare(self, kind: str, what: str, claim: Statement, other: Statement) -> None:
+        """Add a problem if two statements about the same thing differ: `what` it is, and who says which value."""
+        if claim.value != other.value:
+            self.add(kind, f"{what}: {claim}, {other}")
+
+    def compare_documents(
+        self, kind: str, what: str, claim: Statement, other: Statement, steps: tuple[str | int, ...] = ()
+    ) -> None:
+        """Add a problem for each difference between two documents of plain values, with its path."""
+        said, found = claim.value, other.value
+        pairs: Iterator[tuple[str | int, Any, Any]]
+        if isinstance(said, dict) and isinstance(found, dict):
+            keys = dict.fromkeys((*said, *found))
+            pairs = ((key, said.get(key, _ABSENT), found.get(key, _ABSENT)) for key in keys)
+        elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
+            pairs = ((index, *both) for index, both in enumerate(zip(said, found, strict=True)))
+        else:
+            self.compare(kind, what + json_path(steps), claim, other)
+            return
+        for step, ours, theirs in pairs:
+            one, two = Statement(claim.by, ours), Statement(other.by, theirs)
+            self.compare_documents(kind, what, one, two, (*steps, step))
+
+    def __iter__(self) -> Iterator[Problem]:
+        yield from sorted(self.listed, key=lambda problem: problem.line or 0)
+        hidden = self.count - len(self.listed)
+        if hidden:
+            yield Problem(self.file, None, "more", f"{hidden:,} more problems in this file")
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, str) and len(value) <= 64:
+        return value  # a checksum is short enough to be shown
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 64:
+        return f"{value:,}"
+    return "nothing" if value is _ABSENT else describe(value)
+
+
+# @@ sources: Checking the sources of a corpus: one line per record, each with an input of the corpus and one of its lines.
+#
+# The task that checks a part reads its sources, and returns what it found of each shard. This is then compared with the
+# inputs in the manifest.
+
+
+class ShardSources(msgspec.Struct):
+    """The sources of a file that name one shard."""
+
+    records: int
+    lowest: tuple[int, int]
+    """The lowest line number, and the number of the source that has it."""
+    highest: tuple[int, int]
+
+
+class CheckedSources(msgspec.Struct):
+    """The result of checking the sources of a part."""
+
+    problems: Problems
+    shards: dict[str, ShardSources]
+    valid: bool
+    """Whether the file was read to its end, and all lines are sources."""
+
+
+def check_listed(manifest: Manifest) -> Iterator[Problem]:
+    """Check that either all parts have sources, or none of them, as the options say."""
+    tracked = has_sources(manifest)
+    for part in manifest.parts:
+        if bool(part.sources) is not tracked:
+            expected, found = ("sources", "none") if tracked else ("no sources, by its options", "some")
+            yield Problem(MANIFEST, None, "manifest.sources", f"{part.file}: expected {expected}, found {found}")
+
+
+def check_sources(path: str, part: PartEntry) -> CheckedSources:
+    """Check the sources of one part. Runs in a worker."""
+    assert part.sources
+    problems, shards = Problems(part.sources.file), dict[str, ShardSources]()
+    checked = CheckedSources(problems, shards, valid=False)
+    try:
+        size, digest = sha256_of_file(path)
+        says, has = partial(Statement, f"{MANIFEST} says"), partial(Statement, "the file has")
+        problems.compare("file.bytes", "size", says(part.sources.bytes), has(size))
+        problems.compare("file.sha256", "SHA-256", says(part.sources.sha256), has(digest))
+        checked.valid, records = True, 0
+        for records, line in enumerate(source_lines(path), 1):
+            try:
+                _add(shards, decode_source(path, records, line), records)
+            except CorpusError as exc:
+                checked.valid = False
+                problems.add("sources.entry", exc.reason, records)
+        problems.compare("sources.records", "records", says(part.records), has(records))
+    except ShardError as exc:
+        checked.valid = False
+        problems.add("file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": "))
+    except OSError as exc:
+        problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
+    return checked
+
+
+def _add(shards: dict[str, ShardSources], source: Source, number: int) -> None:
+    here = (source.line, number)
+    if known := shards.get(source.shard):
+        known.records += 1
+        known.lowest = min(known.lowest, here)
+        known.highest = max(known.highest, here)
+    else:
+        shards[source.shard] = ShardSources(1, here, here)
+
+
+def check_inputs(checked: Sequence[CheckedSources], manifest: Manifest) -> Iterator[Problem]:
+    """Compare the sources of parts with the inputs in the manifest."""
+    lines: Counter[str] = Counter()  # names that are not UTF-8 may be the same
+    kept: Counter[str] = Counter()
+    for entry in manifest.inputs:
+        lines[entry.path] += entry.lines + entry.filtered
+        kept[entry.path] += entry.kept
+    found: Counter[str] = Counter()
+    for sources in checked:
+        for shard, counts in sources.shards.items():
+            found[shard] += counts.records
+            _compare(sources.problems, shard, counts, lines)
+        yield from sources.problems
+    if len(checked) == len(manifest.parts) and all(sources.valid for sources in checked):
+        problems = Problems(MANIFEST)
+        for path, count in kept.items():
+            claim, other = Statement(f"{MANIFEST} says", count), Statement("the sources have", found[path])
+            problems.compare("sources.kept", f"{path}: records", claim, other)
+        yield from problems
+
+
+def _compare(problems: Problems, shard: str, counts: ShardSources, lines: Mapping[str, int]) -> None:
+    if shard not in lines:
+        problems.add("sources.shard", f"expected an input of the corpus, found {shard!r}", counts.lowest[1])
+        return
+    for line, number in {counts.lowest, counts.highest}:
+        if not 1 <= line <= lines[shard]:
+            message = f"expected a line of {shard}, which has {lines[shard]:,}, found line {line:,}"
+            problems.add("sources.line", message, number)
 
 
 class CheckTask(msgspec.Struct, frozen=True):

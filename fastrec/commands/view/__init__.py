@@ -24,8 +24,6 @@ from fastrec.progress import Progress
 if TYPE_CHECKING:
     from fastrec.commands.view.server import View
 
-__all__ = ["view"]
-
 _PACKAGES = ("starlette", "uvicorn")
 
 

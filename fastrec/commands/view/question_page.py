@@ -2,27 +2,329 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from string import ascii_uppercase
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from fastrec.answers.index import Index
+from fastrec.answers.reading import Answer
+from fastrec.answers.shown import tell_apart, trial_of
 from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
-from fastrec.answers.transcript import Transcript
-from fastrec.answers.wording import tally_facts
-from fastrec.commands.view.addresses import PageState, QuestionAddresses, filter_pairs, scope_pairs
-from fastrec.commands.view.answer_cards import NumberedAnswer, cards, compared, folded, numbered
-from fastrec.commands.view.layout import Frame, key_link
-from fastrec.commands.view.names import AnswerName
-from fastrec.commands.view.start_page import metric_name
-from fastrec.commands.view.table_page import metric_links
-from fastrec.commands.view.texts import SIGNS, block, hidden_fields
+from fastrec.answers.transcript import Transcript, transcript_of
+from fastrec.commands.view.addresses import (
+    AnswerName,
+    PageState,
+    QuestionAddresses,
+    answer_name_text,
+    filter_pairs,
+    scope_pairs,
+)
+from fastrec.commands.view.layout import (
+    FIGURES,
+    SIGNS,
+    Frame,
+    block,
+    facts,
+    figures,
+    hidden_fields,
+    key_link,
+    short,
+    verdict,
+)
+from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
-from fastrec.html import Html, joined, tag
+from fastrec.html import Child, Exact, Html, joined, multiline, tag
+from fastrec.wording import tally_facts
 
-__all__ = ["NO_MORE", "question_card", "question_page"]
+# @@ differences: The differences between two texts, word by word.
+#
+# 1. Cut both texts into words, each with the white space after it, and single other characters.
+# 2. Leave out what is equal at both ends. Find the shortest way from one text to the other (Myers, 1986) in the middle.
+#    The effort grows with the square of the differences, so it is limited. Texts that differ more than that are compared
+#    by sentences; if they still do, the middle counts as different.
+# 3. A few equal words between two differences are noise, and belong to the differences.
+
+LONGEST: Final = 20_000
+"""Characters of each text that are compared."""
+_MOST_EDITS: Final = 1_200
+_WORDS: Final = re.compile(r"\w+\s*|\s+|[^\w\s]\s*")
+_SENTENCES: Final = re.compile(r"[^.!?\n]*[.!?\n]+\s*|[^.!?\n]+")
+_NOISE: Final = 2
+"""So many equal words between two differences do not count."""
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A piece of both texts: equal, or different; then one side may be empty."""
+
+    left: str
+    right: str
+    equal: bool
+
+
+def differences(left: str, right: str) -> tuple[list[Piece], bool]:
+    """Compare the beginnings of two texts; return pieces, and whether the texts were compared word by word.
+
+    >>> differences("It is 42.", "It is 43.")[0]
+    [Piece(left='It is ', right='It is ', equal=True), Piece(left='42', right='43', equal=False), \
+Piece(left='.', right='.', equal=True)]
+    """
+    left, right = left[:LONGEST], right[:LONGEST]
+    by_words = _compare(_WORDS.findall(left), _WORDS.findall(right))
+    if by_words is not None:
+        return by_words, True
+    a, b = _SENTENCES.findall(left), _SENTENCES.findall(right)
+    return _compare(a, b) or list(_pieces(a, b, [])), False
+
+
+def _compare(a: Sequence[str], b: Sequence[str]) -> list[Piece] | None:
+    """Compare words or sentences; None if they differ too much."""
+    start = _common(a, b)
+    a_rest, b_rest = a[start:], b[start:]
+    end = _common(a_rest[::-1], b_rest[::-1])
+    runs = _equal_runs(a_rest[: len(a_rest) - end], b_rest[: len(b_rest) - end])
+    if runs is None:
+        return None
+    middle = [(start + i, start + j, length) for i, j, length in runs]
+    return list(_pieces(a, b, [(0, 0, start), *_without_noise(a, middle), (len(a) - end, len(b) - end, end)]))
+
+
+def _common(a: Sequence[str], b: Sequence[str]) -> int:
+    """Return how many words are equal at the beginning."""
+    length = min(len(a), len(b))
+    return next((number for number in range(length) if a[number] != b[number]), length)
+
+
+def _equal_runs(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int]] | None:
+    """Return the runs that both have in common (start in a, start in b, length); None if they differ too much."""
+    trace = _trace(a, b)
+    if trace is None:
+        return None
+    x, y = len(a), len(b)
+    runs: list[tuple[int, int, int]] = []
+    for edits in range(len(trace) - 1, 0, -1):
+        furthest, diagonal = trace[edits], x - y
+        below, above = furthest[diagonal - 1 + edits], furthest[diagonal + 1 + edits]
+        down = diagonal == -edits or (diagonal != edits and below < above)
+        before_x, before = (above, diagonal + 1) if down else (below, diagonal - 1)
+        turn_x = before_x if down else before_x + 1
+        if x > turn_x:
+            runs.append((turn_x, turn_x - diagonal, x - turn_x))
+        x, y = before_x, before_x - before
+    if x:
+        runs.append((0, 0, x))
+    return runs[::-1]
+
+
+def _trace(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
+    """Return how far each diagonal was reached before each edit; None if there are too many edits.
+
+    Before the edit number d, the diagonals are those from -d to d. The list has one more at its end.
+    """
+    ends = len(a), len(b)
+    numbers: dict[str, int] = {}
+    left, right = ([numbers.setdefault(word, len(numbers)) for word in words] for words in (a, b))
+    left.append(-1)  # equal to no word: the loop below needs no bounds
+    right.append(-2)
+    most = min(sum(ends), _MOST_EDITS)
+    furthest = [0] * (2 * most + 3)
+    trace: list[list[int]] = []
+    for edits in range(most + 1):
+        trace.append(furthest[most - edits : most + edits + 2])
+        for diagonal in range(-edits, edits + 1, 2):
+            at = diagonal + most
+            below, above = furthest[at - 1], furthest[at + 1]
+            x = above if diagonal == -edits or (diagonal != edits and below < above) else below + 1
+            y = x - diagonal
+            if 0 <= y <= ends[1] and x <= ends[0]:
+                while left[x] == right[y]:
+                    x += 1
+                    y += 1
+            furthest[at] = x
+            if (x, y) == ends:
+                return trace
+    return None
+
+
+def _without_noise(a: Sequence[str], runs: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Leave out short runs of equal words: they are equal by chance."""
+    for i, j, length in runs:
+        words = sum(any(map(str.isalnum, word)) for word in a[i : i + length])
+        if words > _NOISE:
+            yield i, j, length
+
+
+def _pieces(a: Sequence[str], b: Sequence[str], blocks: Sequence[tuple[int, int, int]]) -> Iterator[Piece]:
+    """Yield the equal blocks, and what is between them."""
+    x = y = 0
+    for i, j, length in [*blocks, (len(a), len(b), 0)]:
+        if i > x or j > y:
+            yield Piece("".join(a[x:i]), "".join(b[y:j]), equal=False)
+        if length:
+            yield Piece("".join(a[i : i + length]), "".join(b[j : j + length]), equal=True)
+        x, y = i + length, j + length
+
+
+# @@ answer_cards: Answers side by side: cards if they are few, else a list that unfolds; two of them with their differences.
+
+_MOST_CARDS: Final = 12
+"""With more answers than this, the page is a list."""
+_CARD_TEXT: Final = 2_000
+_LISTED_TEXT: Final = 600
+_START: Final = 160
+_EXTRACTED: Final = 200
+_TRIAL: Final = 60
+
+
+class NumberedAnswer(msgspec.Struct, frozen=True):
+    """An answer, how addresses name it, its conversation, and what tells it from other answers of its model."""
+
+    name: AnswerName
+    answer: Answer
+    transcript: Transcript
+    total: int
+    """How many answers the model has to the question."""
+    trial: dict[str, str]
+
+
+def numbered(answers: Iterable[Answer]) -> list[NumberedAnswer]:
+    """Number the answers of each model from 1, in the order of the models."""
+    by_model: dict[str, list[tuple[Answer, Transcript]]] = {}
+    for answer in answers:
+        by_model.setdefault(answer.model_id, []).append((answer, transcript_of(answer.line)))
+    made = []
+    for model, same in by_model.items():
+        trials = tell_apart([trial_of(one.evaluation_id, one.sample_id, said) for one, said in same])
+        made += [
+            NumberedAnswer(AnswerName(model, number), one, said, len(same), trial)
+            for number, ((one, said), trial) in enumerate(zip(same, trials, strict=True), start=1)
+        ]
+    return made
+
+
+def repeat_text(one: NumberedAnswer) -> str:
+    """Say which of several answers of its model it is; empty if there is only one."""
+    if one.total == 1:
+        return ""
+    trial = (f" · {name} {short(value, _TRIAL)}" for name, value in one.trial.items())
+    return f"answer {one.name.ordinal:,} of {one.total:,}{''.join(trial)}"
+
+
+def cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
+    """Show answers as cards, or as a list if there are many."""
+    if len(shown) <= _MOST_CARDS:
+        made = (_card(here, one) for one in shown)
+        return tag("div", *made, class_="cards")
+    rows = (_row(here, one) for one in shown)
+    names = ("verdict", "model", *FIGURES)
+    head = tag("div", tag("span", *(tag("span", name) for name in names), class_="grid"), class_="list-head")
+    columns = zip(FIGURES, zip(*(figures(one.answer) for one in shown), strict=True), strict=True)
+    empty = [f"no-{name}" for name, values in columns if not any(values)]
+    return tag("div", head, *rows, class_=" ".join(["answer-list", *empty]))
+
+
+def compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnswer) -> Html:
+    """Show two answers with their differences highlighted."""
+    texts = left.transcript.final_text, right.transcript.final_text
+    pieces, by_words = differences(*texts)
+    note = "Words that only one answer has are marked."
+    if not by_words:
+        note = "The answers differ too much to compare words: sentences that only one answer has are marked."
+    if max(map(len, texts)) > LONGEST:
+        note += f" Only the first {LONGEST:,} characters are compared."
+    if texts[0] == texts[1]:
+        note = "Both answers are equal, to the letter."
+    sides = (
+        _card(here, left, _marked(pieces, "left")),
+        _card(here, right, _marked(pieces, "right")),
+    )
+    return joined(tag("p", note, class_="soft"), tag("div", *sides, class_="cards pair"))
+
+
+def _marked(pieces: Sequence[Piece], side: str) -> Html:
+    made: list[Child] = []
+    for piece in pieces:
+        text: str = getattr(piece, side)
+        marked = "" if piece.equal else text.rstrip() or text  # a mark does not end with white space
+        if marked:
+            made.append(tag("mark", multiline(marked), class_=side))
+        made.append(multiline(text[len(marked) :]))
+    return tag("div", *made, class_="text", dir="auto")
+
+
+def _name(here: QuestionAddresses, one: NumberedAnswer) -> Html:
+    return tag("a", one.answer.model_id, href=here.answer(one.name), class_="model")
+
+
+def _repeat(one: NumberedAnswer) -> Html | None:
+    return tag("span", repeat_text(one), class_="repeat") if one.total > 1 else None
+
+
+def _box(here: QuestionAddresses, one: NumberedAnswer) -> Html:
+    label = " ".join(["Choose", one.answer.model_id, repeat_text(one)]).strip()
+    checked = one.name in here.state.show
+    value = Exact(answer_name_text(one.name))
+    return tag("input", type="checkbox", name="show", value=value, checked=checked, aria_label=label)
+
+
+def _card(here: QuestionAddresses, one: NumberedAnswer, text: Html | None = None) -> Html:
+    head = tag(
+        "header",
+        tag("h3", _box(here, one), _name(here, one)),
+        verdict(one.answer.outcome),
+    )
+    body = _body(here, one, _CARD_TEXT, text)
+    return tag("article", head, _repeat(one), facts(one.answer), *body, class_=f"card answer {one.answer.outcome}")
+
+
+def _row(here: QuestionAddresses, one: NumberedAnswer) -> Html:
+    """Make a row of the list: unfolded, it is as a card."""
+    answer = one.answer
+    start = answer.error or one.transcript.final_text
+    summary = tag(
+        "summary",
+        verdict(answer.outcome),
+        tag("span", tag("span", answer.model_id, class_="model"), _repeat(one), class_="who"),
+        *(tag("span", value, class_="figure") for value in figures(answer)),
+        tag("span", short(start, _START), class_="excerpt", dir="auto"),
+        class_="grid",
+    )
+    link = tag("p", _name(here, one))
+    body = _body(here, one, _LISTED_TEXT)
+    return tag("div", _box(here, one), tag("details", summary, link, *body), class_=f"answer {answer.outcome}")
+
+
+def _body(here: QuestionAddresses, one: NumberedAnswer, most: int, text: Html | None = None) -> list[Html]:
+    """Show the error, what was extracted, the reasoning, the final text, and a link to the transcript."""
+    address = here.answer(one.name)
+    transcript = one.transcript
+    made = []
+    if one.answer.error:
+        made.append(tag("p", "Error: ", short(one.answer.error, _CARD_TEXT), class_="error-text"))
+    said = transcript.final_text
+    extracted = [value for value in dict.fromkeys(transcript.extracted) if value and not said.startswith(value)]
+    if extracted:
+        values = joined(*(tag("code", short(value, _EXTRACTED)) for value in extracted[:5]))
+        made.append(tag("p", "Extracted: ", values, class_="extracted"))
+    reasoning = "\n\n".join(turn.reasoning for turn in transcript.turns if turn.reasoning)
+    if reasoning:
+        made.append(folded("Reasoning", reasoning, most, address))
+    made.append(text or block(said, most, address))
+    calls = sum(len(turn.calls) for turn in transcript.turns)
+    if len(transcript.turns) > 1 or calls:
+        counts = f"Transcript: {counted(len(transcript.turns), 'turn')}, {counted(calls, 'tool call')}"
+        made.append(tag("p", tag("a", counts, href=address)))
+    return made
+
+
+def folded(title: str, text: str, most: int | None, address: str | None, *, class_: str = "text") -> Html:
+    """Show a text that unfolds."""
+    size = tag("span", counted(len(text), "character"), class_="soft")
+    return tag("details", tag("summary", f"{title} ", size), block(text, most, address, class_=class_), class_="folded")
+
 
 NO_MORE: Final = "no-more"
 """The anchor of a note that is visible only if an address has it."""

@@ -3,22 +3,196 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Final
 
 from msgspec.structs import replace
 
 from fastrec.answers.index import Index
 from fastrec.answers.table import Page, Query, QuestionRow, Scope, Sort
-from fastrec.answers.wording import NONE, percent, score_text
-from fastrec.commands.view.addresses import LARGEST_PAGE, PAGE_SIZE, Addresses, PageState
-from fastrec.commands.view.filter_form import filter_form
-from fastrec.commands.view.layout import Frame, key_link
-from fastrec.commands.view.start_page import metric_name
-from fastrec.commands.view.texts import bar
+from fastrec.commands.view.addresses import (
+    LARGEST_PAGE,
+    PAGE_SIZE,
+    Addresses,
+    PageState,
+    filter_pairs,
+    name_text,
+    number_text,
+    scope_pairs,
+)
+from fastrec.commands.view.layout import Frame, bar, hidden_fields, key_link
 from fastrec.errors import counted
-from fastrec.html import Html, tag
+from fastrec.html import Child, Exact, Html, joined, tag, tiles
+from fastrec.wording import NONE, percent, score_text
 
-__all__ = ["metric_links", "table_page"]
+# @@ filter_form: The form above the table of questions: text, outcomes, two models, scores, models that count.
+
+_FIELDS: Final = {"text", "which", "right", "wrong", "least", "most", "model"}
+_WHICH: Final = {
+    "all": "all questions",
+    "all-wrong": "all models wrong",
+    "all-right": "all models right",
+    "disagreement": "models disagree",
+    "errors": "with an error",
+}
+
+
+def filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Html:
+    """Make the form; it works without a script."""
+    query = state.query
+    pairs = [*scope_pairs(query), *filter_pairs(query)]
+    hidden = [(name, value) for name, value in pairs if name not in _FIELDS]
+    hidden += [("size", str(state.size))] if state.size != PAGE_SIZE else []
+    text = tag(
+        "input", type="search", name="text", value=Exact(query.text), placeholder="text in the input or a reference",
+        data_key="/",
+    )  # fmt: skip
+    return tag(
+        "form",
+        hidden_fields(hidden),
+        _field("Search", text, "wide"),
+        _field("Show", _select("which", list(_WHICH.items()), query.which)),
+        *(_field("Right", _models("right", scope, one)) for one in query.right or ("",)),
+        *(_field("and wrong", _models("wrong", scope, one)) for one in query.wrong or ("",)),
+        _field("Score from", _score("least", query.least_score), "small"),
+        _field("to", _score("most", query.most_score), "small"),
+        _counting(scope, query),
+        tag(
+            "div",
+            tag("button", "Apply", class_="button main"),
+            tag("a", "Reset", href=reset, class_="button"),
+            class_="field buttons",
+        ),
+        action=action,
+        class_="card filters",
+        role="search",
+    )
+
+
+def _field(label: str, control: Html, class_: str = "") -> Html:
+    return tag("label", tag("span", label), control, class_=f"field {class_}".strip())
+
+
+def _select(name: str, options: Sequence[tuple[str, str]], chosen: str) -> Html:
+    made = (tag("option", text, value=Exact(value), selected=value == chosen) for value, text in options)
+    return tag("select", *made, name=name)
+
+
+def _models(name: str, scope: Scope, chosen: str) -> Html:
+    """Make a list of models to choose one of; one that has no records here stays, if it is chosen."""
+    models = [*scope.models, *({chosen} - {"", *scope.models})]
+    return _select(name, [("", "any model"), *((name_text(one), one) for one in models)], name_text(chosen))
+
+
+def _score(name: str, value: float | None) -> Html:
+    shown = None if value is None else number_text(value)
+    return tag("input", type="number", step="any", name=name, value=shown, inputmode="decimal")
+
+
+def _counting(scope: Scope, query: Query) -> Html:
+    """Make the folded list of models that count."""
+    models = [*scope.models, *(one for one in query.models if one not in scope.models)]
+    boxes: list[Child] = [
+        tag(
+            "label",
+            tag("input", type="checkbox", name="model", value=Exact(name_text(model)), checked=model in query.models),
+            tag("span", model),
+        )
+        for model in models
+    ]
+    count = f"{len(query.models):,} of {len(models):,}" if query.models else "all"
+    hint = tag("p", "Only these models count for shares, disagreement and errors. All count if none is chosen.")
+    summary = tag("summary", f"Models that count: {count}", title=counted(len(models), "model"))
+    return tag("details", summary, hint, tag("div", *boxes, class_="checks"), class_="field models")
+
+
+# @@ start_page: The first page: the evaluations of the corpus, with their metrics; and questions found by hash or id.
+
+
+def metric_name(metric: str | None) -> str:
+    """Name a metric; records without one have none."""
+    return "no metric" if metric is None else metric or "empty name"
+
+
+def start_page(frame: Frame, index: Index) -> Html:
+    """List the evaluations and their metrics."""
+    evaluations = {scope.evaluation_name for scope in index.scopes}
+    numbers = tiles(
+        ("evaluations", len(evaluations)),
+        ("questions", sum(max(one.questions for one in scopes) for scopes in _by_evaluation(index.scopes))),
+        ("models", len(index.models)),
+        ("records", index.manifest.records),
+    )
+    rows = [row for scopes in _by_evaluation(index.scopes) for row in _rows(frame, scopes)]
+    names = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
+    heads = tag("tr", *(tag("th", name, scope="col", class_=class_) for name, class_ in names.items()))
+    table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list scopes")
+    nothing = tag("p", "This corpus has no records.", class_="soft")
+    return frame.page(
+        "Evaluations",
+        [],
+        tag("h1", "Pick an evaluation"),
+        numbers,
+        find_form(frame, ""),
+        table if rows else nothing,
+    )
+
+
+def _by_evaluation(scopes: Sequence[Scope]) -> list[list[Scope]]:
+    return [list(same) for _, same in groupby(scopes, key=lambda scope: scope.evaluation_name)]
+
+
+def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
+    """Make a row for each metric; the evaluation is named in the first one."""
+    made = []
+    for number, scope in enumerate(scopes):
+        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
+        address = frame.addresses.table(PageState(query=query))
+        name = tag("a", scope.evaluation_name, href=address, class_="row-link") if number == 0 else ""
+        metric = tag("a", metric_name(scope.metric), href=address, class_="row-link" if number else None)
+        if scope.metric is None and len(scopes) == 1:
+            metric = tag("span", "–", class_="soft")
+        graded = tag("span", " graded", class_="soft", title="Scores are other than 0 and 1") if scope.graded else None
+        cells = (
+            tag("th", name, scope="row"),
+            tag("td", metric, graded, data_label="metric"),
+            tag("td", f"{scope.questions:,}", class_="num", data_label="questions"),
+            tag("td", f"{len(scope.models):,}", class_="num", data_label="models"),
+        )
+        made.append(tag("tr", *cells, class_=None if number else "first"))
+    return made
+
+
+def find_form(frame: Frame, text: str) -> Html:
+    """Make the form that finds a question."""
+    box = tag(
+        "input", type="search", name="text", value=Exact(text), placeholder="sample_id, or the beginning of a hash",
+        aria_label="Find a question", data_key="/",
+    )  # fmt: skip
+    return tag("form", box, tag("button", "Find", class_="button"), action=frame.addresses.find(), class_="find")
+
+
+def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
+    """List the questions that a hash or an id finds."""
+    rows = []
+    for row in found:
+        state = PageState(query=Query(evaluation_name=row.evaluation_name, metric=row.metric))
+        link = tag("a", str(row.sample_id), href=frame.addresses.question(state, row.sample_hash), class_="row-link")
+        cells = (
+            tag("th", link, scope="row"),
+            tag("td", f"{row.evaluation_name} · {metric_name(row.metric)}"),
+            tag("td", bar(row.share), percent(row.share), class_="num"),
+            tag("td", row.excerpt, class_="excerpt"),
+        )
+        rows.append(tag("tr", *cells))
+    names = ("Question", "Evaluation", "Right", "Input")
+    heads = tag("tr", *(tag("th", name, scope="col") for name in names))
+    table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list")
+    hint = tag("p", "A question is found by its sample_id, or by the first characters of its sample_hash.")
+    body = joined(find_form(frame, text), table if rows else hint)
+    title = f"{counted(len(rows), 'question')} found"
+    return frame.page(title, [("find", None)], tag("h1", title), body)
+
 
 _COLUMNS: Final[tuple[tuple[str, tuple[Sort, ...], str], ...]] = (
     ("Question", ("order",), "sample_id and the beginning of the input, in the order of the corpus"),

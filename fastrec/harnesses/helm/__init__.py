@@ -6,9 +6,8 @@ slices of byte ranges, and decides which aggregates the records must reproduce. 
 
 from __future__ import annotations
 
-from fastrec.harnesses.helm.grouping import NAME, logs_of
+from fastrec.harnesses.helm.files import NAME, logs_of, role_of
 from fastrec.harnesses.helm.planning import plan
-from fastrec.harnesses.helm.reading import samples
-from fastrec.harnesses.helm.roles import role_of
+from fastrec.harnesses.helm.sample import samples
 
 __all__ = ["NAME", "logs_of", "plan", "role_of", "samples"]

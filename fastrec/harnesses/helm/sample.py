@@ -8,17 +8,197 @@ any other                    all completions of all requests      none
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
-from fastrec.harnesses.helm.keys import Key
-from fastrec.harnesses.helm.scores import SampleScores
-from fastrec.harnesses.helm.structs import Completion, Instance, RequestState
-from fastrec.harnesses.helm.texts import input_of, media_text, references_of
-from fastrec.harnesses.log import Sample, extracted
-from fastrec.harnesses.values import spell
-from fastrec.schemas.newest import Output, Performance, TokenUsage
+from msgspec import UNSET
 
-__all__ = ["sample_of"]
+from fastrec.errors import LogError
+from fastrec.harnesses.helm.files import file_of
+from fastrec.harnesses.helm.scan import LANGUAGE_MODELING, METHOD, LogSlice
+from fastrec.harnesses.helm.structs import (
+    FOREIGN,
+    Completion,
+    Instance,
+    Key,
+    MediaList,
+    Request,
+    RequestState,
+    Stat,
+    StatsEntry,
+    key_of,
+    metric_id,
+)
+from fastrec.harnesses.helm.structs import Input as HelmInput
+from fastrec.harnesses.log import Log, RunInfo, Sample, Score, extracted
+from fastrec.harnesses.values import decoder, number_of, read_at, spell
+from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
+from fastrec.storage import parent_and_name, storage_of
+
+# @@ texts: The texts of instances and requests: questions, prompts, references, and files that were shown to the model.
+
+
+def input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
+    """Return the question with its references, of which some are right, and the prompts of these requests."""
+    question = _question(instance.input)
+    prompt = _prompt(requests[0].request)
+    if len(requests) > 1:
+        prompts = list(dict.fromkeys(prompt for state in requests if (prompt := _prompt(state.request))))
+        prompt = prompts[0] if len(prompts) == 1 else spell(prompts) if prompts else ""
+    is_choice = len(texts) > 1 and (len(right) < len(texts) or bool(requests[0].output_mapping))
+    return Input(
+        raw=question or prompt,
+        formatted=prompt if question and prompt else UNSET,
+        reference=[texts[index] for index in right],
+        choices=texts if is_choice else UNSET,
+    )
+
+
+def references_of(instance: Instance) -> tuple[list[str], list[int]]:
+    """Return the texts of all references, and the positions of those that are right."""
+    texts, right = [], []
+    for position, reference in enumerate(instance.references or ()):
+        output = reference.output
+        texts.append(output if isinstance(output, str) else output.text or media_text(output.multimedia_content))
+        if reference.tags and "correct" in reference.tags:
+            right.append(position)
+    return texts, right
+
+
+def _question(asked: HelmInput | str) -> str:
+    if isinstance(asked, str):
+        return asked
+    if asked.text:
+        return asked.text
+    if asked.messages:
+        users = [message for message in asked.messages if message.get("role") == "user"]
+        return _content((users or asked.messages)[-1].get("content"))
+    return media_text(asked.multimedia_content)
+
+
+def _content(content: Any) -> str:
+    """Return the text of a message; of its parts, those that are text."""
+    if isinstance(content, list):
+        return "\n".join(_content(part.get("text", part) if isinstance(part, dict) else part) for part in content)
+    return "" if content is None else spell(content)
+
+
+def _prompt(request: Request | None) -> str:
+    if request is None:
+        return ""
+    if request.prompt:
+        return request.prompt
+    if request.messages:
+        return spell(request.messages)
+    return media_text(request.multimodal_prompt)
+
+
+def media_text(media: MediaList | None) -> str:
+    """Return texts as they are, and a placeholder for each file: its type and its name, without its path."""
+    if media is None:
+        return ""
+    parts = []
+    for item in media.media_objects:
+        name = parent_and_name(item.location)[1] if item.location else "unnamed"
+        parts.append(item.text if item.text is not None else f"[{item.content_type}: {name}]")
+    return "\n".join(parts)
+
+
+# @@ scores: The scores of a sample: the values of its metrics, as several entries state them.
+#
+# Several metric objects of HELM may state the same metric: equal values count once, different ones are an error. Only in
+# language modeling, entries are about different requests of one instance; they are added up, as HELM does itself.
+
+_EMPTY: Final = "HELM has no value of this metric for this instance"
+_SEVERAL: Final = "HELM has several values of this metric for this instance"
+_TOTALS: Final = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
+_INFINITY: Final = float("inf")
+
+
+class SampleScores:
+    """The scores of a sample, and values that say something about its requests."""
+
+    __slots__ = ("scores", "totals")
+
+    def __init__(self) -> None:
+        self.scores: dict[str, Score] = {}
+        self.totals: dict[str, float] = {}
+        """Numbers of tokens and the predicted index, by name of the metric."""
+
+
+class ScoreReader:
+    """Reads the scores of samples; it keeps the names of metrics, which come again with every sample."""
+
+    def __init__(self, labels: dict[str, str], empty_metrics: frozenset[str], adds_up: bool) -> None:
+        self._labels = labels
+        self._empty_metrics = empty_metrics
+        self._adds_up = adds_up
+        self._names: dict[tuple[str, str | None, str | None, str], str] = {}
+
+    def read(self, entries: Sequence[StatsEntry], perturbation: str) -> SampleScores:
+        """Return the scores of a sample, whose perturbation is given by its canonical description."""
+        found, names = SampleScores(), self._names
+        scores = found.scores
+        if self._adds_up and len(entries) > 1:
+            entries = [_added(entries)]
+        for entry in entries:
+            for stat in entry.stats or ():
+                name = stat.name
+                key = (name.name, name.split, name.sub_split, perturbation)
+                metric = names.get(key)
+                if metric is None:
+                    metric = names[key] = metric_id(name, perturbation, self._labels)
+                mean = stat.mean
+                if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
+                    scores[metric] = Score(metric=metric, value=mean)  # nearly always
+                elif metric not in self._empty_metrics:
+                    score = _score(metric, stat)
+                    earlier = scores.get(metric)
+                    scores[metric] = score if earlier is None else _combined(earlier, score)
+                if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
+                    found.totals[name.name] = total
+        return found
+
+
+def mean_of(stat: Stat) -> float | None:
+    """Return the mean of a statistic, or None if it has none that is a number."""
+    if stat.mean is not None:
+        return number_of(stat.mean)
+    total, count = number_of(stat.sum), number_of(stat.count)
+    return None if total is None or not count else number_of(total / count)
+
+
+def _score(metric: str, stat: Stat) -> Score:
+    value = mean_of(stat)
+    if value is not None:
+        return Score(metric=metric, value=value)
+    problem = _EMPTY if stat.mean is None else f"the score is not a number: {spell(stat.mean)[:100]}"
+    return Score(metric=metric, value=None, problem=problem)
+
+
+def _combined(earlier: Score, score: Score) -> Score:
+    """Return what two statements about one metric say together."""
+    if earlier.value == score.value or score.problem == _EMPTY:
+        return earlier
+    if earlier.problem == _EMPTY:
+        return score
+    return Score(metric=score.metric, value=None, problem=_SEVERAL)
+
+
+def _added(entries: Sequence[StatsEntry]) -> StatsEntry:
+    """Add up the values of each metric over all entries."""
+    found: dict[tuple[str, str | None, str | None], Stat] = {}
+    for entry in entries:
+        for stat in entry.stats or ():
+            key = (stat.name.name, stat.name.split, stat.name.sub_split)
+            total = found.setdefault(key, Stat(stat.name, 0, 0.0))
+            if stat.count:
+                added = number_of(stat.sum)
+                total.count += stat.count
+                total.sum = None if added is None or total.sum is None else total.sum + added
+    first = entries[0]
+    return StatsEntry(first.instance_id, first.train_trial_index, first.perturbation, list(found.values()))
+
 
 _SEPARATE: Final = "multiple_choice_separate"
 _MANY: Final = 1 << 53
@@ -135,3 +315,41 @@ def _error(requests: list[RequestState]) -> str:
             error = one.result.error
             problems[f"the request failed: {spell(error)}" if error else "the request failed"] = None
     return "; ".join(problems)
+
+
+# @@ reading: Read a slice of a run: requests and scores of the same key become one sample.
+
+_decode_requests: Final = decoder(list[RequestState])
+_decode_entries: Final = decoder(list[StatsEntry])
+
+
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
+    """Read the samples of a slice."""
+    state, scores = file_of(log, "scenario_state"), file_of(log, "per_instance_stats")
+    assert state is not None
+    assert scores is not None
+    entries: dict[Key, list[StatsEntry]] = {}
+    for entry in _read(scores.path, log_slice.entries, _decode_entries):
+        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores.path)
+        entries.setdefault(key, []).append(entry)
+    requests: dict[Key, list[RequestState]] = {}
+    for one in _read(state.path, log_slice.requests, _decode_requests):
+        key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state.path)
+        requests.setdefault(key, []).append(one)
+    method = run.metadata.get(METHOD, "")
+    reader = ScoreReader(log_slice.labels, log_slice.empty_metrics, method == LANGUAGE_MODELING)
+    for key, some in requests.items():
+        found = reader.read(entries.get(key, ()), key.perturbation)
+        yield sample_of(key, some, found, method, log_slice.labels)
+
+
+def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:
+    with storage_of(path).open_reader(path) as source:
+        for start, end in ranges:
+            text = read_at(source, end - start, start)
+            if len(text) < end - start:
+                raise LogError(path, "changed while it was read: wait until it is complete, and import it again")
+            try:
+                yield from decode(b"[" + text + b"]")
+            except ValueError as exc:
+                raise LogError(path, f"{FOREIGN} after byte {start:,}: {exc}") from exc

@@ -18,17 +18,12 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError
-from fastrec.harnesses.files import read_at
-from fastrec.harnesses.inspect.archive import Archive
-from fastrec.harnesses.inspect.directory import unpack_members
-from fastrec.harnesses.inspect.sample import LazyParts, sample_of
-from fastrec.harnesses.inspect.sample_structs import LoggedMessage, LoggedSample, SampleAttachments, SampleEvents
-from fastrec.harnesses.inspect.scores import Scoring
+from fastrec.harnesses.inspect.files import Archive, unpack_members
+from fastrec.harnesses.inspect.sample import LazyParts, Scoring, sample_of
+from fastrec.harnesses.inspect.structs import LoggedMessage, LoggedSample, SampleAttachments, SampleEvents
 from fastrec.harnesses.log import Log, RunInfo, Sample
-from fastrec.harnesses.values import REFUSALS, decoder
+from fastrec.harnesses.values import REFUSALS, decoder, read_at
 from fastrec.storage import storage_of
-
-__all__ = ["LogSlice", "SampleMembers", "sample_members", "samples", "samples_in_archive", "samples_in_document"]
 
 _SAMPLES: Final = "samples/"
 _SHELL: Final = "sample.json"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from fastrec.harnesses.lighteval.grouping import NAME, logs_of
-from fastrec.harnesses.lighteval.planning import plan
-from fastrec.harnesses.lighteval.reading import samples
-from fastrec.harnesses.lighteval.roles import role_of
+from fastrec.harnesses.lighteval.files import NAME, logs_of, role_of
+from fastrec.harnesses.lighteval.planning import plan, samples
 
 __all__ = ["NAME", "logs_of", "plan", "role_of", "samples"]

@@ -13,11 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastrec.errors import LogError
-from fastrec.harnesses.files import read_at
+from fastrec.harnesses.values import read_at
 from fastrec.storage import storage_of
 from fastrec.storage.base import Reader
-
-__all__ = ["Survey", "Table", "survey", "tables"]
 
 _SLICE_BYTES: Final = 16 << 20
 _BATCH_BYTES: Final = 2 << 20

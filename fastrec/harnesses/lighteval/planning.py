@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -10,12 +11,11 @@ import msgspec
 import xxhash
 
 from fastrec.errors import LogError
-from fastrec.harnesses.lighteval.grouping import TASK_COLUMN, named_task
+from fastrec.harnesses.lighteval.files import TASK_COLUMN, named_task
 from fastrec.harnesses.lighteval.results import Metric, Results, read_results, started
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
+from fastrec.harnesses.lighteval.sample import COLUMNS, FLAT_COLUMNS, details_of, flat_details_of, sample_of
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
-
-__all__ = ["FEWER_ROWS", "LogSlice", "load_parquet", "plan"]
 
 FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
 
@@ -141,3 +141,23 @@ def _aggregates(
         else:
             aggregates.append(Aggregate(metric=name, name=name, value=number))
     return aggregates, not_compared
+
+
+# @@ reading: Read the samples of a slice: rows of some row groups.
+
+
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
+    """Read the samples of a slice."""
+    path = log.files[0].path
+    parquet = load_parquet(path)
+    row = log_slice.before
+    for table in parquet.tables(path, FLAT_COLUMNS if log_slice.is_flat else COLUMNS, (log_slice.first, log_slice.end)):
+        for detail in flat_details_of(table, row) if log_slice.is_flat else details_of(table):
+            row += 1
+            if detail.task != log_slice.task:
+                raise LogError(path, f"row {row:,} is of task {detail.task!r}, the first one of {log_slice.task!r}")
+            if not detail.sample_id:
+                detail.sample_id = str(row - 1)
+            yield sample_of(detail, log_slice.metrics)
+    if row != log_slice.before + log_slice.rows:
+        raise LogError(path, FEWER_ROWS)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from fastrec.harnesses.lm_eval.grouping import NAME, logs_of
-from fastrec.harnesses.lm_eval.planning import plan
-from fastrec.harnesses.lm_eval.reading import samples
-from fastrec.harnesses.lm_eval.roles import role_of
+from fastrec.harnesses.lm_eval.files import NAME, logs_of, role_of
+from fastrec.harnesses.lm_eval.planning import plan, samples
 
 __all__ = ["NAME", "logs_of", "plan", "role_of", "samples"]

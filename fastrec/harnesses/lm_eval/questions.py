@@ -7,14 +7,86 @@ only inserts values, the question is rendered here. It counts if the prompt cont
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.harnesses.lm_eval.json_text import encode
+from fastrec.harnesses.lm_eval.structs import encode
+from fastrec.harnesses.log import Score
+from fastrec.harnesses.values import contradicts, index_of_greatest, spell
 
-__all__ = ["KEY", "Question", "prompt_of"]
+# @@ requests: The requests of a sample of lm-eval, and the texts that answer them.
+
+NO_RESPONSE: Final = "the log has no response to this request"
+
+_ORDERED: Final = 10  # up to this many requests, their names sort as their numbers do
+_decode: Final = msgspec.json.Decoder().decode
+
+
+class Draft(msgspec.Struct, gc=False):
+    """A row that is about to become a sample."""
+
+    row: Any
+    contexts: list[msgspec.Raw]
+    continuations: list[Any]
+    filter: str
+    metrics: list[str]
+    """The name of the metric of each score."""
+    scores: list[Score]
+    metadata: dict[str, str]
+
+
+def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
+    """Return the contexts and the continuations, or settings, of all requests."""
+    if arguments.__class__ is dict:
+        if len(arguments) == 1:
+            (request,) = arguments.values()
+            if request is not None and request.arg_0:
+                return [request.arg_0], [request.arg_1]
+        if len(arguments) > _ORDERED:
+            arguments = dict(sorted(arguments.items(), key=lambda item: (len(item[0]), item[0])))
+        try:
+            contexts = [request.arg_0 for request in arguments.values()]
+            continuations = [request.arg_1 for request in arguments.values()]
+        except AttributeError:  # a table of samples has empty columns where another sample has more requests
+            return requests_of({name: request for name, request in arguments.items() if request is not None})
+    else:
+        contexts = [request[0] for request in arguments if request]
+        continuations = [_decode(request[1]) if len(request) > 1 else None for request in arguments if request]
+    if not contexts or not all(contexts):
+        raise ValueError("it has no prompt")
+    return contexts, continuations
+
+
+def texts_in(values: Any) -> list[str | None]:
+    """Return all texts of nested lists, in order; null is None."""
+    while values.__class__ is list and len(values) == 1:
+        values = values[0]
+    if values is None or values.__class__ is str:
+        return [values]
+    if values.__class__ is list:
+        return [text for value in values for text in texts_in(value)]
+    return [spell(values)]
+
+
+def other_responses(draft: Draft) -> tuple[list[str], list[str], str]:
+    """Return all responses of any kind, what was extracted from them, and what is wrong, if anything."""
+    responses = texts_in(_of_generations(draft, draft.row.resps))
+    raw = [text for text in responses if text is not None]
+    answers = [text for text in texts_in(_of_generations(draft, draft.row.filtered_resps)) if text is not None]
+    return raw, answers, "" if raw and len(raw) == len(responses) else NO_RESPONSE
+
+
+def _of_generations(draft: Draft, text: msgspec.Raw) -> Any:
+    """Decode the answers to requests for text; squad_v2 asks for a likelihood besides."""
+    values = _decode(text) if text else []
+    if len(draft.contexts) > 1 and isinstance(values, list):
+        pairs = zip(values, draft.continuations, strict=False)
+        values = [value for value, continuation in pairs if continuation.__class__ is not str]
+    return values
+
 
 _EXPRESSION: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _VALUE: Final = re.compile(
@@ -25,7 +97,7 @@ _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]""")
 KEY: Final = re.compile(r"(?!def )[^{}\n]{1,100}")
 """What may be the name of a key of a document, and is no template and no function."""
 
-_decode: Final = msgspec.json.Decoder().decode
+_questions_decode: Final = msgspec.json.Decoder().decode
 
 
 class _Insert(msgspec.Struct, frozen=True):
@@ -117,7 +189,7 @@ def prompt_of(context: Any) -> tuple[str, str | UnsetType]:
 def _last_question(text: str) -> str | None:
     """Return what the user said last in a chat; None if the text is no chat."""
     try:
-        messages = _decode(text)
+        messages = _questions_decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return None
     if not isinstance(messages, list) or not all(isinstance(one, dict) and "role" in one for one in messages):
@@ -138,3 +210,161 @@ def _text_of(content: Any) -> str | None:
     return "\n".join(
         part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type', 'unknown')}]" for part in parts
     )
+
+
+# @@ choices: Multiple choice: the choices of a sample, the correct ones, and the one that a metric picks.
+#
+# The model says nothing: it gives each choice a log-likelihood, and each metric picks by a rule of its own.
+#
+#     metric            picks the choice with the highest
+#     acc_norm          log-likelihood divided by the length of the choice in characters
+#     acc_bytes         log-likelihood divided by its length in bytes
+#     acc_mutual_info   log-likelihood minus that without the context
+#     acc, all others   log-likelihood
+#
+# If the score contradicts the pick, the task has a rule that the log does not tell: then the pick is unknown.
+
+MUTUAL_INFO: Final = "acc_mutual_info"
+_OWN_RULE: Final = frozenset({"acc_norm", "acc_bytes", MUTUAL_INFO})
+_PICKING: Final = _OWN_RULE | {"acc"}
+"""Metrics that are 1 if the pick is correct, and else 0."""
+
+_NO_CONTEXT: Final = msgspec.Raw(b'""')
+
+_decode_indices: Final = msgspec.json.Decoder(list[int]).decode
+# Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts of them.
+_decode_filtered: Final = msgspec.json.Decoder(list[tuple[float, bool]], strict=False).decode
+_decode_responses: Final = msgspec.json.Decoder(list[list[tuple[float, bool]]], strict=False).decode
+
+
+class Choices(msgspec.Struct, gc=False):
+    """The choices of a sample, and how likely the model finds each."""
+
+    texts: list[str]
+    likelihoods: list[float]
+    sent: Sequence[str]
+    """What has their texts, after a delimiter: some metrics divide by their length."""
+    delimiter: str = ""
+    unconditional: Sequence[float] = ()
+    """Log-likelihoods without the context; mostly none."""
+
+    def pick(self, metric: str) -> int:
+        """Return the index of the choice that a metric picks."""
+        values = self.likelihoods
+        if metric == "acc_norm":
+            values = self._per_character()
+        elif metric == "acc_bytes":
+            values = _divide(values, [len(text.removeprefix(self.delimiter).encode()) for text in self.sent])
+        elif metric == MUTUAL_INFO and self.unconditional:
+            values = [value - other for value, other in zip(values, self.unconditional, strict=True)]
+        return index_of_greatest(values)
+
+    def _per_character(self) -> list[float]:
+        values, before = self.likelihoods, self.delimiter
+        size = len(before)
+        try:
+            return [
+                value / (len(text) - size if text.startswith(before) else len(text))
+                for value, text in zip(values, self.sent, strict=False)
+            ]
+        except ZeroDivisionError:
+            return _divide(values, [len(text.removeprefix(before)) for text in self.sent])
+
+    def picks(self, metrics: Sequence[str], scores: Sequence[Score], correct: Sequence[int]) -> list[int | None]:
+        """Return the pick of each metric; None if its score says that it picked another one."""
+        best = self.pick("acc")
+        found: list[int | None] = []
+        for metric, score in zip(metrics, scores, strict=True):
+            index = self.pick(metric) if metric in _OWN_RULE else best
+            is_unknown = metric in _PICKING and contradicts(score.value, index, correct)
+            found.append(None if is_unknown else index)
+        return found
+
+
+def _divide(values: Sequence[float], lengths: Sequence[int]) -> list[float]:
+    return [value / length if length else float("-inf") for value, length in zip(values, lengths, strict=True)]
+
+
+def likelihoods_in(filtered: msgspec.Raw, responses: msgspec.Raw, count: int) -> list[tuple[float, bool]] | None:
+    """Return the log-likelihood of each request, and whether the model would have said just that.
+
+    None if these are no answers to requests of this kind.
+    """
+    try:
+        found = _decode_filtered(filtered)
+        if len(found) == count:
+            return found
+    except msgspec.MsgspecError:
+        pass
+    try:
+        found = [one[0] for one in _decode_responses(responses)]
+    except (msgspec.MsgspecError, IndexError):
+        return None
+    return found if len(found) == count else None
+
+
+def with_and_without_context(contexts: Sequence[msgspec.Raw]) -> tuple[list[int], list[int]]:
+    """Return where the requests with a context are, and where the same choices without it.
+
+    Those without follow all others; until version 0.4.5, each followed its own.
+    """
+    numbers = range(len(contexts))
+    bare = [number for number in numbers if contexts[number] == _NO_CONTEXT]
+    if 2 * len(bare) != len(contexts):  # no request has a context
+        bare = list(numbers[len(contexts) // 2 :])
+    return [number for number in numbers if number not in bare], bare
+
+
+def choices_after(
+    contexts: Sequence[str], continuations: Sequence[str], likelihoods: list[float]
+) -> tuple[str, Choices]:
+    """Return the prompt and the choices if the contexts differ, as in winogrande.
+
+    The prompt is the words that all of them begin with. A choice is what follows, with the continuation.
+    """
+    same = _common_words(contexts)
+    both = zip(contexts, continuations, strict=True)
+    texts = [f"{context[len(same) :]}{continuation}".strip() for context, continuation in both]
+    return same, Choices(texts, likelihoods, contexts)
+
+
+def _common_words(texts: Sequence[str]) -> str:
+    """Return the longest beginning that all texts share and that ends with whitespace."""
+    first, last = min(texts), max(texts)
+    low, high = 0, min(len(first), len(last))
+    while low < high:  # comparing slices is faster than comparing characters
+        middle = (low + high + 1) // 2
+        if first[low:middle] == last[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    while low and not first[low - 1].isspace():
+        low -= 1
+    return first[:low]
+
+
+def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list[int]:
+    """Return the indices of the correct choices; none if the target does not tell them.
+
+    The target is mostly an index, or a list of indices, as text. `is_text` says that digits are the text of a choice.
+    """
+    count = len(texts)
+    if isinstance(target, str):
+        text = target.strip()
+        if text.isdecimal() and not is_text:
+            return [index] if (index := int(text)) < count else []
+        if text in texts:
+            return [texts.index(text)]
+        if text in ("True", "False"):
+            return [int(text == "True")] if count > 1 else []
+        if not text.startswith("["):
+            return []
+        try:
+            target = _decode_indices(text)
+        except msgspec.MsgspecError:
+            return []
+    if isinstance(target, int):
+        return [int(target)] if 0 <= target < count else []
+    if isinstance(target, list) and all(isinstance(one, int) and 0 <= one < count for one in target):
+        return list(map(int, target))
+    return []

@@ -9,37 +9,73 @@ settings of a generation             generation        all responses
 
 from __future__ import annotations
 
+import ast
+import warnings
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.harnesses.lm_eval.choices import (
+from fastrec.harnesses.lm_eval.questions import (
+    KEY,
     MUTUAL_INFO,
+    NO_RESPONSE,
     Choices,
+    Draft,
+    Question,
     choices_after,
     correct_choices,
     likelihoods_in,
-    with_and_without_context,
-)
-from fastrec.harnesses.lm_eval.json_text import encode
-from fastrec.harnesses.lm_eval.questions import KEY, Question, prompt_of
-from fastrec.harnesses.lm_eval.references import references_of
-from fastrec.harnesses.lm_eval.requests import (
-    NO_RESPONSE,
-    Draft,
     other_responses,
+    prompt_of,
     requests_of,
     texts_in,
+    with_and_without_context,
 )
-from fastrec.harnesses.lm_eval.rows import RowReader
-from fastrec.harnesses.lm_eval.scores import ScoreReader
-from fastrec.harnesses.lm_eval.setup import TaskSetup
+from fastrec.harnesses.lm_eval.scores import ScoreReader, TaskSetup
+from fastrec.harnesses.lm_eval.structs import RowReader, encode
 from fastrec.harnesses.log import Sample, extracted
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Input, Output
 
-__all__ = ["SampleMaker"]
+# @@ references: The reference answers of a sample.
+#
+# lm-eval writes the target with `str`. If a task has several references (triviaqa, nq_open, squad), they are one text in
+# the syntax of Python: `['Paris', 'City of Paris']`.
+
+
+def references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
+    """Return the references of a target.
+
+    `may_be_list` says that the task can have several: the document has a list, or `doc_to_target` is a template, whose
+    result lm-eval itself reads as a list if it is in brackets. The text of any other target is one reference.
+
+    >>> references_of("['a', 'b']", may_be_list=True), references_of("['a', 'b']"), references_of(None)
+    (['a', 'b'], ["['a', 'b']"], [])
+    """
+    if target.__class__ is str:
+        return (_listed(target) if may_be_list and target.startswith("[") else None) or [target]
+    if target is None:
+        return []
+    if isinstance(target, list):
+        return [text for one in target for text in references_of(one)]
+    return [str(target)]
+
+
+def _listed(text: str) -> list[str] | None:
+    """Return the items of a list that `str` wrote; None if it is no list of texts and numbers."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a backslash in a text that is no list
+            items = ast.literal_eval(text)
+        if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
+            texts = list(map(str, items))
+            "".join(texts).encode()  # fails for escaped lone surrogates
+            return texts if str(items) == text else None
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        pass
+    return None
+
 
 _NO_FILTER: Final = ("none", "")
 _NO_OUTPUT: Final = Output(raw=[])

@@ -2,3 +2,535 @@
 
 Tables of texts are in TOML files beside the modules. All facts are common knowledge in our own words.
 """
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from itertools import chain, zip_longest
+from operator import add, mul, sub, truediv
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from fastrec.commands.generate.producers import Record
+from fastrec.commands.generate.text import Rng
+
+# @@ task: A task: a question together with the answers that models of any ability give to it.
+#
+# A model gives a right answer with some probability, in one of four styles. A wrong answer has a visible cause: a slip in
+# one step, another choice, a result that was misread.
+
+STYLES: Final = 4
+"""How models write, by number: 0 briefly, 1 friendly, 2 step by step, 3 in Markdown and LaTeX."""
+
+
+class Trial(NamedTuple):
+    """One attempt of a model: its probability of being right, and its style."""
+
+    rng: Rng
+    ability: float
+    style: int
+
+    def succeeds(self) -> bool:
+        """Return whether the answer, or one point of it, is right."""
+        return self.rng.chance(self.ability)
+
+
+class Given(NamedTuple):
+    """A model's answer to a task; `turns` are those before the answer, without `turn_idx`."""
+
+    text: str
+    extracted: str
+    score: float
+    """From 0 to 1: the share of what was asked for."""
+    reasoning: str
+    turns: Sequence[Record] = ()
+
+
+class Task(NamedTuple):
+    """A question, and a function that answers it."""
+
+    raw: str
+    reference: str
+    subject: str
+    tags: Sequence[str]
+    answer: Callable[[Trial], Given]
+    choices: list[str] | None = None
+    also: str = ""
+
+
+TaskMaker = Callable[[Rng, int], Task]
+"""Makes the task with a number, random in everything else. Neighbouring numbers give different kinds of tasks."""
+
+
+def table(name: str) -> dict[str, Any]:
+    """Read a table of texts."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def said(role: str, content: str) -> Record:
+    """Return a turn of a conversation."""
+    return {"role": role, "content": content}
+
+
+def call(rng: Rng, name: str, **arguments: Any) -> Record:
+    """Return the call of a tool."""
+    made: Record = {"id": f"call_{rng.bits(48):012x}", "name": name}
+    if arguments:
+        made["arguments"] = arguments
+    return made
+
+
+def tool_output(content: str, *calls: Record) -> Record:
+    """Return the turn with what tools answered to calls of one turn."""
+    ids = [made["id"] for made in calls]
+    return {"role": "tool", "content": content, "tool_call_id": ids[0] if len(ids) == 1 else ids}
+
+
+def day(rng: Rng) -> str:
+    """Return a date of 2026."""
+    return f"2026-{rng.between(1, 12):02d}-{rng.between(1, 28):02d}"
+
+
+# @@ trivia: Questions about facts with four choices. Wrong choices are values of similar rows of the same table.
+
+LETTERS: Final = "ABCD"
+NEAR: Final = 6
+"""Wrong choices come from so many rows before and after a row."""
+
+
+class Fact(NamedTuple):
+    """A question about a row of a table, its answer, and answers that are plausible and wrong."""
+
+    topic: str
+    subject: str
+    question: str
+    answer: str
+    others: Sequence[str]
+    lure: str
+    """The wrong answer that most would choose, or empty."""
+    statement: str
+    """A sentence with `{}` in place of the answer."""
+
+
+@cache
+def facts() -> Sequence[Fact]:
+    """Return the questions of all tables; the topics take turns."""
+    topics = [list(_topic(name, **fields)) for name, fields in table("facts").items()]
+    return [fact for turn in zip_longest(*topics) for fact in turn if fact]
+
+
+def _topic(name: str, *, subject: str, ask: str, state: str, rows: str, ask_back: str = "") -> list[Fact]:
+    """Return the questions for values, followed by those for keys."""
+    split = [(*map(str.strip, row.split("|")), "")[:3] for row in rows.strip().splitlines()]
+    forward, back = [], []
+    for number, (key, value, lure) in enumerate(split):
+        near = [row for row in split[max(0, number - NEAR) : number + NEAR + 1] if row[0] != key]
+        others = [other for _, other, _ in near]
+        statement = state.replace("{key}", key).replace("{value}", "{}")
+        forward.append(Fact(name, subject, ask.format(key=key), value, others, lure, statement))
+        if ask_back:
+            keys = [other for other, _, _ in near]
+            statement = state.replace("{value}", value).replace("{key}", "{}")
+            back.append(Fact(name, subject, ask_back.format(value=value), key, keys, "", statement))
+    return list(chain(forward, back))
+
+
+def trivia(rng: Rng, number: int) -> Task:
+    """Return a question with choices."""
+    fact = facts()[number % len(facts())]
+    others = [other for other in rng.shuffled(fact.others) if other not in (fact.answer, fact.lure)]
+    wrong = [fact.lure, *others][:3] if fact.lure else others[:3]
+    choices = rng.shuffled([fact.answer, *wrong])
+    raw = "\n".join([fact.question, *(f"{letter}. {text}" for letter, text in zip(LETTERS, choices, strict=True))])
+    return Task(
+        raw=raw,
+        reference=LETTERS[choices.index(fact.answer)],
+        subject=fact.subject,
+        tags=["choice", fact.topic],
+        answer=partial(_answer, fact, choices),
+        choices=choices,
+    )
+
+
+def _answer(fact: Fact, choices: list[str], trial: Trial) -> Given:
+    rng, right = trial.rng, trial.succeeds()
+    chosen = fact.answer
+    if not right:
+        if rng.chance(0.04):
+            text = "I am not sure, and I would rather not guess."
+            return Given(text, "", 0, f"{fact.question} I do not remember this, and I should not guess.")
+        tempting = fact.lure if fact.lure and rng.chance(0.6) else ""
+        chosen = tempting or rng.choice([text for text in choices if text != fact.answer])
+    letter = LETTERS[choices.index(chosen)]
+    statement = fact.statement.format(chosen)
+    text = (
+        letter,
+        f"Good question! 😀 The answer is {letter}, {chosen}.",
+        f"{statement} That is choice {letter}.\n\nAnswer: {letter}",
+        f"**Answer: {letter}**\n\n{statement}",
+    )[trial.style]
+    return Given(text, letter, right, _reasoning(fact, choices, chosen, letter))
+
+
+def _reasoning(fact: Fact, choices: list[str], chosen: str, letter: str) -> str:
+    options = ", ".join(f'"{text}"' for text in choices)
+    doubts = next(text for text in choices if text != chosen)
+    return (
+        f"The question is: {fact.question} The choices are {options}. "
+        f'I considered "{doubts}", but I remember it like this: {fact.statement.format(chosen)} So I choose {letter}.'
+    )
+
+
+# @@ explanations: Open questions, graded by how many points of the reference an answer makes.
+
+READERS: Final = (
+    "",
+    "Explain it to a child of ten years.",
+    "Explain it to a colleague who never studied the subject.",
+    "Write it for the newsletter of a library.",
+    "Write it for the first page of a school book.",
+    "Answer as you would in an oral exam.",
+)
+LIMITS: Final = (
+    "",
+    "Use at most five sentences.",
+    "Use at most eighty words.",
+    "Use no formulas.",
+    "Give the most important cause first.",
+    "Do not use a list.",
+    "End with what follows from it in daily life.",
+)
+OPENINGS: Final = (
+    "",
+    "Happy to explain! 😀 ",
+    "Step by step: ",
+    "**Short answer.** ",
+)
+
+
+@cache
+def topics() -> list[dict[str, Any]]:
+    """Return the topics."""
+    found: list[dict[str, Any]] = table("explanations")["topics"]
+    return found
+
+
+def explanation(_: Rng, number: int) -> Task:
+    """Return an open question; all combinations of topic, reader and limit differ."""
+    count = len(topics())
+    topic, turn = topics()[number % count], number // count + number % count
+    raw = " ".join(filter(None, (topic["ask"], READERS[turn % len(READERS)], LIMITS[turn % len(LIMITS)])))
+    return Task(
+        raw=raw,
+        reference=" ".join(topic["points"]),
+        subject=topic["subject"],
+        tags=["explanation", topic["ask"].partition(" ")[0].lower()],
+        answer=partial(_explanations_answer, topic),
+        also=topic["short"],
+    )
+
+
+def _explanations_answer(topic: dict[str, Any], trial: Trial) -> Given:
+    points: list[str] = topic["points"]
+    made = [point for point in points if trial.succeeds()]
+    sentences = made if len(made) > 1 else [topic["myth"], *made]
+    if trial.style == 3 and len(sentences) > 2:
+        body = "\n".join(f"- {sentence}" for sentence in sentences)
+        text = f"**In short: {topic['ask']}**\n\n{body}"
+    else:
+        text = OPENINGS[trial.style] + " ".join(sentences)
+    if trial.style == 3:
+        text += f"\n\n[Read more](https://example.org/{topic['subject']})"
+    left_out = len(points) - len(made)
+    reasoning = f"The user asks: {topic['ask']} I need the cause, what follows from it, and a limit or an example. "
+    if len(made) < 2:
+        reasoning += "I am not sure, so I begin with what people say."
+    elif left_out:
+        reasoning += f"I am sure of {len(made)} points and keep it short."
+    else:
+        reasoning += "I go through all of it in order."
+    return Given(text, text, len(made) / len(points), reasoning)
+
+
+# @@ problems: Word problems: numbers are drawn, the result follows from them, and answers show the steps.
+#
+# A wrong answer has one mistake: a slip in one step, the wrong operation, the last step forgotten, or a unit that was not
+# converted. Later steps go on from the wrong value, so the cause is visible.
+
+OPERATIONS: Final[Mapping[str, Callable[[float, float], float]]] = {"+": add, "−": sub, "×": mul, "÷": truediv}
+CONFUSED: Final = {"+": "×", "−": "+", "×": "+", "÷": "×"}
+"""The operation that a model takes by mistake."""
+LATEX: Final = {"×": r"\times", "÷": r"\div", "−": "-"}
+
+
+class Step(NamedTuple):
+    """One step as written: `left operation right = value`."""
+
+    left: float
+    operation: str
+    right: float
+    value: float
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operation} {self.right} = {self.value}"
+
+
+class Problem(NamedTuple):
+    """A problem with its numbers; `unit` is the step that converts a unit, `tell` the sentence for the result."""
+
+    steps: Sequence[str]
+    unit: int | None
+    numbers: Mapping[str, float]
+    solution: Sequence[Step]
+    texts: Mapping[str, Any]
+    tell: str
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    return table("problems")
+
+
+@cache
+def _kinds(language: str) -> list[str]:
+    return [name for name in _tables()["kinds"] if name in _tables()["texts"][language]]
+
+
+def word_problem(rng: Rng, number: int) -> Task:
+    """Return a word problem in English."""
+    return problem(rng, "en", number)
+
+
+def problem(rng: Rng, language: str, number: int) -> Task:
+    """Return a word problem in a language; the kinds take turns."""
+    kinds = _kinds(language)
+    name = kinds[number % len(kinds)]
+    kind, texts = _tables()["kinds"][name], _tables()["texts"][language]
+    numbers: dict[str, float] = {}
+    for key, (low, high, *step) in kind["draw"].items():
+        size = step[0] if step else 1
+        numbers[key] = low + size * rng.below((high - low) // size + 1)
+    for key, formula in kind.get("derive", {}).items():
+        numbers[key] = _step(formula, numbers).value
+    people = dict(zip(("name", "other", "third"), rng.shuffled(texts["names"].split()), strict=False))
+    found = Problem(
+        steps=kind["steps"],
+        unit=kind.get("unit"),
+        numbers=numbers,
+        solution=_solve(kind["steps"], numbers),
+        texts=texts,
+        tell=texts[name]["tell"].replace("{name}", people["name"]),
+    )
+    return Task(
+        raw=texts[name]["ask"].format(**numbers, **people),
+        reference=str(found.solution[-1].value),
+        subject="arithmetic",
+        tags=[name, language] if found.unit is None else [name, language, "units"],
+        answer=partial(_problems_answer, found),
+    )
+
+
+def _step(formula: str, numbers: Mapping[str, float]) -> Step:
+    left, operation, right = formula.split()
+    one = numbers[left] if left in numbers else int(left)
+    two = numbers[right] if right in numbers else int(right)
+    value = OPERATIONS[operation](one, two)
+    return Step(one, operation, two, _plain(value))
+
+
+def _plain(value: float) -> float:
+    """Return an integer if the value is one, so that it is written without a point."""
+    return int(value) if value == int(value) else round(value, 3)
+
+
+def _solve(formulas: Sequence[str], given: Mapping[str, float], wrong: int = -1, mistake: str = "") -> list[Step]:
+    """Go through the steps, with a mistake in step number `wrong`."""
+    numbers, steps = dict(given), []
+    for number, formula in enumerate(formulas):
+        if number == wrong and mistake == "operation":
+            left, operation, right = formula.split()
+            formula = f"{left} {CONFUSED[operation]} {right}"
+        step = _step(formula, numbers)
+        numbers[f"s{number + 1}"] = step.value
+        if number == wrong and mistake == "skip":
+            numbers[f"s{number + 1}"] = step.left
+            continue
+        if number == wrong and mistake == "slip":
+            # A slip that people make, too: one row off in the times table, or a lost carry.
+            slip = step.right if step.operation == "×" else 10 if step.value > 40 else 1
+            step = step._replace(value=step.value + (slip if step.left % 2 else -slip))
+            numbers[f"s{number + 1}"] = step.value
+        steps.append(step)
+    return steps
+
+
+def _mistaken(rng: Rng, found: Problem) -> Sequence[Step]:
+    """Return steps to a wrong result."""
+    formulas, numbers = found.steps, found.numbers
+    if found.unit and rng.chance(0.5):
+        return _solve(formulas, numbers, found.unit - 1, "skip")
+    if rng.chance(0.2):
+        return _solve(formulas[:-1], numbers)
+    mistake = "operation" if rng.chance(0.3) else "slip"
+    steps = _solve(formulas, numbers, rng.below(len(formulas)), mistake)
+    if steps[-1].value == found.solution[-1].value:  # such as 2 + 2 instead of 2 × 2
+        steps = _solve(formulas, numbers, len(formulas) - 1, "slip")
+    return steps
+
+
+def _problems_answer(found: Problem, trial: Trial) -> Given:
+    right, style, texts = trial.succeeds(), trial.style, found.texts
+    steps = found.solution if right else _mistaken(trial.rng, found)
+    result = str(steps[-1].value)
+    lines = [str(step) for step in steps]
+    told = found.tell.replace("{r}", result)
+    if style == 3:
+        for sign, command in LATEX.items():
+            lines = [line.replace(sign, command) for line in lines]
+        text = "\n".join([*(f"$${line}$$" for line in lines), "", told, "", f"$\\boxed{{{result}}}$"])
+    elif style == 2:
+        text = "\n".join([*(f"{number}. {line}" for number, line in enumerate(lines, 1)), "", told])
+    else:
+        text = (f"{texts['hello']} " if style else "") + f"{', '.join(lines)}. {told}"
+    reasoning = texts["think"].format(steps=", ".join(map(str, steps)), r=result)
+    return Given(text, result, right, reasoning)
+
+
+# @@ tongues: Questions in eight languages: word problems, and capitals with short answers.
+
+LANGUAGES: Final = ("de", "zh", "es", "ar", "fr", "ja", "ru", "hi")
+CAPITALS: Final = 8
+"""Capitals of each language; all further questions are word problems, which have more variety."""
+
+
+@cache
+def capitals() -> dict[str, dict[str, Any]]:
+    """Return the texts of each language, with `rows` as a dictionary from countries to capitals."""
+    found = table("tongues")
+    for texts in found.values():
+        texts["rows"] = dict(row.split(" | ") for row in texts["rows"].strip().splitlines())
+    return found
+
+
+def tongue(rng: Rng, number: int) -> Task:
+    """Return a question in the language whose turn it is."""
+    turn, place = divmod(number, len(LANGUAGES))
+    language = LANGUAGES[place]
+    # Every language begins with one or the other kind, so that the first few questions show both.
+    nth, is_problem = divmod(turn + place % 2, 2)
+    if is_problem or nth >= CAPITALS:
+        return problem(rng, language, turn)
+    texts = capitals()[language]
+    country, capital = list(texts["rows"].items())[nth]
+    return Task(
+        raw=texts["ask"].format(country=country),
+        reference=capital,
+        subject="geography",
+        tags=["capitals", language],
+        answer=partial(_tongues_answer, texts, country, capital),
+    )
+
+
+def _tongues_answer(texts: Mapping[str, Any], country: str, capital: str, trial: Trial) -> Given:
+    right = trial.succeeds()
+    said = capital if right else trial.rng.choice([other for other in texts["rows"].values() if other != capital])
+    sentence = texts["tell"].format(country=country, capital=said)
+    text = (said, f"😀 {sentence}", sentence, f"**{said}**\n\n{sentence}")[trial.style]
+    return Given(text, said, right, texts["think"].format(country=country, capital=said))
+
+
+# @@ chats: Small talk in eight languages: the model must remember what it was told some turns before.
+
+
+@cache
+def _texts() -> dict[str, dict[str, str]]:
+    return table("chats")
+
+
+def small_talk(rng: Rng, number: int) -> Task:
+    """Return a conversation in the language whose turn it is. The last question is about a sum or a city."""
+    turn, place = divmod(number, len(LANGUAGES))
+    texts = _texts()[LANGUAGES[place]]
+    a, b = rng.between(2, 9), rng.between(2, 9)
+    city, other = rng.shuffled(texts["cities"].split())[:2]
+    told = {"name": rng.choice(texts["names"].split()), "city": city, "other": other, "a": a, "b": b, "n": a + b}
+    about = ("city", "sum")[(turn + place) % 2]
+    return Task(
+        raw="\n".join(texts[key].format(**told) for key in ("hello", "animals", f"ask_{about}")),
+        reference=str(told["n"]) if about == "sum" else city,
+        subject="memory",
+        tags=[about, LANGUAGES[place]],
+        answer=partial(_chats_answer, texts, told, about),
+    )
+
+
+def _chats_answer(texts: Mapping[str, str], told: Mapping[str, Any], about: str, trial: Trial) -> Given:
+    right = trial.succeeds()
+    if about == "sum":
+        text, extracted = (texts["right_sum"], told["n"]) if right else (texts["wrong_sum"], told["a"])
+    else:
+        text, extracted = texts["tell_city"], told["city"] if right else told["other"]
+    shown = {**told, "city": extracted}
+    turns = [
+        said("system", texts["system"]),
+        said("user", texts["hello"].format(**told)),
+        said("assistant", texts["welcome"].format(**told)),
+        said("user", texts["animals"].format(**told)),
+        said("assistant", texts["nice"] + " 😀" * (trial.style == 1)),
+        said("user", texts[f"ask_{about}"]),
+    ]
+    if about == "city":
+        reasoning = f"The user told me the city in the first message. It was {extracted}."
+    elif right:
+        reasoning = f"Dogs: {told['a']}. Cats: {told['b']}. {told['a']} + {told['b']} = {told['n']}."
+    else:
+        reasoning = f"Dogs: {told['a']}. I do not remember any other animals."
+    return Given(text.format(**shown), str(extracted), right, reasoning, turns)
+
+
+# @@ desk: Conversations of a help desk, graded by four points: ask, compute, quote the rule, confirm.
+
+NAMES: Final = ("Amara Okafor", "Lukas Weber", "Sofía Reyes", "Mei Tanaka", "Omar Haddad", "Ingrid Dahl", "Tom Baker")
+POINTS: Final = ("I asked for what was missing", "I computed the price", "I quoted the rule", "all details are known")
+
+
+@cache
+def _cases() -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = table("desk")["cases"]
+    return found
+
+
+def help_desk(rng: Rng, number: int) -> Task:
+    """Return a conversation with a customer; the cases take turns."""
+    case = _cases()[number % len(_cases())]
+    facts: dict[str, Any] = {"name": rng.choice(NAMES), "missing": rng.choice(case["missing"])}
+    facts |= {"rule": rng.choice(case["rule"]), **{key: case[key] for key in ("wrong_missing", "wrong_rule")}}
+    for key, (low, high, *step) in case["numbers"].items():
+        size = step[0] if step else 1
+        facts[key] = low + size * rng.below((high - low) // size + 1)
+    facts["total"] = facts["price"] * facts["count"]
+    return Task(
+        raw=case["system"].format(**facts) + "\n\n" + case["ask"].format(**facts),
+        reference=case["right"][-1].format(**facts),
+        subject=case["subject"],
+        tags=["conversation"],
+        answer=partial(_desk_answer, case, facts),
+        also=f"{facts['total']} euros",
+    )
+
+
+def _desk_answer(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> Given:
+    made = [trial.succeeds() for _ in POINTS]
+    pairs = zip(made, case["right"], case["wrong"], strict=True)
+    replies = [(right if good else wrong).format(**facts) for good, right, wrong in pairs]
+    replies[-1] += ("", " 😀", "", " **Thank you!**")[trial.style]
+    users = [case[key].format(**facts) for key in ("ask", "tell", "doubt", "close")]
+    turns = [said("user", asked) for asked in users]
+    answers = [said("assistant", reply) for reply in replies]
+    *before, last = chain.from_iterable(zip(turns, answers, strict=True))
+    sure = [point for point, good in zip(POINTS, made, strict=True) if good]
+    reasoning = "The customer agrees, so I confirm. " + ("; ".join(sure) or "The details do not matter much") + "."
+    system = said("system", case["system"].format(**facts))
+    return Given(last["content"], last["content"], sum(made) / len(POINTS), reasoning, [system, *before])

@@ -1,0 +1,531 @@
+"""`cat`: print the lines of a corpus in order, byte for byte, all of them or those that match a selection.
+
+1. Turn patterns of names into the names that the summary has (`resolve`).
+2. Choose the parts that can hold a matching record, by the first and last keys in the manifest (`select`).
+3. Search them. If the matching records are contiguous, or there is little text, this process does it. Otherwise one
+   task per part writes what it finds to a file, and the files are copied out in order.
+
+Mostly, only the heads of candidates are decoded, and the head of the last line in each buffer, to see if a match can
+follow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Unpack
+
+import msgspec
+from stringzilla import count, find, rfind
+
+from fastrec.corpus.manifest import PartEntry, read_manifest, read_summary
+from fastrec.corpus.scan import (
+    VERIFY_HINT,
+    LineHead,
+    PartFile,
+    Position,
+    field_bytes,
+    key_mark,
+    parts_of,
+    position_maker,
+    read_head,
+    run_in_order,
+    skim_lines,
+)
+from fastrec.corpus.sources import decode_source, line_begin, need_sources, source_lines, sources_file
+from fastrec.engine import check_jobs, jobs_for
+from fastrec.errors import CorpusError, FastrecError, UsageError, shown
+from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.limits import LIMITS, Limits
+from fastrec.sorting.keys import METRIC
+from fastrec.summary.choosing import names_of
+from fastrec.summary.document import Summary
+
+# @@ select: Which records match: where they can be in the sort order, and how to find them without decoding the text.
+#
+# A *needle* is a wanted field, with its value and the key of the next field:
+#
+#     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction_…
+#                                          \__ needle of a model __________/
+#
+# Lines that contain the needle are candidates. The decoded head of a candidate decides.
+#
+# The outcome of a record is found in two places. Every record has `"is_correct":`, so if a line has it once, that is it.
+# An `error` comes after an object; what follows it up to the end of the line is decoded as an object, which succeeds only
+# if it belongs to the record itself. Otherwise the line is decoded.
+
+SPECIAL: Final = re.compile(r"[*?\[]")
+"""The characters that make a name a pattern."""
+
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,4000}")
+_HEXADECIMAL: Final = re.compile(r"-?0x[0-9a-f]+")
+_ERROR: Final = b'},"error":"'  # the field before `error` is always an object
+_CORRECT: Final = b'"is_correct":'
+_TRUE: Final = ord("t")
+_MOST_NAMES: Final = 16  # more needles than this are slower than decoding every head
+_RAREST_FIRST: Final = ("sample_hash", "sample_id", METRIC, "model_id", "evaluation_name")
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """What a record must match: its value is one of these. No values match every record."""
+
+    evaluation: tuple[str, ...] = ()
+    """The `evaluation_name`."""
+    metric: tuple[str, ...] = ()
+    """The `evaluation_result_id`."""
+    model: tuple[str, ...] = ()
+    sample_id: tuple[str, ...] = ()
+    """The string, or the integer with these digits."""
+    hash: tuple[str, ...] = ()
+    right: bool = False
+    wrong: bool = False
+    errors: bool = False
+    """Outcomes, any of which will do; a record with an `error` that is not empty is neither right nor wrong."""
+    rest: Filters = Filters()
+    """Patterns that a record must match, too: of ids and hashes, and of names that are not known."""
+
+    @property
+    def chooses_outcomes(self) -> bool:
+        """Whether the outcome of a record matters."""
+        return self.right or self.wrong or self.errors
+
+    def values(self) -> dict[str, tuple[int | str, ...]]:
+        """Return the values that match, by field of the head; fields without a filter are left out."""
+        texts = {
+            "evaluation_name": self.evaluation,
+            METRIC: self.metric,
+            "sample_hash": self.hash,
+            "model_id": self.model,
+        }
+        values: dict[str, tuple[int | str, ...]] = {name: found for name, found in texts.items() if found}
+        if self.sample_id:
+            values["sample_id"] = (*map(int, filter(_INTEGER.fullmatch, self.sample_id)), *self.sample_id)
+        return values
+
+
+class SortRange:
+    """Where matching records can be in the sort order."""
+
+    def __init__(self, selection: Selection, sort_fields: Sequence[str]) -> None:
+        wanted: dict[str, Sequence[Any]] = {**selection.values()}
+        if "sample_id" in wanted:  # a position has integers before strings
+            wanted["sample_id"] = [(isinstance(value, str), value) for value in wanted["sample_id"]]
+        if METRIC in wanted:  # it has records without a metric before all others
+            wanted[METRIC] = [(True, value) for value in wanted[METRIC]]
+        self._sort_fields = tuple(sort_fields)
+        self._is_impossible = not wanted.keys() <= {*sort_fields}
+        self._position_of = position_maker(sort_fields)
+        self._allowed = [wanted.get(field) for field in sort_fields]
+        leading = self._allowed[: len(wanted)]
+        is_exact = not selection.chooses_outcomes and not selection.rest
+        self.is_contiguous = is_exact and all(values and len(values) == 1 for values in leading)
+        """Whether the matching records are exactly those of one stretch of the corpus."""
+        self.can_end_early = any(self._allowed[:2])
+        """Whether checking for the last possible match is worth its time."""
+
+    def may_be_in(self, part: PartEntry) -> bool:
+        """Return whether a part may have a matching record."""
+        if self._is_impossible:  # records of this schema version have no metrics
+            return False
+        first = list(self._position_of(part.first))
+        # The manifest has huge integers as hexadecimal strings. They sort after all integers, which is harmless for
+        # a last key, but wrong for a first one.
+        sample_id = part.first.sample_id
+        if isinstance(sample_id, str) and _HEXADECIMAL.fullmatch(sample_id):
+            first[self._sort_fields.index("sample_id")] = ()
+        return _overlaps(self._allowed, tuple(first), self._position_of(part.last))
+
+    def may_follow(self, head: LineHead, part: PartEntry) -> bool:
+        """Return whether a matching record may be at a line of a part or after it."""
+        return _overlaps(self._allowed, self._position_of(head), self._position_of(part.last))
+
+
+def _overlaps(allowed: Sequence[Sequence[Any] | None], low: Position | None, high: Position | None) -> bool:
+    """Return whether a position from `low` to `high` can have allowed values; a field without any may have all.
+
+    A bound is None if the fields before this one have already passed it.
+    """
+    if not allowed or (low is None and high is None):
+        return True
+    values, rest = allowed[0], allowed[1:]
+    if values is None:
+        if low and high and low[0] == high[0]:
+            return _overlaps(rest, low[1:], high[1:])
+        return low is None or high is None or low[0] < high[0]
+    return any(
+        _overlaps(rest, low[1:] if low and value == low[0] else None, high[1:] if high and value == high[0] else None)
+        for value in values
+        if (low is None or value >= low[0]) and (high is None or value <= high[0])
+    )
+
+
+class _Evaluation(msgspec.Struct):
+    is_correct: bool
+
+
+class _Tail(msgspec.Struct):
+    error: str = ""
+
+
+class _Outcome(_Tail, kw_only=True):
+    evaluation: _Evaluation
+
+
+_decode_error = msgspec.json.Decoder(_Tail).decode
+_decode_outcome = msgspec.json.Decoder(_Outcome).decode
+
+
+class Finder:
+    """Finds matching lines in text; raises MsgspecError if a candidate is not a line in normal form."""
+
+    def __init__(self, selection: Selection) -> None:
+        wanted = selection.values()
+        spelled = {field: [_spell(value) for value in values] for field, values in wanted.items()}
+        self._sample_ids = spelled.get("sample_id")
+        self._texts = [(field, frozenset(values)) for field, values in wanted.items() if field != "sample_id"]
+        self._rest = selection.rest
+        self._outcomes = Filters(right=selection.right, wrong=selection.wrong, errors=selection.errors)
+        self._needles = _needles(spelled, selection)
+
+    def lines(self, data: bytearray, end: int) -> Iterator[bytes]:
+        """Yield the matching lines of a buffer, with their newlines."""
+        if not self._needles:
+            yield from self._all_lines(data, end)
+            return
+        found = [find(data, needle, 0, end) for needle in self._needles]
+        while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
+            first = data.rfind(b"\n", 0, nearest) + 1
+            beyond = data.find(b"\n", nearest) + 1
+            if self.matches(data, first, beyond):
+                yield bytes(memoryview(data)[first:beyond])
+            for number, offset in enumerate(found):
+                if 0 <= offset < beyond:
+                    found[number] = find(data, self._needles[number], beyond, end)
+
+    def _all_lines(self, data: bytearray, end: int) -> Iterator[bytes]:
+        """Do the same without needles: look at every line. Matching lines that are adjacent come in one piece."""
+        first = start = 0
+        while start < end:
+            beyond = data.find(b"\n", start, end) + 1
+            if not self.matches(data, start, beyond):
+                if first < start:
+                    yield bytes(memoryview(data)[first:start])
+                first = beyond
+            start = beyond
+        if first < end:
+            yield bytes(memoryview(data)[first:end])
+
+    def matches(self, data: bytearray, start: int, end: int) -> bool:
+        """Return whether a line matches every filter."""
+        head = read_head(data, start)
+        return (
+            all(getattr(head, field) in texts for field, texts in self._texts)
+            and (self._sample_ids is None or bytes(head.sample_id) in self._sample_ids)
+            and (not self._rest or self._accepts(head))
+            and (not self._outcomes or self._accepts_outcome(data, start, end))
+        )
+
+    def _accepts(self, head: LineHead) -> bool:
+        """Return whether the patterns match."""
+        rest, metric = self._rest, head.evaluation_result_id
+        return (
+            rest.accepts_evaluation(head.evaluation_name)
+            and rest.accepts_metric(metric if isinstance(metric, str) else None)
+            and rest.accepts_model(head.model_id)
+            and rest.accepts_hash(head.sample_hash)
+            and (not rest.sample_id or rest.accepts_sample_id(head.decoded_sample_id()))
+        )
+
+    def _accepts_outcome(self, data: bytearray, start: int, end: int) -> bool:
+        """Return whether the outcome of a line matches."""
+        accepts, error = self._outcomes.accepts_outcome, rfind(data, _ERROR, start, end)
+        try:
+            has_error = error >= 0 and _decode_error(b"{" + data[error + 2 : end]).error != ""
+            if has_error:
+                return accepts(is_correct=False, has_error=True)
+            found = find(data, _CORRECT, start, end)
+            after = found + len(_CORRECT)
+            if found >= 0 and find(data, _CORRECT, after, end) < 0:
+                return accepts(is_correct=data[after] == _TRUE, has_error=False)
+        except msgspec.MsgspecError:
+            pass  # the error of an inner object
+        record = _decode_outcome(memoryview(data)[start:end])
+        return accepts(is_correct=record.evaluation.is_correct, has_error=bool(record.error))
+
+
+def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> list[bytes]:
+    """Return what every matching line has one of; empty if nothing is worth searching for."""
+    rest = selection.rest
+    for field in _RAREST_FIRST:
+        values = spelled.get(field, ())
+        if values and (len(values) <= _MOST_NAMES or field in ("sample_hash", "sample_id")):
+            return [field_bytes(field, value) for value in values]
+        patterns = rest.hash if field == "sample_hash" else rest.sample_id if field == "sample_id" else ()
+        starts = [_spell(SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
+        if patterns and all(len(start) > 1 for start in starts):
+            numbers = [start[1:] for start in starts] if field == "sample_id" else []
+            return [key_mark(field)[1:] + start for start in (*starts, *numbers)]
+    needles = [_ERROR] if selection.errors else []
+    if selection.right != selection.wrong:
+        needles.append(_CORRECT + (b"true" if selection.right else b"false"))
+    return [] if selection.right and selection.wrong else needles
+
+
+def _spell(value: int | str) -> bytes:
+    try:
+        return str(value).encode() if isinstance(value, int) else msgspec.json.encode(value)
+    except UnicodeEncodeError as exc:
+        raise UsageError(f"no record can have the value {value!r}: it is not valid UTF-8") from exc
+
+
+# @@ resolve: From filters to a selection: exact values where possible, because these are found without decoding the text.
+#
+# Patterns and excludes of names become the names in the summary that match. Patterns of ids and hashes stay patterns:
+# their beginning can be searched for, up to the first special character.
+
+_KINDS: Final = ("evaluation", "metric", "model")
+
+
+def needs_summary(filters: Filters) -> bool:
+    """Return whether the names in the summary help to resolve filters."""
+    return any(_is_open(filters, kind) for kind in _KINDS)
+
+
+def resolve(filters: Filters, summary: Summary | None) -> Selection | None:
+    """Return the selection of some filters; None if no record can match. Without a summary, names stay patterns."""
+    outcomes = {name: getattr(filters, name) for name in ("right", "wrong", "errors")}
+    exact: dict[str, Any] = {} if all(outcomes.values()) else outcomes
+    rest: dict[str, Any] = {}
+    for kind in _KINDS:
+        if not _is_open(filters, kind):
+            exact[kind] = getattr(filters, kind)
+        elif summary is None:
+            rest |= _only(filters, kind)
+        else:
+            names = getattr(names_of(summary.evaluations), f"{kind}s")
+            accepts = getattr(filters, f"accepts_{kind}")
+            found = tuple(name for name in names if accepts(name))
+            if not found:
+                return None
+            if len(found) == len(names):
+                continue
+            if None in found:  # what is not there cannot be searched for
+                rest |= _only(filters, kind)
+            else:
+                exact[kind] = found
+    for kind in ("sample_id", "hash"):
+        patterns = getattr(filters, kind)
+        (rest if any(map(SPECIAL.search, patterns)) else exact)[kind] = patterns
+    return Selection(**exact, rest=Filters(**rest))
+
+
+def _is_open(filters: Filters, kind: str) -> bool:
+    """Return whether other values match than those that are given. An empty metric means that there is none."""
+    patterns: tuple[str, ...] = getattr(filters, kind)
+    return bool(getattr(filters, f"exclude_{kind}", ())) or any(SPECIAL.search(one) for one in patterns) or (
+        kind == "metric" and "" in patterns
+    )  # fmt: skip
+
+
+def _only(filters: Filters, kind: str) -> dict[str, tuple[str, ...]]:
+    """Return the filters of one kind."""
+    names = (kind, f"exclude_{kind}")
+    return {name: value for name, value in msgspec.structs.asdict(filters).items() if name in names}
+
+
+# @@ sources: `cat --source`: print each record with the shard and the line that it comes from.
+
+
+class SourceLabels:
+    """Adds their sources to the matching lines of a part, buffer by buffer."""
+
+    def __init__(self, path: str) -> None:
+        """Read the sources of a part from the file at `path`."""
+        self._path = path
+        self._sources = source_lines(path)
+        self._done = 0  # records in the buffers before
+
+    def label(self, data: bytearray, end: int, text: bytes) -> bytes:
+        """Return the matching lines of the next buffer with their sources; `text` has these lines, without others.
+
+        No two lines of a part are the same, so a line is found in the buffer by its text.
+        """
+        records = data.count(b"\n", 0, end)
+        sources = list(islice(self._sources, records))
+        if len(sources) < records:
+            raise CorpusError(self._path, f"has fewer lines than its part has records; {VERIFY_HINT}")
+        first, self._done = self._done, self._done + records
+        if not text:
+            return b""
+        lines = enumerate(bytes(memoryview(data)[:end]).split(b"\n"))
+        labelled = []
+        for wanted in text.removesuffix(b"\n").split(b"\n"):
+            at = next(at for at, line in lines if line == wanted)
+            source = decode_source(self._path, first + at + 1, sources[at])
+            labelled.append(line_begin(source.shard) + b'%d,"record":%b}\n' % (source.line, wanted))
+        return b"".join(labelled)
+
+
+_SPEED: Final = 4  # searching is 4 times faster than other work on text, so a pool pays only for 4 times as much
+
+
+def cat(
+    corpus: str | os.PathLike[str],
+    *,
+    limit: int | None = None,
+    source: bool = False,
+    jobs: int = 1,
+    limits: Limits = LIMITS,
+    **filters: Unpack[FilterArguments],
+) -> Iterator[bytes]:
+    """Yield the lines of a corpus in order, without newlines: all records, or only those that match every filter.
+
+    Args:
+        corpus: A directory that `normalize` published.
+        limit: Stop after this many lines.
+        source: Yield `{"source": …, "line": …, "record": {…}}` instead: the shard and the line that a record comes
+            from, and the record, byte for byte. The corpus needs `normalize --track-sources`.
+        jobs: Processes to use if every part has to be searched.
+        limits: Sizes of buffers.
+        **filters: Only records that match these (`FilterArguments`).
+
+    Raises:
+        UsageError: The directory is not a corpus, it does not have the sources of its records, or another argument is
+            invalid.
+        CorpusError: The manifest, a line or a source is not what fastrec writes.
+        ShardError: A part cannot be read.
+    """
+    for block in cat_blocks(corpus, make_filters(**filters), limit=limit, source=source, jobs=jobs, limits=limits):
+        yield from block.removesuffix(b"\n").split(b"\n")
+
+
+def cat_blocks(
+    corpus: str | os.PathLike[str],
+    filters: Filters,
+    *,
+    limit: int | None = None,
+    source: bool = False,
+    jobs: int = 1,
+    limits: Limits = LIMITS,
+) -> Iterator[bytes]:
+    """Yield the text of the matching lines in blocks of whole lines; see `cat`."""
+    check_jobs(jobs)
+    if limit is not None and limit < 1:
+        raise UsageError(f"the limit must be at least one line, not {limit}")
+    directory = os.fspath(corpus)
+    manifest = read_manifest(directory)
+    if source:
+        need_sources(directory, manifest)
+    summary = None
+    if needs_summary(filters):
+        with contextlib.suppress(FastrecError, OSError):  # without a summary, every line is looked at
+            summary = read_summary(directory, manifest)
+    selection = resolve(filters, summary)
+    if selection is None:
+        return iter(())
+    wanted = SortRange(selection, manifest.sort_fields)
+    tasks = [
+        _SearchTask(
+            part,
+            selection,
+            manifest.sort_fields,
+            limit,
+            limits,
+            sources=sources_file(directory, part.entry) if source else "",
+        )
+        for part in parts_of(directory, manifest)
+        if wanted.may_be_in(part.entry)
+    ]
+    blocks = _search(tasks, 1 if wanted.is_contiguous else jobs, limits)
+    return blocks if limit is None else _first_lines(blocks, limit)
+
+
+class _SearchTask(msgspec.Struct, frozen=True):
+    """A part to search."""
+
+    part: PartFile
+    selection: Selection
+    sort_fields: tuple[str, ...]
+    limit: int | None
+    """No more lines than this are needed."""
+    limits: Limits
+    output: str = ""
+    """The file for the matching lines, if a worker searches the part."""
+    sources: str = ""
+    """The file with the sources of the part, if they are wanted."""
+
+    def __str__(self) -> str:
+        return f"reading {shown(self.part.path)}"
+
+
+def _search(tasks: Sequence[_SearchTask], jobs: int, limits: Limits) -> Generator[bytes]:
+    """Yield the matching text of parts in order."""
+    text_bytes = sum(task.part.entry.text_bytes for task in tasks) // _SPEED
+    # With a limit, the first part often has all the lines that are needed.
+    alone = jobs_for(text_bytes, len(tasks), jobs, limits) == 1
+    here = len(tasks) if alone else int(tasks[0].limit is not None)
+    for task in tasks[:here]:
+        yield from _matching_text(task)
+    if here == len(tasks):
+        return
+    with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
+        rest = [msgspec.structs.replace(task, output=f"{scratch}/{n}") for n, task in enumerate(tasks[here:])]
+        with closing(run_in_order(_search_part, rest, text_bytes=text_bytes, jobs=jobs, limits=limits)) as done:
+            for task in done:
+                yield from _take(task.output, limits.cat_block_bytes)
+
+
+def _search_part(task: _SearchTask) -> _SearchTask:
+    """Write the matching lines of one part to a file. Runs in a worker."""
+    with open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
+        text = _matching_text(task)
+        file.writelines(text if task.limit is None else _first_lines(text, task.limit))
+    return task
+
+
+def _take(path: str, block_bytes: int) -> Iterator[bytes]:
+    """Yield the lines of a file, and remove it."""
+    with open(path, "rb") as file:  # noqa: PTH123
+        while block := file.read(block_bytes) + file.readline():
+            yield block
+    Path(path).unlink()
+
+
+def _matching_text(task: _SearchTask) -> Generator[bytes]:
+    """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
+    wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
+    labels = SourceLabels(task.sources) if task.sources else None
+    for data, end in skim_lines(task.part, task.limits):
+        last = data.rfind(b"\n", 0, end - 1) + 1
+        try:
+            if wanted.is_contiguous and finder.matches(data, 0, end) and finder.matches(data, last, end):
+                text = bytes(memoryview(data)[:end])
+            else:
+                text = b"".join(finder.lines(data, end))
+            if labels:
+                text = labels.label(data, end, text)
+            if text:
+                yield text
+            if wanted.can_end_early and not wanted.may_follow(read_head(data, last), task.part.entry):
+                return
+        except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+            reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
+            raise CorpusError(task.part.path, reason) from exc
+
+
+def _first_lines(blocks: Generator[bytes], limit: int) -> Generator[bytes]:
+    """Yield the first lines of some blocks, then close the generator that they come from."""
+    with closing(blocks):
+        for block in blocks:
+            lines = count(block, b"\n")
+            if lines >= limit:
+                yield block[: len(block) - len(block.split(b"\n", limit)[limit])]
+                return
+            limit -= lines
+            yield block

@@ -1,0 +1,275 @@
+"""What is read of a sample: the fields of Inspect's `EvalSample` that records need.
+
+The decoder skips all other fields, above all `events`, which are most of the text of a log. Fields whose type varied
+between versions of Inspect are `Any`; the modules that use them look closer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class _Base(msgspec.Struct, gc=False, kw_only=True):
+    """An object of a sample. All fields are optional, unless a record cannot do without them."""
+
+
+class Failure(_Base):
+    """Why a run or a sample failed."""
+
+    message: str = ""
+
+
+class Part(_Base):
+    """A part of the content of a message: the union of all types that Inspect has."""
+
+    type: str = "text"
+    text: str | None = None
+    reasoning: str | None = None
+    summary: str | None = None
+    redacted: bool | None = None
+    image: str | None = None
+    audio: str | None = None
+    video: str | None = None
+    document: str | None = None
+    mime_type: str | None = None
+    format: str | None = None
+    filename: str | None = None
+    data: Any = None
+    id: str | None = None
+    name: str | None = None
+    arguments: Any = None
+    result: Any = None
+    error: Any = None
+
+
+class Call(_Base):
+    """A call of a tool."""
+
+    id: str | None = None
+    function: str | None = None
+    arguments: Any = None
+    parse_error: str | None = None
+
+
+class CallError(_Base):
+    """Why a call of a tool failed."""
+
+    type: str = ""
+    message: str = ""
+
+
+class LoggedMessage(_Base):
+    """A message of the conversation."""
+
+    role: str
+    content: str | list[str | Part] | None = None
+    reasoning: str | None = None
+    """In logs of early 2025; later it is a part of the content."""
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | list[str] | None = None
+    error: CallError | None = None
+    tool_error: str | None = None
+    """Instead of `error`, in logs of 2024."""
+
+
+class Usage(_Base):
+    """Tokens of calls of one model."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    input_tokens_cache_write: int | None = None
+    input_tokens_cache_read: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class Choice(_Base):
+    """One of the answers that a model gave at once."""
+
+    message: LoggedMessage
+    stop_reason: str | None = None
+
+
+class ModelOutput(_Base):
+    """What the model answered last."""
+
+    choices: list[Choice] = []
+    completion: str | None = None
+    usage: Usage | None = None
+    error: str | None = None
+
+
+class Edit(_Base):
+    """An earlier state of a score, or a change of it, which has a `provenance`."""
+
+    provenance: Any = None
+
+
+class SampleScore(_Base):
+    """What a scorer said about a sample."""
+
+    value: Any = None
+    answer: Any = None
+    explanation: Any = None
+    reason: Any = None
+    history: list[Edit] | None = None
+
+
+class LoggedSample(_Base):
+    """A sample; the shell of a chunked one has `message_refs` instead of `messages`."""
+
+    id: Any
+    epoch: int = 1
+    input: str | list[LoggedMessage] = ""
+    choices: list[Any] | None = None
+    target: Any = ""
+    messages: list[LoggedMessage] = []
+    message_refs: list[tuple[int, int]] | None = None
+    output: ModelOutput | None = None
+    scores: dict[str, SampleScore] | None = None
+    score: SampleScore | None = None
+    """Instead of `scores`, in logs of 2024."""
+    model_usage: dict[str, Usage] | None = None
+    total_time: float | None = None
+    working_time: float | None = None
+    uuid: str | None = None
+    error: Failure | None = None
+    error_retries: list[Failure] | None = None
+    invalidation: Any = None
+    limit: Any = None
+
+
+# Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if they are needed.
+
+
+class _Transcript(_Base):
+    content: dict[str, str] | None = None
+
+
+class SampleAttachments(_Base):
+    """The texts and images that a sample refers to."""
+
+    attachments: dict[str, str] | None = None
+    transcript: _Transcript | None = None
+    """Instead of `attachments`, in logs of 2024."""
+
+
+class _Event(_Base):
+    event: str = ""
+    output: Any = None
+    events: list[_Event] | None = None
+
+
+class _Events(_Base):
+    events: list[_Event] | None = None
+
+
+class SampleEvents(_Base):
+    """The calls of models, which have the tokens of a sample without `model_usage`."""
+
+    events: list[_Event] | None = None
+    transcript: _Events | None = None
+
+
+# @@ header_structs: What is read of the header of a log: `header.json`, `_journal/start.json`, or the document without its samples.
+#
+# These are the fields of Inspect's `EvalLog` that records need. Fields whose type varied between versions are `Any`; the
+# modules that use them look closer.
+
+
+class _HeaderBase(msgspec.Struct, gc=False, kw_only=True):
+    """An object of a header. All fields are optional, unless a record cannot do without them."""
+
+
+class Dataset(_HeaderBase):
+    """The dataset of a run."""
+
+    name: str | None = None
+
+
+class Config(_HeaderBase):
+    """The settings of a run."""
+
+    epochs: int | None = None
+
+
+class ScorerSpec(_HeaderBase):
+    """A scorer as the task declares it."""
+
+    name: str
+    metrics: Any = None
+
+
+class Spec(_HeaderBase):
+    """What was run."""
+
+    task: str
+    model: str
+    created: str
+    run_id: str | None = None
+    eval_id: str | None = None
+    dataset: Dataset | None = None
+    config: Config | None = None
+    packages: dict[str, Any] | None = None
+    scorers: list[ScorerSpec] | None = None
+
+
+class Metric(_HeaderBase):
+    """An aggregate."""
+
+    name: str = ""
+    group: str | None = None
+    """The metric that has several values, of which this is one."""
+    value: Any = None
+
+
+class Entry(_HeaderBase):
+    """The aggregates of one scorer, or of one key of its scores, by one reducer."""
+
+    name: str = ""
+    scorer: str = ""
+    reducer: str | None = None
+    unscored_samples: int | None = None
+    scored_samples: int | None = None
+    metrics: dict[str, Metric] = {}
+
+
+class OldScorer(_HeaderBase):
+    """The only scorer of a log of 2024."""
+
+    name: str = ""
+
+
+class Results(_HeaderBase):
+    """The aggregates of a run."""
+
+    total_samples: int | None = None
+    completed_samples: int | None = None
+    logged_samples: int | None = None
+    early_stopping: Any = None
+    scores: list[Entry] | None = None
+    scorer: OldScorer | None = None
+    """Instead of `scores`, with `metrics`, in logs of 2024."""
+    metrics: dict[str, Metric] | None = None
+
+
+class Header(_HeaderBase):
+    """A log without its samples."""
+
+    eval: Spec
+    version: int = 2
+    status: str = "started"
+    results: Results | None = None
+    error: Failure | None = None
+    invalidated: bool | None = None
+
+    @property
+    def expected_samples(self) -> int | None:
+        """The number of samples that the log should have; None if the run left out some that were planned."""
+        results = self.results
+        if self.status != "success" or results is None:
+            return None
+        is_partial = results.logged_samples is not None or results.early_stopping is not None
+        return None if is_partial else results.total_samples

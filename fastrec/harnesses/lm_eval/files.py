@@ -1,0 +1,466 @@
+"""Read the samples of a file as text: one per line, or items of one array. Damage becomes a LogError with its place."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+import msgspec
+from stringzilla import count
+from xxhash import xxh3_64
+
+from fastrec.errors import LogError, ShardError, shown
+from fastrec.harnesses.json_array import ArrayReader, TextWindow
+from fastrec.harnesses.lm_eval.structs import decoder_of, encode, plain
+from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
+from fastrec.harnesses.registry import head_of
+from fastrec.harnesses.values import REFUSALS, spell
+from fastrec.sources.lines import Chunk, LongLine
+from fastrec.sources.shard import Shard, Slice, shard_at
+
+_CHUNK: Final = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
+_LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times
+
+_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+@contextlib.contextmanager
+def _as_log_error(path: str) -> Iterator[None]:
+    try:
+        yield
+    except ShardError as exc:
+        raise LogError(path, exc.reason) from exc
+
+
+def is_array(path: str) -> bool:
+    """Return whether the samples of a file are one JSON array."""
+    return head_of(path).lstrip()[:1] == b"["
+
+
+def chunks_of(piece: Slice) -> Iterator[Chunk]:
+    """Read the lines of a slice in chunks."""
+    path = piece.shard.path
+    with _as_log_error(path):
+        for chunk in piece.shard.read(piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST):
+            if isinstance(chunk, LongLine):
+                raise LogError(path, f"line {_number(piece, chunk.line)} is longer than {_LONGEST >> 20} MiB")
+            yield chunk
+
+
+def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogError:
+    """Return the error for a line of a chunk that is no sample; `number` counts its lines that are not empty."""
+    lines = chunk.data.split(b"\n")
+    position = [index for index, line in enumerate(lines) if line and not line.isspace()][number]
+    place = _number(piece, chunk.line + position)
+    if position == len(lines) - 1:  # no newline follows, which only happens at the end of the file
+        return LogError(piece.shard.path, f"ends in the middle of line {place}: it is cut off ({reason})")
+    return LogError(piece.shard.path, f"line {place} is not a sample of lm-eval: {reason}")
+
+
+def _number(piece: Slice, line: int) -> str:
+    """Return the number of a line in its file, from its number in a slice."""
+    before = 0
+    if piece.start:
+        with _as_log_error(piece.shard.path):
+            before = sum(chunk.data.count(b"\n") for chunk in chunks_of(Slice(piece.shard, 0, piece.start)))
+    return f"{before + line:,}"
+
+
+def array_items(path: str) -> Iterator[bytes]:
+    """Read the items of a file that is one JSON array, each as JSON."""
+    blocks = _text_of(shard_at(path))
+    held = b""
+
+    def read(size: int) -> bytes:
+        nonlocal held
+        if not held:
+            held = next(blocks, b"")
+        block, held = held[:size], held[size:]
+        return block
+
+    for group in ArrayReader(path, TextWindow(path, read, max_held=_LONGEST), None):
+        yield from map(bytes, _items(group.text))
+
+
+def _items(text: bytes) -> list[msgspec.Raw]:
+    try:
+        return _decode_items(text)
+    except REFUSALS:  # a bare NaN, or a lone surrogate
+        return _decode_items(encode(plain(json.loads(text))))
+
+
+def _text_of(shard: Shard) -> Iterator[bytes]:
+    with _as_log_error(shard.path):
+        yield from shard.read_text()
+
+
+def rows_in(path: str) -> Iterator[bytes]:
+    """Read all samples of a file, each as JSON."""
+    if is_array(path):
+        yield from array_items(path)
+    else:
+        for chunk in chunks_of(Slice(shard_at(path))):
+            yield from (line for line in chunk.data.split(b"\n") if line and not line.isspace())
+
+
+def count_rows(path: str) -> int:
+    """Count the samples of a file with one per line."""
+    lines, last = 0, b"\n"
+    for block in _text_of(shard_at(path)):
+        lines += count(block, b"\n")
+        last = block[-1:]
+    return lines + (last != b"\n")
+
+
+# @@ results: The `results_<date>.json` of a run: its tasks, their figures and settings, the model, and the date.
+
+_MOST_BYTES: Final = 64 << 20
+_NONE: Final = msgspec.Raw(b"")
+_NAMES: Final = ("peft", "delta", "pretrained", "model", "path", "engine")
+"""Arguments that name the model. The order is lm-eval's own: an adapter is another model than its base."""
+
+
+class Results(msgspec.Struct, kw_only=True):
+    """What import needs of a results file."""
+
+    results: dict[str, dict[str, Any] | None]
+    """By task or group: the figures, as `metric,filter`."""
+    configs: dict[str, msgspec.Raw] = {}
+    """By task, without groups."""
+    config: dict[str, Any] | None = None
+    versions: Any = None
+    n_shot: Any = msgspec.field(name="n-shot", default=None)
+    n_samples: Any = msgspec.field(name="n-samples", default=None)
+    higher_is_better: Any = None
+    task_hashes: Any = None
+    date: msgspec.Raw = _NONE
+    lm_eval_version: Any = None
+    model_name: Any = None
+    model_name_sanitized: Any = None
+    digest: str = ""
+    """Of the text."""
+
+    @property
+    def tasks(self) -> list[str]:
+        """The names of all tasks; groups are among them only if the file does not tell them apart."""
+        return list(self.configs or map(_plain_name, self.results))
+
+    def figures(self, task: str) -> dict[str, Any]:
+        """Return the figures of a task."""
+        found = self.results.get(task)
+        if found is None:  # version 0.4.0 indented the names of tasks that belong to a group
+            found = next((some for name, some in self.results.items() if _plain_name(name) == task), None)
+        return found or {}
+
+    def settings(self, task: str) -> dict[str, Any]:
+        """Return the configuration of a task."""
+        try:
+            found = msgspec.json.decode(self.configs[task]) if task in self.configs else None
+        except REFUSALS:
+            found = None
+        return found if isinstance(found, dict) else {}
+
+    def of_task(self, name: str, task: str) -> Any:
+        """Return the entry of a task in a field that has one per task; None if there is none."""
+        entries = getattr(self, name)
+        return entries.get(task) if isinstance(entries, dict) else None
+
+    @property
+    def started(self) -> str:
+        """The start time as the file spells it; empty if it has none."""
+        text = bytes(self.date).decode().strip('"')
+        return "" if text in ("null", "NaN") else text
+
+
+_decode: Final = decoder_of(Results)
+
+
+def _plain_name(name: str) -> str:
+    return name.lstrip(" -")
+
+
+def read_results(path: str) -> Results:
+    """Read a results file, compressed or not; LogError if it is damaged or not what it seems to be."""
+    blocks, size = [], 0
+    try:
+        for block in shard_at(path).read_text():
+            blocks.append(block)
+            size += len(block)
+            if size > _MOST_BYTES:
+                raise LogError(path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval")
+    except ShardError as exc:
+        raise LogError(path, exc.reason) from exc
+    text = b"".join(blocks).removeprefix(b"\xef\xbb\xbf")
+    try:
+        found = _decode(text)
+    except ValueError as exc:
+        raise LogError(path, f"is damaged, or not a results file of lm-eval: {exc}") from None
+    found.digest = xxh3_64(text).hexdigest()
+    return found
+
+
+def model_of(results: Results) -> str:
+    """Return the model of a run; empty if the file does not name one.
+
+    >>> run = {"results": {}, "config": {"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}}
+    >>> model_of(msgspec.convert(run, Results))
+    'org/m'
+    """
+    config = results.config or {}
+    given = config.get("model_args")
+    if isinstance(given, str):
+        given = dict(one.strip().partition("=")[::2] for one in given.split(","))
+    if not isinstance(given, Mapping):
+        given = {}
+    names = [given.get(name) for name in _NAMES]
+    names += [results.model_name, results.model_name_sanitized, config.get("model")]
+    return next((spell(name) for name in names if name), "")
+
+
+def metric_keys(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return the metrics of a task, each with its filter, in the order of the file.
+
+    >>> metric_keys({"alias": "t", "acc,none": 0.5, "acc_stderr,none": "N/A", "em,strict-match": 1})
+    [('acc', 'none'), ('em', 'strict-match')]
+    """
+    pairs = [key.partition(",") for key in figures]
+    return [(metric, name) for metric, comma, name in pairs if comma and not metric.endswith("_stderr")]
+
+
+# @@ roles: Tell the files of lm-eval by their first bytes.
+#
+# A file of samples has one object per line, or, until May 2024, all of them in one indented array. Lines may be longer
+# than what can be seen of the file, so keys are searched for in text that may be cut.
+
+SAMPLES: Final = "samples"
+RESULTS: Final = "results"
+
+_FIRST_KEY: Final = re.compile(rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]')
+_SAMPLE_KEY: Final = re.compile(rb'"(?:arguments|resps|filtered_resps)"\s*:')
+_EARLY_KEY: Final = re.compile(rb'"(?:doc|target)"\s*:')
+_SURE_KEYS: Final = [re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"arguments", b"resps", b"filtered_resps")]
+_RESULTS_KEY: Final = re.compile(rb'"results"\s*:\s*\{')
+_METRIC_KEY: Final = re.compile(rb'"[^",\\]+_stderr,[^"\\]*"\s*:')  # `acc_stderr,none`: no other harness has such keys
+_OTHER_KEYS: Final = re.compile(rb'"(?:configs|lm_eval_version|n-shot|n-samples|higher_is_better)"\s*:')
+
+
+class _Top(msgspec.Struct):
+    """The keys that tell a file whose whole text is seen."""
+
+    results: msgspec.Raw = msgspec.Raw(b"")
+    configs: msgspec.Raw = msgspec.Raw(b"")
+    lm_eval_version: msgspec.Raw = msgspec.Raw(b"")
+    n_shot: msgspec.Raw = msgspec.field(name="n-shot", default=msgspec.Raw(b""))
+
+
+_decode_top: Final = msgspec.json.Decoder(_Top).decode
+
+
+def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content decides
+    """Return whether a file has samples or results of lm-eval, or None if neither."""
+    start = head.lstrip()[:1]
+    if start not in (b"{", b"["):
+        return None
+    if _FIRST_KEY.match(head):
+        is_cut = len(head) >= HEAD_BYTES and b"\n" not in head.rstrip()
+        return SAMPLES if _SAMPLE_KEY.search(head) or (is_cut and _EARLY_KEY.search(head)) else None
+    line = head.split(b"\n", 1)[0] if start == b"{" and b"\n" in head else head
+    if all(key.search(line) for key in _SURE_KEYS):  # a line whose keys are in another order
+        return SAMPLES
+    return RESULTS if start == b"{" and _has_results(head) else None
+
+
+def _has_results(head: bytes) -> bool:
+    if not _RESULTS_KEY.search(head):
+        return False
+    try:
+        top = _decode_top(head)
+    except REFUSALS:  # cut, or with a bare NaN
+        is_first = head.lstrip()[1:].lstrip().startswith(b'"results"')
+        return bool(_METRIC_KEY.search(head) or (is_first and _OTHER_KEYS.search(head)))
+    return bool(top.results) and any(map(bool, (top.configs, top.lm_eval_version, top.n_shot)))
+
+
+# @@ grouping: Pair files of samples with the results of their run, and find the task of each.
+#
+# The names tell it, if they are still those that lm-eval gave:
+#
+#     samples_<task>_<date>.jsonl     results_<date>.json      since May 2024
+#     samples_<task>_<date>.jsonl     <any name>_<date>.json   --output_path with a file name
+#     <model arguments>_<task>.jsonl  results.json             until then
+#
+# Tasks have underscores of their own, and the name of one may begin or end like that of another. So a name counts only
+# with a task that the results have, and the longest one wins. If names do not tell it, the content does: the hash over
+# all samples that the results state, or else that there is only one task, with the same metrics.
+
+NAME: Final = "lm-eval"
+
+_SUFFIX: Final = re.compile(r"(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$", re.IGNORECASE)
+_DATE: Final = re.compile(r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$")
+_ODD: Final = re.compile(r"\W")
+
+_NO_RESULTS: Final = (
+    "there is no results file of the same run beside it, so that the model and the date are unknown: "
+    "put results_<date>.json into its directory, and import the directory"
+)
+_NO_TASK: Final = (
+    "no results file beside it has its task: neither its name nor its content tells to which run it belongs"
+)
+_NO_SAMPLES: Final = "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
+
+
+class _Run(msgspec.Struct):
+    """A results file of a directory."""
+
+    file: FoundFile
+    results: Results
+    date: str
+
+
+class _Hashes(msgspec.Struct):
+    doc_hash: str = ""
+    prompt_hash: str = ""
+    target_hash: str = ""
+
+
+_decode_hashes: Final = decoder_of(_Hashes)
+_decode_keys: Final = decoder_of(dict[str, msgspec.Raw])
+
+
+def logs_of(files: Sequence[FoundFile]) -> Grouped:
+    """Group samples and results into logs: one for each file of samples."""
+    found = Grouped()
+    runs: defaultdict[str, list[_Run]] = defaultdict(list)
+    broken: dict[str, str] = {}
+    for file in files:
+        if file.role == RESULTS:
+            directory, _ = _split(file.path)
+            try:
+                runs[directory].append(_Run(file, read_results(file.path), date_in(file.path)))
+            except LogError as exc:
+                found.bad.append(BadLog(file.path, exc.reason))
+                broken[directory] = file.path
+    used: dict[tuple[str, str], str] = {}
+    for file in files:
+        if file.role == SAMPLES:
+            directory, _ = _split(file.path)
+            beside = runs.get(directory)
+            problem = _add(file, beside or _of_same_date(file, runs), used, found)
+            if problem and directory in broken:
+                problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
+            if problem:
+                found.bad.append(BadLog(file.path, problem))
+    idle = [
+        run.file.path for some in runs.values() for run in some if not any(run.file.path == path for path, _ in used)
+    ]
+    if found.logs or broken:
+        found.others += len(idle)
+    else:
+        found.bad += [BadLog(path, _NO_SAMPLES) for path in idle]
+    return found
+
+
+def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
+    """Return the results of the same microsecond in another directory: the Hub has results in their own repository."""
+    date = date_in(file.path)
+    same = [run for some in runs.values() for run in some if run.date == date and "." in date]
+    return same if len(same) == 1 else []
+
+
+def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str], found: Grouped) -> str:
+    """Add the log of a file of samples; return why it has none, if so."""
+    if not runs:
+        return _NO_RESULTS
+    try:
+        pair = _by_name(file.path, runs) or _by_content(file.path, runs)
+    except LogError as exc:
+        return exc.reason
+    except ValueError as exc:
+        return f"a sample is damaged: {exc}"
+    if pair is None:
+        return _NO_TASK
+    run, task = pair
+    first = used.setdefault((run.file.path, task), file.path)
+    if first != file.path:
+        return f"it has the samples of {task} of the same run as {shown(first)}"
+    found.logs.append(Log(NAME, file.path, (file, run.file), task))
+    return ""
+
+
+def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
+    """Return the run and the task that a file name tells, if it tells exactly one."""
+    date = date_in(path)
+    same_date = [run for run in runs if run.date == date]
+    if date and not same_date:
+        return None
+    fitting = [(run, task) for run in same_date or runs if (task := _task_in(path, run.results.tasks))]
+    longest = max((len(task) for _, task in fitting), default=0)
+    fitting = [(run, task) for run, task in fitting if len(task) == longest]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _task_in(path: str, tasks: Sequence[str]) -> str:
+    """Return the task that a file name ends with; empty if there is none."""
+    name = _ODD.sub("_", _DATE.sub("", _stem(path)))
+    plain = {_ODD.sub("_", task): task for task in tasks}
+    if name.startswith("samples_"):
+        return plain.get(name.removeprefix("samples_"), "")
+    return max((task for end, task in plain.items() if f"_{name}".endswith(f"_{end}")), key=len, default="")
+
+
+def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
+    """Return the run whose results state the hash of these samples; or the only task that there is."""
+    stated = {text: (run, task) for run in runs for task, text in _hashes_of(run.results).items()}
+    if stated and (pair := stated.get(task_hash(path))):
+        return pair
+    date = date_in(path)
+    possible = [run for run in runs if not (date and run.date and run.date != date)]
+    only = [(run, task) for run in possible for task in run.results.tasks]
+    if len(only) != 1 or _hashes_of(only[0][0].results):
+        return None
+    run, task = only[0]
+    metrics = {metric for metric, _ in metric_keys(run.results.figures(task))}
+    keys = next((set(_decode_keys(line)) for line in rows_in(path)), set())
+    return only[0] if metrics & keys else None
+
+
+def _hashes_of(results: Results) -> Mapping[str, str]:
+    stated = results.task_hashes if isinstance(results.task_hashes, dict) else {}
+    return {task: text for task, text in stated.items() if isinstance(text, str)}
+
+
+def task_hash(path: str) -> str:
+    """Compute the hash over all samples of a file that lm-eval calls `task_hashes`; ValueError if one is damaged."""
+    digest = sha256()
+    for line in rows_in(path):
+        row = _decode_hashes(line)
+        digest.update(f"{row.doc_hash}{row.prompt_hash}{row.target_hash}".encode())
+    return digest.hexdigest()
+
+
+def date_in(path: str) -> str:
+    """Return the date at the end of a file name, with colons; empty if there is none.
+
+    >>> date_in("out/samples_mmlu_pro_2024-11-28T01-02-03.456789.jsonl.zst")
+    '2024-11-28T01:02:03.456789'
+    """
+    found = _DATE.search(_stem(path))
+    if not found:
+        return ""
+    day, _, time = found[1].partition("T")
+    return f"{day}T{time.replace('-', ':')}"
+
+
+def _stem(path: str) -> str:
+    return _SUFFIX.sub("", _split(path)[1])
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Split a path or URL into directory and name."""
+    directory, _, name = path.rpartition("/")
+    return directory, name

@@ -1,0 +1,339 @@
+"""Sources of records: where each copy of a record comes from.
+
+A record with one copy has its piece and line in its row. If there are several, it also has an entry in `copies`:
+
+    copies   {position of the record: ((piece, first line in it, copies in it), …)}
+
+Nothing is forgotten when duplicates are merged, so a record stays when one of its shards goes.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import compress, islice, pairwise
+from operator import eq
+from struct import pack, unpack
+from typing import Any, Final, Self
+
+import msgspec
+
+from fastrec.sorting.files import BlockReader, ViewsWriter
+from fastrec.storage import FileDigest, fingerprint
+
+Sources = tuple[tuple[int, int, int], ...]
+"""Sorted by piece number: the piece, the first line with the record in it, and the number of copies in it."""
+
+Copies = dict[int, Sources]
+"""The sources of records with several copies, by position among other records."""
+
+_MOST_SHARED: Final = 1 << 14
+
+
+class SharedSources:
+    """Keeps one object of equal sources, because thousands of records may have the same hundreds of sources."""
+
+    def __init__(self) -> None:
+        self._known: dict[Sources, Sources] = {}
+
+    def share(self, sources: Sources) -> Sources:
+        """Return the first of equal sources."""
+        if len(self._known) >= _MOST_SHARED:
+            self._known.clear()
+        return self._known.setdefault(sources, sources)
+
+
+def union(several: Iterable[Sources]) -> Sources:
+    """Unite the sources of duplicates: of each piece the lowest line, and all its copies."""
+    by_piece: dict[int, tuple[int, int, int]] = {}
+    for sources in several:
+        for source in sources:
+            piece, line, count = source
+            if known := by_piece.get(piece):
+                by_piece[piece] = (piece, min(line, known[1]), count + known[2])
+            else:
+                by_piece[piece] = source
+    return tuple(sorted(by_piece.values()))
+
+
+def without(removed: Container[int], rows: Sequence[Any], copies: Copies) -> tuple[list[int], list[Any], Copies]:
+    """Leave out the copies of removed pieces.
+
+    Return the positions of the records that have other copies, their rows, and their sources by their new positions.
+    """
+    kept: list[int] = []
+    new_rows: list[Any] = []
+    new_copies: Copies = {}
+    for position, row in enumerate(rows):
+        sources = copies.get(position)
+        if sources is None:
+            if row[0] in removed:
+                continue
+        else:
+            sources = tuple(source for source in sources if source[0] not in removed)
+            if not sources:
+                continue
+            piece, line, count = sources[0]
+            if len(sources) > 1 or count > 1:
+                new_copies[len(kept)] = sources
+            if row[0] != piece:
+                row = [piece, line, *row[2:]]
+        kept.append(position)
+        new_rows.append(row)
+    return kept, new_rows, new_copies
+
+
+# @@ index: The index of a run or of a part: for each record its key, size, fingerprint, row and sources, in blocks.
+#
+#     block    keys | sizes | prints | rows, encoded | copies: (position in the block, sources) of records with several
+#
+# The print of a record is the fingerprint of its text. Rows are encoded apart, so a reader of keys need not decode them.
+
+BLOCK_ROWS: Final = 128
+
+IndexBlock = tuple[list[bytes], list[int], bytes, bytes, list[tuple[int, Sources]]]
+
+_encode_rows = msgspec.msgpack.Encoder().encode
+decode_rows = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
+_decode_block = msgspec.msgpack.Decoder(IndexBlock).decode
+
+
+class Fence(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The first key of a block, and where the block begins."""
+
+    key: bytes
+    index_offset: int
+    data_offset: int
+
+
+class IndexWriter:
+    """Writes an index. The file exists once the context is left."""
+
+    def __init__(
+        self, path: str, block_rows: int = BLOCK_ROWS, *, fenced: bool = True, compressed: bool = False
+    ) -> None:
+        self._file = ViewsWriter(path, compressed=compressed)
+        self._block_rows = block_rows
+        self._fenced = fenced
+        self.fences: list[Fence] = []
+        """The first keys of all blocks; empty without `fenced`."""
+        self.records = 0
+        self.data_offset = 0
+        """End of the records in blocks."""
+        self._keys: list[bytes] = []
+        self._sizes: list[int] = []
+        self._prints: list[int] = []
+        self._rows: list[Any] = []
+        self._copies: list[tuple[int, Sources]] = []  # positions among the waiting records, and sources
+
+    @property
+    def size(self) -> int:
+        """Bytes of the blocks that were written."""
+        return self._file.size
+
+    def hash(self) -> str:
+        """Return the 128-bit xxh3 of these blocks."""
+        return self._file.hash()
+
+    def add(
+        self, keys: Sequence[bytes], sizes: Sequence[int], prints: Sequence[int], rows: Sequence[Any], copies: Copies
+    ) -> None:
+        """Add the next records; `copies` has the sources of those with several copies, by position among them."""
+        self._copies += [(len(self._keys) + position, sources) for position, sources in sorted(copies.items())]
+        self.records += len(keys)
+        self._keys += keys
+        self._sizes += sizes
+        self._prints += prints
+        self._rows += rows
+        self._write_blocks(self._block_rows)
+
+    def end_block(self) -> None:
+        """Write the waiting records: a new block begins with the next one."""
+        self._write_blocks(1)
+
+    def _write_blocks(self, least: int) -> None:
+        """Write full blocks, and the rest too if it has at least `least` records."""
+        first, count, copies = 0, len(self._keys), self._copies
+        while count - first >= least:
+            end = min(first + self._block_rows, count)
+            keys, sizes = self._keys[first:end], self._sizes[first:end]
+            if self._fenced:
+                self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
+            prints, rows = pack(f"<{end - first}Q", *self._prints[first:end]), _encode_rows(self._rows[first:end])
+            some = copies[bisect_left(copies, (first,)) : bisect_left(copies, (end,))] if copies else []
+            self._file.write_block((keys, sizes, prints, rows, [(position - first, each) for position, each in some]))
+            self.data_offset += sum(sizes)
+            first = end
+        del self._keys[:first], self._sizes[:first], self._prints[:first], self._rows[:first]
+        if copies:
+            self._copies = [(position - first, each) for position, each in copies[bisect_left(copies, (first,)) :]]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
+            self._file.__exit__(kind, *rest)
+            return
+        with self._file:
+            self.end_block()
+
+
+def index_reader(path: str, start: int, end: int, stretch: int) -> BlockReader:
+    """Return a reader of the blocks of an index."""
+    return BlockReader(path, start, end, stretch, _decode_block)
+
+
+def decode_prints(prints: bytes) -> tuple[int, ...]:
+    """Return the fingerprints in a block."""
+    return unpack(f"<{len(prints) // 8}Q", prints)
+
+
+# @@ spill: Write records from memory to disk as a sorted run.
+#
+# A run is two files. The data file holds the records' normal forms, sorted by key and then by their bytes, without
+# duplicates. The index file holds, in blocks, each record's key, length, fingerprint, row of statistics and sources. A
+# `Fence` holds the first key of a block, so a range of keys can be found with one read of each file.
+
+_BATCH_BYTES: Final = 1 << 18  # texts that are still in the cache for their checksum and their fingerprints
+
+Row = Sequence[Any]
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """A sorted run on disk."""
+
+    path: str
+    """Path of the data file; the index has the same path with `.index` added."""
+    records: int
+    data_bytes: int
+    index_bytes: int
+    fences: list[Fence]
+    """Empty if there are so many runs that they will be merged before a range of keys is needed."""
+    data_hash: str = ""
+    """128-bit xxh3 of the data file."""
+    index_hash: str = ""
+    bounds: bytes = b""
+    """For a merged run, instead of fences: the offsets in index and data where each region begins, and where the last
+    one ends, 64 bits each."""
+
+    @property
+    def files(self) -> tuple[FileDigest, FileDigest]:
+        """Its two files, with their checksums."""
+        return (
+            FileDigest(self.path, self.data_bytes, self.data_hash),
+            FileDigest(index_of(self.path), self.index_bytes, self.index_hash),
+        )
+
+
+def index_of(path: str) -> str:
+    """Return the path of the index of a data file."""
+    return f"{path}.index"
+
+
+def in_order(
+    keys: Sequence[bytes],
+    rows: Sequence[Row],
+    text: Callable[[int], bytes],
+    copies: Mapping[int, Sources] | None = None,
+    shared: SharedSources | None = None,
+) -> tuple[list[int], Copies, list[tuple[int, int]]]:
+    """Sort records by key, then by their bytes; of duplicates, keep the one of the lowest piece, and of that the first.
+
+    The first two values of a row are the piece and the line. `text` returns the bytes of a record; it is only called
+    where keys are equal. `copies` has the sources of records that already have several copies.
+
+    Return the positions of the records to keep, in order; the sources of those with several copies, by position among
+    those to keep; and where records with equal keys begin and end among those to keep.
+    """
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    in_sorted_order = [keys[index] for index in order]
+    repeated = compress(range(1, len(order)), map(eq, in_sorted_order, islice(in_sorted_order, 1, None)))
+    known, share = copies or {}, (shared or SharedSources()).share
+    kept: list[int] = []
+    kept_copies: Copies = {}
+    groups: list[tuple[int, int]] = []
+    done = 0  # records before this position were added
+    for start, end in _stretches(repeated):
+        kept += order[done:start]
+        several = sorted([(text(index), rows[index][0], rows[index][1], index) for index in order[start:end]])
+        first = len(kept)
+        for equal in _duplicates(several):
+            if len(equal) > 1:
+                kept_copies[len(kept)] = share(_sources_of(equal, known))
+            kept.append(equal[0][3])
+        if len(kept) - first > 1:
+            groups.append((first, len(kept)))
+        done = end
+    kept += order[done:]
+    if known:
+        kept_copies = {to: known[index] for to, index in enumerate(kept) if index in known} | kept_copies
+    return kept, kept_copies, groups
+
+
+def _stretches(repeated: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield where records with equal keys begin and end, given the positions of all that have the key before them."""
+    start = end = 0
+    for position in repeated:
+        if position != end:
+            if end:
+                yield start, end
+            start = position - 1
+        end = position + 1
+    if end:
+        yield start, end
+
+
+_Found = tuple[bytes, int, int, int]  # the text of a record, its piece, its line, and its position
+
+
+def _duplicates(several: list[_Found]) -> list[list[_Found]]:
+    """Group sorted records of one key by their text."""
+    if several[0][0] == several[-1][0]:
+        return [several]
+    starts = [number for number, (one, other) in enumerate(pairwise(several), 1) if one[0] != other[0]]
+    return [several[start:end] for start, end in pairwise([0, *starts, len(several)])]
+
+
+def _sources_of(equal: list[_Found], known: Mapping[int, Sources]) -> Sources:
+    """Return the sources of all copies of a record, sorted by piece and line."""
+    if known:
+        return union(known.get(index) or ((piece, line, 1),) for _, piece, line, index in equal)
+    sources: list[tuple[int, int, int]] = []
+    for _, piece, line, _ in equal:
+        if sources and sources[-1][0] == piece:
+            sources[-1] = (piece, sources[-1][1], sources[-1][2] + 1)
+        else:
+            sources.append((piece, line, 1))
+    return tuple(sources)
+
+
+def spill(
+    path: str,
+    text: bytearray,
+    ends: list[int],
+    keys: list[bytes],
+    rows: list[Row],
+    *,
+    block_rows: int = BLOCK_ROWS,
+) -> Run:
+    """Sort records and write them as a run: `text` holds their normal forms in any order, `ends` where each ends."""
+    starts = [0, *ends[:-1]]
+    prints: list[int] = []
+    with memoryview(text) as view:
+        order, copies, _ = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
+        batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
+        with ViewsWriter(path) as data:
+            for first in range(0, len(order), batch):
+                views = [view[starts[index] : ends[index]] for index in order[first : first + batch]]
+                data.write(views)
+                prints += map(fingerprint, views)
+    with IndexWriter(index_of(path), block_rows) as index:
+        index.add(
+            [keys[number] for number in order],
+            [ends[number] - starts[number] for number in order],
+            prints,
+            [rows[number] for number in order],
+            copies,
+        )
+    return Run(path, len(order), data.size, index.size, index.fences, data.hash(), index.hash())

@@ -1,0 +1,482 @@
+"""Models over several corpora, such as those of successive nights.
+
+    paths ──▶ corpora (`corpora`) ──▶ their summaries ──▶ values per evaluation, metric and model (`collect`)
+                                 ──▶ their indexes ──▶ changes between neighbouring corpora that are more than chance
+
+`document` has the result, which `fastrec trend` prints and the HTML report draws.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fastrec.answers.index import Index, open_index
+from fastrec.answers.shown import choose_scopes
+from fastrec.answers.table import Query, Scope
+from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest, read_summary
+from fastrec.errors import UsageError, shown, utf8
+from fastrec.filters import Filters
+from fastrec.limits import LIMITS, Limits
+from fastrec.progress import Progress
+from fastrec.storage import is_url, join, parent_and_name, storage_of
+from fastrec.summary.document import LineCounts
+from fastrec.summary.significance import Test, adjust, compare_pairs
+from fastrec.wording import metrics_of, title_of, value_text
+
+# @@ document: The result of `trend`, field by field: the document that `fastrec trend --format json` prints.
+#
+# It depends on the corpora, their names and the options alone.
+
+
+class TrendCorpus(msgspec.Struct, kw_only=True):
+    """One of the corpora, such as that of a night."""
+
+    name: str
+    """Its name in this document: the name of its directory, or its path if another one has that name."""
+    path: str
+    """Its path."""
+    line_counts: LineCounts
+    """The line counts of the corpus as a whole."""
+    skipped: int
+    """Shards that it lacks because they could not be read."""
+    models: int
+    """Chosen models that have records in it."""
+    appeared: list[str]
+    """Chosen models that have records in it and none in the corpus before."""
+    disappeared: list[str]
+    """Chosen models that have records in the corpus before and none in it."""
+
+
+class Point(msgspec.Struct, kw_only=True):
+    """One model on one evaluation and metric in one corpus."""
+
+    corpus: str
+    """The name of the corpus."""
+    records: int
+    """Its records."""
+    errors: int
+    """Those with a non-empty error."""
+    questions: int
+    """Questions that it answered."""
+    value: float | None
+    """Its accuracy, or its mean score if the metric is graded; null without answers."""
+
+
+class Change(msgspec.Struct, kw_only=True):
+    """A model in two corpora, compared on the questions that it answered in both."""
+
+    before: str
+    """The name of the earlier corpus: the last one before `after` in which the model has answers."""
+    after: str
+    """The name of the later corpus."""
+    questions: int
+    """Questions that it answered in both. The numbers below are about these."""
+    better: int
+    """Questions whose share of right answers, or whose mean score, is higher in the later corpus."""
+    worse: int
+    """Questions for which it is lower."""
+    old: float | None
+    """Accuracy or mean score in the earlier corpus; null without common questions."""
+    new: float | None
+    """The same in the later corpus."""
+    difference: float | None
+    """`new` minus `old`."""
+    test: Test | None
+    """The test: `mcnemar`, `sign-flip` or `t`; null without common questions."""
+    p: float | None
+    """Its p-value: how likely so large a difference is if nothing really changed."""
+    p_adjusted: float | None = None
+    """The p-value adjusted for the number of comparisons in this document, by the method of Benjamini and Hochberg."""
+    significant: bool = False
+    """Whether `p_adjusted` is below the chosen one: the model changed by more than chance."""
+
+    @property
+    def p_text(self) -> str:
+        """The adjusted p-value as text. One that is too small for a number is not 0."""
+        if self.p_adjusted is None:
+            return "–"
+        return f"{self.p_adjusted:.2g}" if self.p_adjusted else "<1e-300"
+
+
+class ModelTrend(msgspec.Struct, kw_only=True):
+    """One model on one evaluation and metric."""
+
+    model_id: str
+    points: list[Point]
+    """One for each corpus that has records of it, in the order of corpora."""
+    changes: list[Change]
+    """One for each corpus that has answers of it, except the first, in the order of corpora."""
+
+
+class EvaluationTrend(msgspec.Struct, kw_only=True):
+    """One metric of an evaluation, or an evaluation without metrics."""
+
+    evaluation_name: str
+    metric: str | None
+    """evaluation_result_id of the records; null if they have none."""
+    metrics: int
+    """Metrics that the evaluation has in any corpus, chosen or not."""
+    graded: bool
+    """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all corpora."""
+    models: list[ModelTrend]
+    """The chosen models, by model_id."""
+
+    @property
+    def title(self) -> str:
+        """The name of the evaluation, with the metric if it has several."""
+        return title_of(self.evaluation_name, self.metric, self.metrics)
+
+    def spelled(self, value: float | None) -> str:
+        """Return a value of this metric as text: a percentage, or a score."""
+        return value_text(value, graded=self.graded)
+
+    @property
+    def measure(self) -> str:
+        """What the values are."""
+        return "mean score" if self.graded else "accuracy"
+
+
+class Trend(msgspec.Struct, kw_only=True):
+    """How models changed over several corpora."""
+
+    p: float
+    """A change is significant if its adjusted p-value is below this."""
+    comparisons: int
+    """Changes with a p-value, which it is adjusted for."""
+    corpora: list[TrendCorpus]
+    """The corpora, in order."""
+    evaluations: list[EvaluationTrend]
+    """By evaluation_name, then by metric."""
+    notices: list[str]
+    """What a reader should know: directories that are left out, and corpora whose questions cannot be matched."""
+
+    def significant_changes(self) -> list[tuple[EvaluationTrend, ModelTrend, Change]]:
+        """Return the changes that are more than chance, each with its evaluation and model."""
+        return [
+            (evaluation, model, change)
+            for evaluation in self.evaluations
+            for model in evaluation.models
+            for change in model.changes
+            if change.significant
+        ]
+
+
+# @@ corpora: Which corpora paths stand for: each is a corpus, or a directory whose sub-directories are corpora.
+
+
+class NamedCorpus(NamedTuple):
+    """A corpus, and its name among others."""
+
+    name: str
+    path: str
+
+
+def find_corpora(paths: Sequence[str]) -> tuple[list[NamedCorpus], list[str]]:
+    """Return the corpora that paths stand for, and notices about directories that are left out.
+
+    Corpora are in the order of the paths. Those of one directory are in the order of their names, numbers by value.
+
+    Raises:
+        UsageError: There are no paths, or one of them is no corpus and has none.
+    """
+    if not paths:
+        raise UsageError("name at least one corpus, or a directory of corpora")
+    found: list[str] = []
+    notices: list[str] = []
+    for path in paths:
+        if storage_of(path).exists(join(path, MANIFEST)):
+            found.append(path)
+        else:
+            inside, refused = _inside(path)
+            found += inside
+            notices += [f"{shown(one)} is left out: it is a refused corpus, which was not published" for one in refused]
+    if not found:
+        raise UsageError("there is no published corpus: " + "; ".join(notices))
+    twice = [path for path, number in Counter(found).items() if number > 1]
+    if twice:
+        raise UsageError(f"{shown(twice[0])} is given twice")
+    names = [utf8(parent_and_name(path)[1]) for path in found]
+    ambiguous = {name for name, number in Counter(names).items() if number > 1}
+    spelled = (utf8(path) if name in ambiguous else name for name, path in zip(names, found, strict=True))
+    return [NamedCorpus(name, path) for name, path in zip(spelled, found, strict=True)], notices
+
+
+def _inside(directory: str) -> tuple[list[str], list[str]]:
+    """Return the corpora in a directory, and the refused ones."""
+    storage = storage_of(directory)
+    if not storage.is_directory(directory):
+        read_manifest(directory)  # says why it is not a corpus
+    entries = storage.files_in(directory)
+    if is_url(directory):  # all objects below it
+        ends = [entry.removesuffix(f"/{MANIFEST}") for entry in entries if entry.endswith(f"/{MANIFEST}")]
+        corpora = [end for end in ends if parent_and_name(end)[0] == directory.rstrip("/")]
+    else:
+        corpora = [entry for entry in entries if storage.exists(join(entry, MANIFEST))]
+    refused = [corpus for corpus in corpora if is_refused(storage.read_all(join(corpus, MANIFEST)))]
+    found = sorted(set(corpora) - set(refused), key=_natural)
+    if not found and not refused:
+        read_manifest(directory)
+    return found, refused
+
+
+def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
+    """Return a sort key that puts `night-9` before `night-10`."""
+    pieces = re.findall(r"[0-9]+|[^0-9]+", parent_and_name(path)[1])
+    return [(not piece.isdigit(), int(piece[:4_000]) if piece.isdigit() else 0, piece) for piece in pieces], path
+
+
+# @@ compare: Compare models between corpora, question by question: values come from the indexes of the corpora.
+
+_CELLS: Final = 1_000_000  # values of questions and models to hold at a time, of each of two corpora
+
+
+class _Comparison(msgspec.Struct):
+    """A change to compute."""
+
+    trend: EvaluationTrend
+    model: ModelTrend
+    change: Change
+
+
+def compare_corpora(
+    corpora: Sequence[NamedCorpus],
+    evaluations: Sequence[EvaluationTrend],
+    *,
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
+) -> list[Change]:
+    """Compute all changes, pair of corpora by pair, and return them. At most a few indexes are open at a time."""
+    numbers = {corpus.name: number for number, corpus in enumerate(corpora)}
+    pairs: dict[tuple[int, int], list[_Comparison]] = {}
+    for trend in evaluations:
+        for model in trend.models:
+            for change in model.changes:
+                pair = numbers[change.after], numbers[change.before]
+                pairs.setdefault(pair, []).append(_Comparison(trend, model, change))
+    last_use = {number: pair for pair in sorted(pairs) for number in pair}
+    with ExitStack() as stack:
+        opened: dict[int, Index] = {}
+        for pair in sorted(pairs):
+            for number in pair:
+                if number not in opened:
+                    path = corpora[number].path
+                    index = open_index(path, jobs=jobs, progress=progress, limits=limits)
+                    opened[number] = stack.enter_context(index)
+            _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])
+            for number in [number for number in opened if last_use[number] == pair]:
+                opened.pop(number).close()
+    return [one.change for pair in sorted(pairs) for one in pairs[pair]]
+
+
+def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) -> None:
+    """Compute the changes between two corpora."""
+    by_scope: dict[int, list[_Comparison]] = {}
+    for one in comparisons:
+        by_scope.setdefault(id(one.trend), []).append(one)
+    for some in by_scope.values():
+        trend = some[0].trend
+        query = Query(evaluation_name=trend.evaluation_name, metric=trend.metric)
+        questions = max([scope.questions for index in (old, new) for scope in index.scopes if _is(scope, trend)])
+        step = max(_CELLS // questions, 1)
+        for start in range(0, len(some), step):
+            batch = some[start : start + step]
+            models = [one.model.model_id for one in batch]
+            before, after = (index.values(query, models, graded=trend.graded) for index in (old, new))
+            common = [(before[name], after[name]) for name in before.keys() & after.keys()]
+            for column, one in enumerate(batch):
+                pairs = ((first[column], second[column]) for first, second in common)
+                found = compare_pairs(pairs, graded=trend.graded)
+                change = one.change
+                change.questions, change.better, change.worse = found.questions, found.rose, found.fell
+                change.old, change.new, change.difference = found.first, found.second, found.difference
+                change.test, change.p = found.test, found.p
+
+
+def _is(scope: Scope, trend: EvaluationTrend) -> bool:
+    return (scope.evaluation_name, scope.metric) == (trend.evaluation_name, trend.metric)
+
+
+# @@ collect: Collect the values of models over corpora, and find the changes that are more than chance.
+#
+# 1. Read manifests and summaries; merge what they have into scopes, and choose some of these by filters.
+# 2. Values, records and errors come from the summaries.
+# 3. For each corpus and the ones before it in which its models last had answers, compare the values of questions, which
+#    come from the indexes of the corpora.
+# 4. Adjust all p-values for their number.
+
+
+class _Cell(msgspec.Struct, frozen=True, gc=False):
+    """What is needed of a model in a summary: there may be thousands of models in hundreds of corpora."""
+
+    records: int
+    errors: int
+    answered: int
+    accuracy: float | None
+    mean_score: float | None
+
+
+class _Corpus(msgspec.Struct):
+    """What is needed of the documents of a corpus."""
+
+    named: NamedCorpus
+    line_counts: LineCounts
+    skipped: int
+    hashes: str
+    """The kind of its hashes: questions of corpora with other ones cannot be matched."""
+    scopes: list[Scope]
+    models: dict[tuple[str, str | None], dict[str, _Cell]]
+    """By evaluation and metric."""
+
+    @classmethod
+    def read(cls, named: NamedCorpus) -> _Corpus:
+        manifest = read_manifest(named.path)
+        summary = read_summary(named.path, manifest)
+        models = {
+            (one.evaluation_name, one.metric): {
+                model.model_id: _Cell(
+                    model.records, model.errors, model.questions_answered, model.accuracy, model.mean_score
+                )
+                for model in one.by_model
+            }
+            for one in summary.evaluations
+        }
+        scopes = [
+            Scope(
+                evaluation_name=one.evaluation_name,
+                metric=one.metric,
+                questions=one.questions,
+                models=tuple(models[one.evaluation_name, one.metric]),
+                graded=one.graded,
+            )
+            for one in summary.evaluations
+        ]
+        hashes = f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
+        return cls(named, summary.line_counts, len(manifest.skipped), hashes, scopes, models)
+
+
+def collect_trend(
+    paths: Sequence[str],
+    *,
+    filters: Filters | None = None,
+    p: float = 0.05,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    limits: Limits = LIMITS,
+) -> Trend:
+    """Collect the trend over corpora; see `fastrec.trend`."""
+    if not 0 <= p <= 1:
+        raise UsageError(f"p must be between 0 and 1, not {p}")
+    found, notices = find_corpora(paths)
+    corpora = [_Corpus.read(one) for one in found]
+    scopes = _merged(corpora)
+    metrics = metrics_of(scopes)
+    evaluations = [
+        _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
+        for scope, query in choose_scopes(scopes, filters or Filters())
+    ]
+    comparisons = compare_corpora(found, evaluations, jobs=jobs, progress=progress, limits=limits)
+    tested = [(change, change.p) for change in comparisons if change.p is not None]
+    for (change, _), adjusted in zip(tested, adjust([value for _, value in tested]), strict=True):
+        change.p_adjusted = adjusted
+        change.significant = adjusted < p
+    return Trend(
+        p=p,
+        comparisons=len(tested),
+        corpora=list(_described(corpora, evaluations)),
+        evaluations=evaluations,
+        notices=[*notices, *_mismatches(corpora)],
+    )
+
+
+def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
+    """Return all evaluations and metrics of all corpora, with all of their models."""
+    merged: dict[tuple[str, str | None], Scope] = {}
+    for one in [scope for corpus in corpora for scope in corpus.scopes]:
+        known = merged.get((one.evaluation_name, one.metric), one)
+        merged[one.evaluation_name, one.metric] = Scope(
+            evaluation_name=one.evaluation_name,
+            metric=one.metric,
+            questions=max(one.questions, known.questions),
+            models=tuple(sorted({*one.models, *known.models})),
+            graded=one.graded or known.graded,
+        )
+    return sorted(merged.values(), key=lambda one: (one.evaluation_name, one.metric is not None, one.metric or ""))
+
+
+def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequence[_Corpus]) -> EvaluationTrend:
+    made = []
+    for name in models:
+        points, changes = [], []
+        last = None
+        for corpus in corpora:
+            model = corpus.models.get((scope.evaluation_name, scope.metric), {}).get(name)
+            if model is None:
+                continue
+            here = corpus.named.name
+            points.append(_point(here, model, graded=scope.graded))
+            if model.answered:
+                if last is not None:
+                    changes.append(_no_change(last, here))
+                last = here
+        made.append(ModelTrend(model_id=name, points=points, changes=changes))
+    return EvaluationTrend(
+        evaluation_name=scope.evaluation_name, metric=scope.metric, metrics=metrics, graded=scope.graded, models=made
+    )
+
+
+def _point(corpus: str, model: _Cell, *, graded: bool) -> Point:
+    return Point(
+        corpus=corpus,
+        records=model.records,
+        errors=model.errors,
+        questions=model.answered,
+        value=model.mean_score if graded else model.accuracy,
+    )
+
+
+def _no_change(before: str, after: str) -> Change:
+    """Return a change that is still to be computed."""
+    return Change(
+        before=before, after=after, questions=0, better=0, worse=0, old=None, new=None, difference=None, test=None,
+        p=None,
+    )  # fmt: skip
+
+
+def _described(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) -> Iterator[TrendCorpus]:
+    """Describe each corpus, with the chosen models that it has and the one before has not, and the other way round."""
+    there: dict[str, set[str]] = {corpus.named.name: set() for corpus in corpora}
+    for evaluation in evaluations:
+        for model in evaluation.models:
+            for point in model.points:
+                there[point.corpus].add(model.model_id)
+    before: set[str] | None = None
+    for corpus in corpora:
+        models = there[corpus.named.name]
+        yield TrendCorpus(
+            name=corpus.named.name,
+            path=utf8(corpus.named.path),
+            line_counts=corpus.line_counts,
+            skipped=corpus.skipped,
+            models=len(models),
+            appeared=[] if before is None else sorted(models - before),
+            disappeared=[] if before is None else sorted(before - models),
+        )
+        before = models
+
+
+def _mismatches(corpora: Sequence[_Corpus]) -> Iterator[str]:
+    """Yield a notice for each pair of neighbours whose hashes differ, so that no question has the same one."""
+    for old, new in pairwise(corpora):
+        if old.hashes != new.hashes:
+            yield (
+                f"{old.named.name} has {old.hashes}, {new.named.name} has {new.hashes}: their questions cannot be "
+                "matched, so nothing is compared"
+            )

@@ -1,0 +1,148 @@
+"""How titles of evaluations, scores, shares and results of models are spelled in the terminal, browser and reports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Final, Protocol
+
+from fastrec.errors import counted
+
+_NO_METRIC: Final = "(no metric)"
+
+
+class Scope(Protocol):
+    """An evaluation and one of its metrics."""
+
+    @property
+    def evaluation_name(self) -> str:
+        """Name of the evaluation."""
+        ...
+
+    @property
+    def metric(self) -> str | None:
+        """The metric; None if the records name none."""
+        ...
+
+
+def title_of(evaluation: str, metric: str | None, metrics: int) -> str:
+    """Return the title of an evaluation that has this number of metrics.
+
+    >>> title_of("gsm8k", "f1", 2)
+    'gsm8k · f1'
+    >>> title_of("gsm8k", "f1", 1)
+    'gsm8k'
+    """
+    return evaluation if metrics == 1 else f"{evaluation} · {_NO_METRIC if metric is None else metric}"
+
+
+def metrics_of(scopes: Iterable[Scope]) -> Counter[str]:
+    """Return the number of metrics of each evaluation; records without a metric count as one."""
+    return Counter(scope.evaluation_name for scope in scopes)
+
+
+def titles(scopes: Iterable[Scope]) -> list[str]:
+    """Return the titles of all evaluations of a corpus."""
+    scopes = list(scopes)
+    metrics = metrics_of(scopes)
+    return [title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name]) for scope in scopes]
+
+
+NONE: Final = "–"
+"""Stands for a number that there is not."""
+_LARGEST: Final = 10**15  # larger numbers are rounded to four digits
+
+
+class _Tallied(Protocol):
+    @property
+    def models(self) -> int: ...
+    @property
+    def right(self) -> float: ...
+    @property
+    def mean_score(self) -> float | None: ...
+    @property
+    def disagreement(self) -> float | None: ...
+    @property
+    def errors(self) -> int: ...
+
+
+def score_text(score: float | None) -> str:
+    """Format a score with four digits, or as an integer if it is large.
+
+    >>> [score_text(score) for score in (True, 1.0, 0.123456, 12_345.6, 10**400, None)]
+    ['true', '1', '0.1235', '12,346', '1.000e+400', '–']
+    """
+    if score is None:
+        return NONE
+    if isinstance(score, bool):
+        return str(score).lower()
+    if 1_000 <= abs(score) < _LARGEST:
+        return f"{score:,.0f}"
+    return f"{score:.4g}" if isinstance(score, float) or abs(score) < 1_000 else f"{Decimal(score):.4g}"
+
+
+def tokens_text(tokens: int) -> str:
+    """Format a number of tokens.
+
+    >>> tokens_text(12_345), tokens_text(10**400)
+    ('12,345', '1.000e+400')
+    """
+    return f"{tokens:,}" if tokens < _LARGEST else f"{Decimal(tokens):.4g}"
+
+
+def latency_text(milliseconds: float) -> str:
+    """Format a time.
+
+    >>> latency_text(12.345), latency_text(12_345), latency_text(10**400)
+    ('12.3 ms', '12.3 s', '1.000e+397 s')
+    """
+    if milliseconds < 1_000:
+        return f"{milliseconds:.3g} ms"
+    return f"{milliseconds / 1_000:,.1f} s" if milliseconds < _LARGEST else f"{Decimal(milliseconds) / 1_000:.4g} s"
+
+
+def percent(share: float | None) -> str:
+    """Format a share. Only 0 is "0%", and only 1 is "100%".
+
+    >>> [percent(share) for share in (0.5, 0.999, 0.001, 0, None)]
+    ['50%', '>99%', '<1%', '0%', '–']
+    """
+    if share is None:
+        return NONE
+    if 0 < share < 0.01:
+        return "<1%"
+    return ">99%" if 0.99 < share < 1 else f"{share:.0%}"
+
+
+def value_text(value: float | None, *, graded: bool) -> str:
+    """Format an accuracy, or a mean score if the metric is graded.
+
+    >>> value_text(0.5, graded=False), value_text(0.5, graded=True), value_text(None, graded=True)
+    ('50.0%', '0.5', '–')
+    """
+    return NONE if value is None else score_text(value) if graded else f"{value:.1%}"
+
+
+def tally_facts(tally: _Tallied, *, graded: bool) -> list[str]:
+    """Say how many models are right about a question, how much they disagree, and how many have only errors.
+
+    >>> from fastrec.answers.shown import Tally
+    >>> tally = Tally(metric=None, graded=True, models=4, right=1, mean_score=0.5, disagreement=0.9, errors=1)
+    >>> tally_facts(tally, graded=False)
+    ['1 of 4 models right (25%)', 'disagreement 0.90', '1 model with errors only']
+    >>> tally_facts(tally, graded=True)[0]
+    'mean score 0.5 of 4 models'
+    """
+    models = counted(tally.models, "model")
+    if not tally.models:
+        facts = ["no answers"]
+    elif graded:
+        facts = [f"mean score {score_text(tally.mean_score)} of {models}"]
+    else:
+        facts = [f"{tally.right:.4g} of {models} right ({percent(tally.right / tally.models)})"]
+    if tally.disagreement is not None:
+        facts.append(f"disagreement {tally.disagreement:.2f}")
+    if tally.errors:
+        facts.append(f"{counted(tally.errors, 'model')} with errors only")
+    return facts
