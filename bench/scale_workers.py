@@ -232,7 +232,7 @@ class SimulatedWorkers(Engine):
         self.result.regions += 1
         first, last = self._corpus.numbers(task.low, task.high)
         is_touched = first < self._corpus.narrow_last and self._corpus.narrow_first < last
-        if task.census:
+        if task.statistics_prefix:
             self._gather_keys(task.slices, task.window_bytes)
             if task.removed:
                 self._read(_COUNTS, _BLOCKS_READ)
@@ -260,7 +260,9 @@ class SimulatedWorkers(Engine):
         self._gather(task.slices, task.window_bytes, (last - first) * RECORD)
         self.result.made += 1
         self.result.slices += len(task.slices)
-        part = self._parts[task.census] = _PartRange(first, last, corpus.narrow_in(first, last), self._pieces[-1])
+        part = self._parts[task.statistics_prefix] = _PartRange(
+            first, last, corpus.narrow_in(first, last), self._pieces[-1]
+        )
         self.staged.append(task.path)
         text = part.records * RECORD
         sizes = {"hash": part.records * _CENSUS, "id": part.records * _CENSUS, "counts": _COUNTS}
@@ -268,8 +270,8 @@ class SimulatedWorkers(Engine):
         if task.options.incremental:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
-        files = [FileDigest(f"{task.census}-{name}", size, self._hash()) for name, size in sizes.items()]
-        if task.options.incremental and (borders := self._borders(f"{task.census}-borders", first, last)):
+        files = [FileDigest(f"{task.statistics_prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
+        if task.options.incremental and (borders := self._borders(f"{task.statistics_prefix}-borders", first, last)):
             border, file = borders
             files.append(file)
         for size in (text // _PART_SHARE, *sizes.values()):
@@ -277,7 +279,7 @@ class SimulatedWorkers(Engine):
         self.result.requests["rename"] += 1 + len(files)
         return Part(
             number=task.number,
-            made_of=task.made_of,
+            fingerprint=task.fingerprint,
             low=task.low,
             written=Written(text // _PART_SHARE, _HASH * 2, text, _HASH * 2),
             records=part.records,
@@ -286,7 +288,7 @@ class SimulatedWorkers(Engine):
             left_out={},
             files=tuple(files),
             path=task.path,
-            census=task.census,
+            statistics_prefix=task.statistics_prefix,
             index_bytes=sizes.get("index", 0),
             border=border,
         )

@@ -28,7 +28,7 @@ Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 """One path, or several."""
 
 
-def several(name: str, values: Strings) -> tuple[str, ...]:
+def as_tuple(name: str, values: Strings) -> tuple[str, ...]:
     """Return the values of an argument, each once; UsageError if one of them is not a string.
 
     >>> several("model", "org/m"), several("model", ["b", "a", "b"]), several("model", ())
@@ -45,7 +45,7 @@ def several_paths(name: str, values: Paths) -> tuple[str, ...]:
     """Return the paths of an argument, each once; UsageError if one of them is neither a string nor a path."""
     is_one = isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable)
     found: Any = [values] if is_one else values
-    return several(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in found])
+    return as_tuple(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in found])
 
 
 def field_names(name: str, values: Strings) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def field_names(name: str, values: Strings) -> tuple[str, ...]:
     >>> field_names("by", "a, b"), field_names("by", ["a", "b"])
     (('a', 'b'), ('a', 'b'))
     """
-    names = [field.strip() for value in several(name, values) for field in value.split(",")]
+    names = [field.strip() for value in as_tuple(name, values) for field in value.split(",")]
     return tuple(dict.fromkeys(filter(None, names)))
 
 
@@ -188,7 +188,7 @@ def make_filters(
 
 
 def _patterns(name: str, values: Strings) -> tuple[str, ...]:
-    patterns = several(name, values)
+    patterns = as_tuple(name, values)
     for pattern in patterns:
         try:
             pattern.encode()

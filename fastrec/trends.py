@@ -245,7 +245,7 @@ class _Comparison(msgspec.Struct):
     change: Change
 
 
-def compare_corpora(
+def _compare_corpora(
     corpora: Sequence[NamedCorpus],
     evaluations: Sequence[EvaluationTrend],
     *,
@@ -382,7 +382,7 @@ def collect_trend(
         _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
         for scope, query in choose_scopes(scopes, filters or Filters())
     ]
-    comparisons = compare_corpora(found, evaluations, jobs=jobs, progress=progress, limits=limits)
+    comparisons = _compare_corpora(found, evaluations, jobs=jobs, progress=progress, limits=limits)
     tested = [(change, change.p) for change in comparisons if change.p is not None]
     for (change, _), adjusted in zip(tested, adjust([value for _, value in tested]), strict=True):
         change.p_adjusted = adjusted

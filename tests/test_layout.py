@@ -42,6 +42,7 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
+        "wording",
         "answers",
         "_version",
         "commands",
@@ -58,6 +59,7 @@ EDGES = {
     },
     "api": {"errors", "judge", "schemas", "sources"},
     "commands": {
+        "wording",
         "answers",
         "_version",
         "corpus",
@@ -95,7 +97,7 @@ EDGES = {
         "storage",
         "summary",
     },
-    "trends": {"answers", "corpus", "errors", "filters", "limits", "progress", "storage", "summary"},
+    "trends": {"wording", "answers", "corpus", "errors", "filters", "limits", "progress", "storage", "summary"},
     "answers": {
         "corpus",
         "engine",
@@ -121,7 +123,7 @@ EDGES = {
         "storage",
         "summary",
     },
-    "summary": {"engine", "errors", "filters", "limits", "schemas", "sorting", "storage"},
+    "summary": {"wording", "engine", "errors", "filters", "limits", "schemas", "sorting", "storage"},
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "filters", "limits", "schemas", "sources"},
     "harnesses": {"errors", "schemas", "sources", "storage"},

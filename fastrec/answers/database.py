@@ -110,7 +110,7 @@ _ORDERS: Final[dict[Sort, str]] = {
 }
 
 
-def ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, graded: bool) -> tuple[str, list[Any]]:
+def _ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, graded: bool) -> tuple[str, list[Any]]:
     """Return the SQL for the ids of the questions that a query chooses, and its values.
 
     Args:
@@ -156,7 +156,7 @@ def _sample_id_test(patterns: Sequence[str], scope: int) -> tuple[str, list[byte
         return "", []
     if _has_wildcards(patterns):
         return f"q.id IN (SELECT id FROM marks WHERE scope = {scope} AND has_sample_id(sample_ids))", []  # noqa: S608
-    spelled = [one for pattern in patterns for one in spelled_ids(pattern)]
+    spelled = [one for pattern in patterns for one in _spelled_ids(pattern)]
     marks = ", ".join("?" * len(spelled))
     test = (
         f"q.id IN (SELECT id FROM marks WHERE sample_ids IN ({marks}) AND scope = {scope} "  # noqa: S608
@@ -178,7 +178,7 @@ def _has_wildcards(patterns: Sequence[str]) -> bool:
     return len(patterns) > _MOST_NAMES or any(char in pattern for pattern in patterns for char in "*?[")
 
 
-def spelled_ids(text: str) -> list[bytes]:
+def _spelled_ids(text: str) -> list[bytes]:
     """Return how JSON spells the `sample_id` that a text stands for: a string, or an integer."""
     try:
         spelled = [msgspec.json.encode(text)]
@@ -242,7 +242,7 @@ class Database:
                 self._kept.move_to_end(query)
                 return self._kept[query]
             scope = self.scopes[number]
-            sql, values = ids_query(query, self._facts(connection, query), number, scope.models, graded=scope.graded)
+            sql, values = _ids_query(query, self._facts(connection, query), number, scope.models, graded=scope.graded)
             if "has_sample_id" in sql:
                 connection.create_function("has_sample_id", 1, _id_test(query.sample_ids))
             if "has_hash" in sql:
@@ -295,7 +295,7 @@ class Database:
 
     def find(self, text: str, limit: int, shortest: int) -> list[QuestionRow]:
         """Return questions by their hash, or else by a sample_id, or else by the beginning of a hash."""
-        spelled = spelled_ids(text)
+        spelled = _spelled_ids(text)
         if not text or not spelled:
             return []
         first, last = spelled[0], spelled[-1]  # the same, unless it may be an integer
@@ -320,7 +320,7 @@ class Database:
         with self._file.use() as connection:
             for length in range(shortest, len(sample_hash)):
                 text = sample_hash[:length]
-                ids = spelled_ids(text)
+                ids = _spelled_ids(text)
                 alone, prefix = [b"[" + one + b"]" for one in (ids[0], ids[-1])], text.encode()
                 values = (prefix, prefix + b"\xff", whole, *alone, ids[0], ids[-1], whole)
                 if not connection.execute(_OTHERS, values).fetchone():

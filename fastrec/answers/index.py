@@ -61,7 +61,7 @@ _DAY: Final = 24 * 60 * 60
 _UNUSED_DAYS: Final = 30
 
 
-def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
+def _cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
     """Return the cache directory: the given one, `FASTREC_CACHE`, or `fastrec` in the user's cache directory."""
     if cache is not None:
         return Path(cache)
@@ -72,13 +72,13 @@ def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
     return Path("~/.cache/fastrec").expanduser()
 
 
-def index_name(manifest: bytes, format_: int) -> str:
+def _index_name(manifest: bytes, format_: int) -> str:
     """Return the name of the index of a corpus, given its manifest and the format of the index."""
     return f"{sha256(manifest).hexdigest()}-{format_}{_SUFFIX}"
 
 
 @contextmanager
-def new_file(directory: Path) -> Iterator[Path]:
+def _new_file(directory: Path) -> Iterator[Path]:
     """Yield the path of a new file, which is removed in the end unless it is renamed.
 
     It is in the directory, or in that of temporary files if the directory cannot be written.
@@ -105,13 +105,13 @@ def new_file(directory: Path) -> Iterator[Path]:
             path.unlink()
 
 
-def mark_used(path: Path) -> None:
+def _mark_used(path: Path) -> None:
     """Note that an index is in use."""
     with suppress(OSError):
         os.utime(path)
 
 
-def remove_unused(directory: Path) -> None:
+def _remove_unused(directory: Path) -> None:
     """Remove indexes that were not used for 30 days, and what a killed process left behind a day ago."""
     now = time.time()
     with suppress(OSError):
@@ -130,7 +130,7 @@ def remove_unused(directory: Path) -> None:
 # `question` and `marks` have a row per question and scope, `asked` and `search` one per question. A question is
 # identified by the place of its first record in the corpus, so this is also the order of the corpus.
 
-INDEX_FORMAT: Final = 4
+_INDEX_FORMAT: Final = 4
 """To be increased whenever the content of an index changes."""
 
 _TABLES: Final = """
@@ -413,13 +413,13 @@ def open_index(
     corpus = os.fspath(corpus)
     manifest = read_manifest(corpus)
     parts_of(corpus, manifest)
-    directory = cache_directory(cache)
-    path = directory / index_name(storage_of(corpus).read_all(join(corpus, MANIFEST)), INDEX_FORMAT)
+    directory = _cache_directory(cache)
+    path = directory / _index_name(storage_of(corpus).read_all(join(corpus, MANIFEST)), _INDEX_FORMAT)
     if database := _opened(path):
-        mark_used(path)
+        _mark_used(path)
         return Index(corpus, manifest, database, limits)
-    remove_unused(directory)
-    with new_file(directory) as building:
+    _remove_unused(directory)
+    with _new_file(directory) as building:
         build_index(str(building), corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if building.parent == directory:
             building.replace(path)

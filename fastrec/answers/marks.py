@@ -112,7 +112,7 @@ def _mark(records: Sequence[RecordMark], models: int) -> Marks:
             shares[model] = float(flag == RIGHT)
         else:
             shares[model] = sum([flag == RIGHT for _, flag, _, _ in found]) / count
-            scores[model] = mean_of([score for _, _, score, _ in found])
+            scores[model] = _mean_of([score for _, _, score, _ in found])
             lengths[model] = sum([length for _, _, _, length in found]) / count
     is_mixed = any(kind & _ANSWERS == _ANSWERS for kind in flags)
     return Marks(
@@ -123,7 +123,7 @@ def _mark(records: Sequence[RecordMark], models: int) -> Marks:
     )
 
 
-def values_of(marks: Marks, models: Sequence[int], *, graded: bool) -> list[float]:
+def _values_of(marks: Marks, models: Sequence[int], *, graded: bool) -> list[float]:
     """Return the values of models with an answer: the share of right answers, or the score if the metric is graded."""
     packed = (marks.scores or marks.shares) if graded else marks.shares
     if packed:
@@ -136,7 +136,7 @@ def values_or_none(marks: Marks, models: Sequence[int | None], *, graded: bool) 
     """Return the values of some models; None for one that is not in the scope, or has no answer."""
     flags = marks.flags
     answering = [model for model in models if model is not None and flags[model] & _ANSWERS]
-    values = dict(zip(answering, values_of(marks, answering, graded=graded), strict=True))
+    values = dict(zip(answering, _values_of(marks, answering, graded=graded), strict=True))
     return tuple([None if model is None else values.get(model) for model in models])
 
 
@@ -147,11 +147,11 @@ def facts_of(marks: Marks, models: Sequence[int], *, graded: bool) -> Facts:
     if not facts.models or (not marks.shares and not marks.scores):
         return facts
     answering = _answering(flags, models, facts.models)
-    shares = values_of(marks, answering, graded=False)
-    scores = values_of(marks, answering, graded=True)
+    shares = _values_of(marks, answering, graded=False)
+    scores = _values_of(marks, answering, graded=True)
     return facts._replace(
         right=math.fsum(shares),
-        score=mean_of(scores),
+        score=_mean_of(scores),
         spread=_spread(scores if graded else shares),
         low=min(scores),
         high=max(scores),
@@ -195,7 +195,7 @@ def _facts_of_flags(flags: bytes) -> Facts:
     return Facts(kinds, len(shares), right, right / len(shares), _spread(shares), errors, min(shares), max(shares))
 
 
-def mean_of(values: Sequence[float]) -> float:
+def _mean_of(values: Sequence[float]) -> float:
     """Return the mean of doubles, which does not depend on their order."""
     try:
         return math.fsum(values) / len(values)

@@ -34,8 +34,8 @@ from fastrec.limits import Limits
 # escaped, but an unknown key of an inner object may look the same. It does no harm: every stretch that was not seen
 # before is decoded, and one that begins or ends at another level is not JSON. Then the line is decoded as a whole.
 
-EXCERPT_CHARS: Final = 200
-SEARCH_CHARS: Final = 20_000
+_EXCERPT_CHARS: Final = 200
+_SEARCH_CHARS: Final = 20_000
 """Characters of an input, and of each reference, that a text search looks at."""
 _MOST_TEXTS: Final = 20  # an input and its first references
 _BETWEEN: Final = b"\xff"  # in no text
@@ -237,8 +237,8 @@ class LineReader:
         """Return what the last line asks."""
         raw, references = self.input.raw, self.input.reference
         texts = [raw, references] if isinstance(references, str) else [raw, *references]
-        text = _BETWEEN.join([text[:SEARCH_CHARS].casefold().encode() for text in texts[:_MOST_TEXTS]])
-        excerpt = " ".join(raw[: 8 * EXCERPT_CHARS].split())[:EXCERPT_CHARS]
+        text = _BETWEEN.join([text[:_SEARCH_CHARS].casefold().encode() for text in texts[:_MOST_TEXTS]])
+        excerpt = " ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS]
         return Asked(excerpt, text, len(raw))
 
 
@@ -359,7 +359,7 @@ def rows_of(question: Question, shapes: list[ScopeShape]) -> Rows:
     return Rows(row, entries)
 
 
-def write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
+def _write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
     """Write items in batches, each with its size."""
     iterator = iter(items)
     encode = msgspec.msgpack.Encoder().encode
@@ -369,14 +369,14 @@ def write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
 
 
 def read_batches(path: str, kind: type[Item]) -> Iterator[Item]:
-    """Read items that `write_batches` wrote."""
+    """Read items that `_write_batches` wrote."""
     decode = msgspec.msgpack.Decoder(list[kind]).decode  # type: ignore[valid-type]
     with open(path, "rb") as file:  # noqa: PTH123
         while size := file.read(_SIZE.size):
             yield from decode(file.read(_SIZE.unpack(size)[0]))
 
 
-PLACE_BITS: Final = 40
+_PLACE_BITS: Final = 40
 """Bits of a place for the offset in the text of a part; those above are the number of the part."""
 
 
@@ -465,7 +465,7 @@ class _Scanner:
         names = key.evaluation_name, key.sample_hash
         question = self._questions.get(names)
         if question is None:
-            place = (self._task.number << PLACE_BITS) + start
+            place = (self._task.number << _PLACE_BITS) + start
             question = Question(*names, place, self._reader.asked(), [], [])
             if not self._task.sorted_by_question:
                 self._questions[names] = question
@@ -489,7 +489,7 @@ def scan_part(task: ScanTask) -> int:
         pieces: BinaryIO = stack.enter_context(open(task.pieces, "wb"))  # noqa: PTH123
         questions = scanner.questions()
         if not task.sorted_by_question:
-            write_batches(pieces, questions)
+            _write_batches(pieces, questions)
         else:
             edges: list[Question] = []
 
@@ -499,8 +499,8 @@ def scan_part(task: ScanTask) -> int:
                         yield rows_of(edges.pop(), shapes)
                     edges.append(question)
 
-            write_batches(rows, inner())
-            write_batches(pieces, edges)
+            _write_batches(rows, inner())
+            _write_batches(pieces, edges)
     if scanner.records != task.part.entry.records:
         expected = task.part.entry.records
         reason = f"has {scanner.records:,} records, but the manifest says {expected:,}; {VERIFY_HINT}"

@@ -29,7 +29,7 @@ from fastrec.errors import FastrecError, UsageError, shown
 # The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings.
 
 
-def read_settings(path: str | None, context: click.Context) -> dict[str, dict[str, Any]]:
+def _read_settings(path: str | None, context: click.Context) -> dict[str, dict[str, Any]]:
     """Read the settings; return for each command the values of its parameters, as click expects its defaults."""
     file, found = _find(path)
     if not found:  # the commands need not be imported
@@ -57,10 +57,10 @@ def read_settings(path: str | None, context: click.Context) -> dict[str, dict[st
 def _check(file: str, names: Iterable[str], known: Collection[str], problem: str) -> None:
     for name in names:
         if name not in known:
-            raise UsageError(f"{file}: {problem} {name!r}{did_you_mean(name, known)}")
+            raise UsageError(f"{file}: {problem} {name!r}{_did_you_mean(name, known)}")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def _did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the end of a message that suggests a known word with a similar spelling; empty if there is none."""
     from difflib import get_close_matches
 
@@ -173,7 +173,7 @@ class _Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         if args[0] not in _COMMANDS and not args[0].startswith("-") and not ctx.resilient_parsing:
-            hint = did_you_mean(args[0], _COMMANDS) or f"; the commands are {', '.join(_COMMANDS)}"
+            hint = _did_you_mean(args[0], _COMMANDS) or f"; the commands are {', '.join(_COMMANDS)}"
             raise click.UsageError(f"there is no command {args[0]!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
 
@@ -226,7 +226,7 @@ def cli(context: click.Context, config: str | None) -> None:
     if os.environ.get("NO_COLOR"):
         context.color = False
     if context.invoked_subcommand:
-        context.default_map = read_settings(config, context)
+        context.default_map = _read_settings(config, context)
 
 
 def script() -> None:

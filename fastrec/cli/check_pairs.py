@@ -8,12 +8,12 @@ import click
 
 from fastrec.cli.console import (
     allow_broken_pipe,
+    format_bytes,
+    format_speed,
     print_annotations,
     print_error,
     print_json,
     print_notice,
-    spell_bytes,
-    spell_speed,
 )
 from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
@@ -99,5 +99,5 @@ def _print_counts(report: PairCheck) -> None:
     )
     ignored = f", {counted(report.ignored, 'other file')} ignored" if report.ignored else ""
     bad = f", {counted(len(report.bad_files), 'file')} unreadable" if report.bad_files else ""
-    timing = f"{spell_bytes(report.text_bytes)} {spell_speed(report.text_bytes, report.seconds)}"
+    timing = f"{format_bytes(report.text_bytes)} {format_speed(report.text_bytes, report.seconds)}"
     click.echo(f"{word}: {findings}{counts}{ignored}{bad} ({timing})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, print_json, print_notice, safe, spell_bytes
+from fastrec.cli.console import allow_broken_pipe, format_bytes, print_json, print_notice, safe
 from fastrec.cli.options import command
 from fastrec.errors import counted, shown
 
@@ -43,7 +43,7 @@ def clean(*, output: str, work_dir: str | None, dry_run: bool, as_json: bool) ->
             print_json(found)
         else:
             for one in found.removed:
-                click.echo(f"{verb} {safe(one.path)}: {counted(one.files, 'file')}, {spell_bytes(one.bytes)}")
+                click.echo(f"{verb} {safe(one.path)}: {counted(one.files, 'file')}, {format_bytes(one.bytes)}")
             if not found.removed:
                 where = "" if work_dir else "; if its runs had a --work-dir, give it here, too"
                 click.echo(f"nothing to remove: no run left work for {safe(shown(output))}{where}")

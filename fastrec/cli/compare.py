@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, safe, spell_p
+from fastrec.cli.console import allow_broken_pipe, explain_damage, format_p, print_json, print_notice, safe
 from fastrec.cli.options import (
     Count,
     choice_option,
@@ -124,7 +124,7 @@ def _row(scope: ComparedEvaluation) -> list[str]:
     points = "–" if scope.difference is None else f"{100 * scope.difference:+.2f}" if scope.difference else "0.00"
     values = [value_text(value, graded=scope.graded) for value in (scope.a, scope.b)]
     counts = [f"{number:,}" for number in (scope.wins, scope.losses, scope.ties)]
-    p_values = [spell_p(p) for p in (scope.p, scope.p_adjusted)]
+    p_values = [format_p(p) for p in (scope.p, scope.p_adjusted)]
     return [_title(scope) + ("*" if scope.graded else ""), f"{scope.questions:,}", *values, points, *counts, *p_values]
 
 

@@ -36,7 +36,7 @@ def safe(text: str) -> str:
     return UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-def spell_bytes(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Format a number of bytes.
 
     >>> spell_bytes(123), spell_bytes(45_600), spell_bytes(7_890_000), spell_bytes(1_234_000_000)
@@ -49,7 +49,7 @@ def spell_bytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size < 1_000_000_000 else f"{size / 1e9:.2f} GB"
 
 
-def spell_speed(size: int, seconds: float) -> str:
+def format_speed(size: int, seconds: float) -> str:
     """Format how long some text took, and how fast that was.
 
     >>> spell_speed(4_600_000_000, 2.0)
@@ -58,7 +58,7 @@ def spell_speed(size: int, seconds: float) -> str:
     return f"in {seconds:.2f} s, {size / 1e6 / max(seconds, 1e-9):,.0f} MB/s"
 
 
-def spell_codes(by_code: Mapping[str, int]) -> str:
+def _format_codes(by_code: Mapping[str, int]) -> str:
     """Format counts by code, the largest first; of many codes only the first.
 
     >>> spell_codes({"repair.nan_score": 7, "repair.null": 1_200})
@@ -69,7 +69,7 @@ def spell_codes(by_code: Mapping[str, int]) -> str:
     return ", ".join([*shown, *(["…"] if len(rows) > _MOST_CODES else [])])
 
 
-def spell_p(p: float | None) -> str:
+def format_p(p: float | None) -> str:
     """Format a p-value. One that is too small for a number is not 0.
 
     >>> spell_p(1.0), spell_p(0.04321), spell_p(0.0000123), spell_p(0.0), spell_p(None)
@@ -80,13 +80,13 @@ def spell_p(p: float | None) -> str:
     return "1" if p == 1 else f"{p:.4f}" if p >= 0.0001 else f"{p:.0e}"
 
 
-def spell_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected") -> str:
+def format_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected") -> str:
     """Say how many of some rejected lines repairs would keep.
 
     >>> spell_repairable(9, {"repair.null": 9}, 10)
     '`--repair all` would keep 9 of 10 rejected lines (9 repair.null)'
     """
-    return f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({spell_codes(by_code)})"
+    return f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({_format_codes(by_code)})"
 
 
 # @@ layout: Lay out text on a terminal: measure, cut and wrap it by the columns that it takes, not by its characters.

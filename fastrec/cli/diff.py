@@ -13,13 +13,13 @@ import click
 from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
+    format_bytes,
+    format_p,
+    format_speed,
     print_json,
     print_notice,
     print_stderr,
     safe,
-    spell_bytes,
-    spell_p,
-    spell_speed,
 )
 from fastrec.cli.options import Count, Number, choice_option, command, filter_options, jobs_option
 from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
@@ -70,7 +70,7 @@ def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
         "–" if model.points is None else f"{model.points:+.2f}" if model.points else "0.00",
         f"{model.worse:,}",
         f"{model.better:,}",
-        *(spell_p(p) for p in (model.p, model.p_adjusted)),
+        *(format_p(p) for p in (model.p, model.p_adjusted)),
         *(numbers * errors),
     )
 
@@ -136,7 +136,7 @@ def _legend(found: Difference) -> Iterator[str]:
         yield f"p: {'; '.join(tests)}. {adjusted}"
 
 
-def print_tables(found: Difference) -> None:
+def _print_tables(found: Difference) -> None:
     """Print a table per evaluation, changed fields, examples, and the result."""
     hidden: list[str] = []
     titles = _titles(found)
@@ -160,8 +160,8 @@ def print_tables(found: Difference) -> None:
         click.echo(click.style(title, bold=True))
         print_table(head, [tuple(map(safe, row)) for row in lists])
         click.echo()
-    click.echo(f"{_counts(found)} ({spell_bytes(found.text_bytes)} {spell_speed(found.text_bytes, found.seconds)})")
-    word, sentence = outcome_of(found, safe)
+    click.echo(f"{_counts(found)} ({format_bytes(found.text_bytes)} {format_speed(found.text_bytes, found.seconds)})")
+    word, sentence = _outcome_of(found, safe)
     colour = "red" if found.failed else "green" if found.fail_on is not None else None
     click.echo(f"{click.style(word, fg=colour, bold=True)}: {sentence}")
 
@@ -201,7 +201,7 @@ def _counts(found: Difference) -> str:
     return text
 
 
-def outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
+def _outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, str]:
     """Return the result as a word and a sentence; `spell` escapes names."""
     titles = _titles(found)
     of = Counter(model.status for model in found.models)
@@ -238,9 +238,9 @@ def _plural(message: str) -> str:
     return " ".join([{"is": "are", "was": "were"}.get(verb, verb), rest])
 
 
-def markdown_of(found: Difference) -> Iterator[str]:
+def _markdown_of(found: Difference) -> Iterator[str]:
     """Yield the lines of a comment on a pull request: the result, then the tables."""
-    word, sentence = outcome_of(found, _code)
+    word, sentence = _outcome_of(found, _code)
     corpora = f"{_code(found.old.corpus)} → {_code(found.new.corpus)}"
     yield from (f"**{word}**: {sentence}", "", f"{corpora}: {_counts(found)}")
     errors, head = _columns(found.models)
@@ -367,10 +367,10 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
         if output_format == "json":
             print_json(found)
         elif output_format == "markdown":
-            click.echo("\n".join(markdown_of(found)))
+            click.echo("\n".join(_markdown_of(found)))
         else:
-            print_tables(found)
+            _print_tables(found)
     if found.failed:
         if output_format != "table":  # the output may go to a file, but the reason belongs into the log of a job
-            print_stderr(": ".join(outcome_of(found, safe)))
+            print_stderr(": ".join(_outcome_of(found, safe)))
         raise click.exceptions.Exit(1)

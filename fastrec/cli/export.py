@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice, safe, spell_bytes, spell_speed
+from fastrec.cli.console import allow_broken_pipe, explain_damage, format_bytes, format_speed, print_notice, safe
 from fastrec.cli.options import (
     choice_option,
     command,
@@ -68,7 +68,7 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
         return
     with allow_broken_pipe():
         print_notice(*done.notices)
-        sizes = f"{spell_bytes(done.text_bytes)} → {spell_bytes(done.bytes)}"
-        speed = spell_speed(done.text_bytes, done.seconds)
+        sizes = f"{format_bytes(done.text_bytes)} → {format_bytes(done.bytes)}"
+        speed = format_speed(done.text_bytes, done.seconds)
         files = f"{counted(done.files, 'file')} in {safe(output)}"
         click.echo(f"{counted(done.rows, 'record')}: {files}, {sizes} {speed}", err=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import print_stderr, spell_bytes
+from fastrec.cli.console import format_bytes, print_stderr
 from fastrec.cli.options import Count, Number, choice_option, command
 from fastrec.errors import counted
 
@@ -57,5 +57,5 @@ def generate(output: str, schema: str | None, **options: Any) -> None:
     if schema is not None:
         options["schema"] = schema
     made = run(output, **options)
-    sizes = f"{spell_bytes(made.text_bytes)} of text, {spell_bytes(made.file_bytes)} on disk"
+    sizes = f"{format_bytes(made.text_bytes)} of text, {format_bytes(made.file_bytes)} on disk"
     print_stderr(f"{counted(made.lines, 'line')} in {counted(len(made.paths), 'shard')}: {sizes}")

@@ -8,14 +8,14 @@ import click
 
 from fastrec.cli.console import (
     allow_broken_pipe,
+    format_bytes,
+    format_repairable,
+    format_speed,
     print_json,
     print_notice,
     print_stderr,
     print_warning,
     safe,
-    spell_bytes,
-    spell_repairable,
-    spell_speed,
 )
 from fastrec.cli.options import (
     Size,
@@ -184,7 +184,7 @@ def normalize(
     if not quiet:
         print_stderr(_closing_line(result))
         if repairable := result.summary.repairable.lines:
-            print_notice(spell_repairable(repairable, result.summary.repairable.by_code, rejected))
+            print_notice(format_repairable(repairable, result.summary.repairable.by_code, rejected))
     print_warning(skipped_lines(result.skipped))  # also with --quiet: a nightly job must not lose shards silently
     if result.refused:
         raise RefusedError(output, result.output, result.refused, result.summary)
@@ -201,7 +201,7 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
     print_notice(*plan.notices)
     for path in plan.paths:
         click.echo(safe(path))
-    sizes = f"{spell_bytes(plan.input_bytes)}, about {spell_bytes(plan.estimated_text_bytes)} of text"
+    sizes = f"{format_bytes(plan.input_bytes)}, about {format_bytes(plan.estimated_text_bytes)} of text"
     work = "" if plan.incremental else f": {counted(plan.tasks, 'task')}, about {counted(plan.estimated_parts, 'part')}"
     click.echo(f"{counted(plan.shards, 'shard')}, {sizes}{work}; schema {plan.schema}")
     if reuse := plan.incremental:
@@ -225,13 +225,13 @@ def _closing_line(result: NormalizeResult) -> str:
     repaired = f"{summary.repaired.lines:,} repaired; " if summary.repaired.lines else ""
     filtered = f"{result.filtered:,} filtered out; " if result.filtered else ""
     # The size of a stream is unknown.
-    size = spell_bytes(result.input_bytes) if result.input_bytes else f"{spell_bytes(result.text_bytes)} of text"
+    size = format_bytes(result.input_bytes) if result.input_bytes else f"{format_bytes(result.text_bytes)} of text"
     return (
         f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, {counted(counts.duplicates, 'duplicate')}, "
         f"{counts.rejected:,} rejected, {counts.blank:,} blank; {filtered}{repaired}{contradictions}, "
         f"{counted(summary.repeats.identities, 'repeat')}; "
-        f"{_spell_parts(result)}, {size} → {spell_bytes(result.output_bytes)} "
-        f"{spell_speed(result.text_bytes, result.seconds)}"
+        f"{_spell_parts(result)}, {size} → {format_bytes(result.output_bytes)} "
+        f"{format_speed(result.text_bytes, result.seconds)}"
     )
 
 

@@ -9,10 +9,10 @@ import click
 from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
+    format_repairable,
     print_json,
     print_notice,
     print_stderr,
-    spell_repairable,
 )
 from fastrec.cli.options import choice_option, command
 from fastrec.cli.tables import print_groups
@@ -60,7 +60,7 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
             print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code", remarks)
             counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
             if found.repairable:
-                click.echo(spell_repairable(found.repairable, found.repairable_by_code, found.lines))
+                click.echo(format_repairable(found.repairable, found.repairable_by_code, found.lines))
             click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
         else:
             click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, spell_bytes
+from fastrec.cli.console import allow_broken_pipe, explain_damage, format_bytes
 from fastrec.cli.options import (
     Count,
     accuracy_option,
@@ -72,4 +72,4 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
         if output == "-":
             click.echo(page, nl=False)
         else:
-            click.echo(f"{shown(output)}: {spell_bytes(size)}", err=True)
+            click.echo(f"{shown(output)}: {format_bytes(size)}", err=True)

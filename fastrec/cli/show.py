@@ -232,7 +232,7 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
         yield f"{head}source: {verdict.source.shard}:{verdict.source.line}"
 
 
-def tally_text(tally: Tally) -> str:
+def _tally_text(tally: Tally) -> str:
     """Describe what the models made of a question, by one metric."""
     head = f"{safe(tally.metric)}: " if tally.metric else ""
     return head + ", ".join(tally_facts(tally, graded=tally.graded))
@@ -293,7 +293,7 @@ def _print(found: Shown, *, full: bool) -> None:
         head = f"{name}, sample {clip(safe(str(question.sample_id)), _SAMPLE)}, hash {safe(question.sample_hash)}"
         click.echo(f"{chr(10) if number else ''}{head}")
         for tally in question.tallies:
-            click.echo(tally_text(tally))
+            click.echo(_tally_text(tally))
         printer.print_question(question)
         for answer in question.answers:
             click.echo()

@@ -55,7 +55,7 @@ class Section(NamedTuple):
     notes: Sequence[str]
 
 
-def print_questions(found: Stats) -> None:
+def _print_questions(found: Stats) -> None:
     """Print a table of hashes or joins for each evaluation."""
     hidden: list[str] = []
     for number, section in enumerate(_sections(found)):
@@ -70,7 +70,7 @@ def print_questions(found: Stats) -> None:
     print_hidden(hidden)
 
 
-def markdown_questions(found: Stats) -> Iterator[str]:
+def _markdown_questions(found: Stats) -> Iterator[str]:
     """Yield the lines of a Markdown table of hashes or joins for each evaluation."""
     for number, section in enumerate(_sections(found)):
         if number:
@@ -162,7 +162,7 @@ def _spelled(group: QuestionGroup) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
-def csv_questions(found: Stats, *, raw_cells: bool) -> str:
+def _csv_questions(found: Stats, *, raw_cells: bool) -> str:
     """Return the recipes of all models, or all pairs of models, as one CSV table."""
     from fastrec.csv_writer import CsvWriter
     from fastrec.summary.document import REASONS
@@ -284,13 +284,13 @@ def stats(
         if output_format == "json":
             print_json(found)
         elif output_format == "csv" and about_questions:
-            click.echo(csv_questions(found, raw_cells=raw_cells), nl=False)
+            click.echo(_csv_questions(found, raw_cells=raw_cells), nl=False)
         elif output_format == "csv":
             click.echo(csv_table(found, raw_cells=raw_cells), nl=False)
         elif output_format == "markdown":
-            click.echo("\n".join(markdown_questions(found) if about_questions else markdown_tables(found)))
+            click.echo("\n".join(_markdown_questions(found) if about_questions else markdown_tables(found)))
         elif found.evaluations and about_questions:
-            print_questions(found)
+            _print_questions(found)
         elif found.evaluations:
             print_stats(found)
         else:

@@ -35,7 +35,7 @@ _LONGEST: Final = 20  # characters of the name of a corpus at the head of a colu
 _COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
 
 
-def print_trend(found: Trend) -> None:
+def _print_trend(found: Trend) -> None:
     """Print a table for each evaluation, the changes, and the line counts of each corpus."""
     hidden: list[str] = []
     for evaluation in found.evaluations:
@@ -136,7 +136,7 @@ def _print_corpora(found: Trend) -> None:
                 click.echo(f"  {safe(corpus.name)}: {counted(len(models), 'model')} {verb}: {safe(listed(models))}")
 
 
-def csv_trend(found: Trend, *, raw_cells: bool) -> str:
+def _csv_trend(found: Trend, *, raw_cells: bool) -> str:
     """Return one row for each evaluation, metric, model and corpus, with numbers in full precision."""
     from fastrec.csv_writer import CsvWriter
 
@@ -211,6 +211,6 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
         if output_format == "json":
             print_json(found)
         elif output_format == "csv":
-            click.echo(csv_trend(found, raw_cells=raw_cells), nl=False)
+            click.echo(_csv_trend(found, raw_cells=raw_cells), nl=False)
         else:
-            print_trend(found)
+            _print_trend(found)

@@ -8,14 +8,14 @@ import click
 
 from fastrec.cli.console import (
     allow_broken_pipe,
+    format_bytes,
+    format_repairable,
+    format_speed,
     print_annotations,
     print_error,
     print_json,
     print_notice,
     safe,
-    spell_bytes,
-    spell_repairable,
-    spell_speed,
 )
 from fastrec.cli.options import (
     Count,
@@ -99,7 +99,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
             click.echo(_verdict(report, good=not failed and not report.bad_shards))
         if report.repairable:
             by_code = report.repairable_by_code
-            print_notice(spell_repairable(report.repairable, by_code, report.invalid, "invalid"))
+            print_notice(format_repairable(report.repairable, by_code, report.invalid, "invalid"))
     if failed or report.bad_shards:
         raise click.exceptions.Exit(3 if report.bad_shards else 1)
 
@@ -122,7 +122,7 @@ def _verdict(report: Validation, *, good: bool) -> str:
     counts = f"{counted(report.lines, 'line')}, {report.valid:,} valid{repaired}, {report.invalid:,} invalid"
     blank = f", {report.blank:,} blank" if report.blank else ""
     bad = f", {len(report.bad_shards):,} of {counted(report.shards, 'shard')} unreadable" if report.bad_shards else ""
-    timing = f"{spell_bytes(report.text_bytes)} {spell_speed(report.text_bytes, report.seconds)}"
+    timing = f"{format_bytes(report.text_bytes)} {format_speed(report.text_bytes, report.seconds)}"
     schema = f", schema {next(iter(report.versions))}" if len(report.versions) == 1 else ""
     early = "; stopped at --max-errors" if report.stopped_early else ""
     return f"{word}: {counts}, {counted(report.warnings, 'warning')}{blank}{bad}{schema} ({timing}){early}"

@@ -1,6 +1,6 @@
 """`cat`: print the lines of a corpus in order, byte for byte, all of them or those that match a selection.
 
-1. Turn patterns of names into the names that the summary has (`resolve`).
+1. Turn patterns of names into the names that the summary has (`_resolve`).
 2. Choose the parts that can hold a matching record, by the first and last keys in the manifest (`select`).
 3. Search them. If the matching records are contiguous, or there is little text, this process does it. Otherwise one
    task per part writes what it finds to a file, and the files are copied out in order.
@@ -60,7 +60,7 @@ from fastrec.summary.document import Summary
 # An `error` comes after an object; what follows it up to the end of the line is decoded as an object, which succeeds only
 # if it belongs to the record itself. Otherwise the line is decoded.
 
-SPECIAL: Final = re.compile(r"[*?\[]")
+_SPECIAL: Final = re.compile(r"[*?\[]")
 """The characters that make a name a pattern."""
 
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,4000}")
@@ -267,7 +267,7 @@ def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> li
         if values and (len(values) <= _MOST_NAMES or field in ("sample_hash", "sample_id")):
             return [field_bytes(field, value) for value in values]
         patterns = rest.hash if field == "sample_hash" else rest.sample_id if field == "sample_id" else ()
-        starts = [_spell(SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
+        starts = [_spell(_SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
         if patterns and all(len(start) > 1 for start in starts):
             numbers = [start[1:] for start in starts] if field == "sample_id" else []
             return [key_mark(field)[1:] + start for start in (*starts, *numbers)]
@@ -292,12 +292,12 @@ def _spell(value: int | str) -> bytes:
 _KINDS: Final = ("evaluation", "metric", "model")
 
 
-def needs_summary(filters: Filters) -> bool:
+def _needs_summary(filters: Filters) -> bool:
     """Return whether the names in the summary help to resolve filters."""
     return any(_is_open(filters, kind) for kind in _KINDS)
 
 
-def resolve(filters: Filters, summary: Summary | None) -> Selection | None:
+def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
     """Return the selection of some filters; None if no record can match. Without a summary, names stay patterns."""
     outcomes = {name: getattr(filters, name) for name in ("right", "wrong", "errors")}
     exact: dict[str, Any] = {} if all(outcomes.values()) else outcomes
@@ -321,14 +321,14 @@ def resolve(filters: Filters, summary: Summary | None) -> Selection | None:
                 exact[kind] = found
     for kind in ("sample_id", "hash"):
         patterns = getattr(filters, kind)
-        (rest if any(map(SPECIAL.search, patterns)) else exact)[kind] = patterns
+        (rest if any(map(_SPECIAL.search, patterns)) else exact)[kind] = patterns
     return Selection(**exact, rest=Filters(**rest))
 
 
 def _is_open(filters: Filters, kind: str) -> bool:
     """Return whether other values match than those that are given. An empty metric means that there is none."""
     patterns: tuple[str, ...] = getattr(filters, kind)
-    return bool(getattr(filters, f"exclude_{kind}", ())) or any(SPECIAL.search(one) for one in patterns) or (
+    return bool(getattr(filters, f"exclude_{kind}", ())) or any(_SPECIAL.search(one) for one in patterns) or (
         kind == "metric" and "" in patterns
     )  # fmt: skip
 
@@ -423,10 +423,10 @@ def cat_blocks(
     if source:
         need_sources(directory, manifest)
     summary = None
-    if needs_summary(filters):
+    if _needs_summary(filters):
         with contextlib.suppress(FastrecError, OSError):  # without a summary, every line is looked at
             summary = read_summary(directory, manifest)
-    selection = resolve(filters, summary)
+    selection = _resolve(filters, summary)
     if selection is None:
         return iter(())
     wanted = SortRange(selection, manifest.sort_fields)

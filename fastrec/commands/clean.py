@@ -37,7 +37,7 @@ class Leftover(NamedTuple):
     bytes: int  # that are freed when it is removed
 
 
-def remove_leftovers(
+def _remove_leftovers(
     output: str, work_dir: str | None = None, *, dry_run: bool = False, limits: Limits = LIMITS
 ) -> tuple[list[Leftover], list[str]]:
     """Remove the work of an output; return what it was, and files that stay because a run may yet publish them.
@@ -213,7 +213,7 @@ def clean(
     """
     target = without_file_protocol(os.fspath(output))
     work = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
-    found, left = remove_leftovers(target, work, dry_run=dry_run, limits=limits)
+    found, left = _remove_leftovers(target, work, dry_run=dry_run, limits=limits)
     return Cleaned(
         output=utf8(target),
         dry_run=dry_run,

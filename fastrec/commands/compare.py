@@ -100,7 +100,7 @@ class Comparison(msgspec.Struct):
 # @@ pairs: Count wins, losses and ties of two models, and test whether the difference is more than chance.
 
 
-def compare_values(scope: Scope, values: Iterable[Sequence[float | None]]) -> ComparedEvaluation:
+def _compare_values(scope: Scope, values: Iterable[Sequence[float | None]]) -> ComparedEvaluation:
     """Compare the values of two models on each question of a scope; None is a question without an answer."""
     found = compare_pairs(((b, a) for a, b in values), graded=scope.graded)
     return ComparedEvaluation(
@@ -185,7 +185,7 @@ class Differences(msgspec.Struct, frozen=True):
         return _Candidate(row.sample_hash, a, b, others, value)
 
 
-def telling_questions(differences: Differences, number: int) -> list[Example]:
+def _distinguishing_questions(differences: Differences, number: int) -> list[Example]:
     """Return some of the most telling questions with the answers of both models."""
     graded = differences.scope.graded
     rows = differences.largest(number) if graded else differences.ends(number)
@@ -256,7 +256,7 @@ def _compare_scope(
     index: Index, scope: Scope, query: Query, pair: tuple[str, str], examples: int
 ) -> ComparedEvaluation:
     values = index.values(query, pair)
-    found = compare_values(scope, values.values())
+    found = _compare_values(scope, values.values())
     if examples and found.wins + found.losses:
-        found.examples = telling_questions(Differences(index, scope, query, pair, values), examples)
+        found.examples = _distinguishing_questions(Differences(index, scope, query, pair, values), examples)
     return found

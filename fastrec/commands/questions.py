@@ -12,7 +12,7 @@ from fastrec.answers.index import Index, open_index
 from fastrec.answers.shown import check_questions, choose_model, choose_scopes
 from fastrec.answers.table import SORTS, Query, QuestionRow, Scope, Sort, Which
 from fastrec.errors import UsageError
-from fastrec.filters import FilterArguments, Strings, make_filters, matches_any, several
+from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.summary.choosing import check_patterns
@@ -112,7 +112,7 @@ def questions(
         raise UsageError(f"sort must be one of {', '.join(SORTS)}, not {sort!r}")
     if split is not None and (isinstance(split, str) or len(split) != 2):
         raise UsageError(f"split must be two models, not {split!r}")
-    right, wrong = several("right_by", right_by), several("wrong_by", wrong_by)
+    right, wrong = as_tuple("right_by", right_by), as_tuple("wrong_by", wrong_by)
     which = _which(right, wrong)
     chosen = make_filters(**filters)
     with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:

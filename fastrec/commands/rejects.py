@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from fastrec.corpus.manifest import read_manifest
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected, numbered_lines
 from fastrec.errors import FastrecError, UsageError, shown
-from fastrec.filters import Strings, several
+from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import join
@@ -75,7 +75,7 @@ def rejects(
     repairs: Counter[str] = Counter()
     repairable: Counter[tuple[str, str, str | None]] = Counter()
     kept = 0
-    lines = _rejected_lines(corpus, several("code", code))
+    lines = _rejected_lines(corpus, as_tuple("code", code))
     with contextlib.nullcontext() if extract is None else _opened(extract) as file:
         for line in lines:
             location = Location(line.source, line.line)

@@ -27,7 +27,7 @@ from fastrec.storage.shared_object import ChangedError, SharedObject
 
 _HOLDER: Final = re.compile(r"process (\d+) on (.*) since ")
 
-ENDED: Final = 0.0
+_ENDED: Final = 0.0
 """Time of the last renewal of a lease whose holder has ended."""
 
 
@@ -46,10 +46,10 @@ class Holder(msgspec.Struct):
         return f"process {self.process} on {self.host} since {self.since}"
 
 
-def this_run() -> Holder:
+def _this_run() -> Holder:
     """Describe this run, with a new token."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
-    return Holder(secrets.token_hex(8), os.getpid(), os.uname().nodename, since, ENDED, this_machine())
+    return Holder(secrets.token_hex(8), os.getpid(), os.uname().nodename, since, _ENDED, this_machine())
 
 
 @contextlib.contextmanager
@@ -60,7 +60,7 @@ def locked(output: Path, wait_seconds: float) -> Iterator[None]:
     try:
         with naming(str(path)):
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{this_run()}\n".encode(), 0)
+            os.pwrite(descriptor, f"{_this_run()}\n".encode(), 0)
         yield
     finally:
         with contextlib.suppress(OSError):  # a file that stays does no harm: only the lock on it counts
@@ -106,10 +106,10 @@ def _lock(path: Path, descriptor: int) -> str | None:
 def _is_dead(holder: str) -> bool:
     """Return whether the process that a lock names is known to have ended."""
     found = _HOLDER.match(holder)
-    return found is not None and found[2] == os.uname().nodename and not is_running(int(found[1]))
+    return found is not None and found[2] == os.uname().nodename and not _is_running(int(found[1]))
 
 
-def is_running(process: int) -> bool:
+def _is_running(process: int) -> bool:
     """Return whether a process of this machine is running."""
     try:
         os.kill(process, 0)
@@ -167,7 +167,7 @@ class Lease:
         self._object = SharedObject(store, path)
         self._output = output
         self._limits = limits
-        self._me = this_run()
+        self._me = _this_run()
         self._ended = threading.Event()
         self._renewing = threading.Lock()  # both the driver and a thread renew the lease
         self._renewed_at = 0.0, 0.0
@@ -201,7 +201,7 @@ class Lease:
             self._ended.set()
             thread.join(self._limits.lease_renew_seconds)  # it may be waiting for a store that does not answer
             with contextlib.suppress(OSError, LockedError):
-                self._renew(ENDED)
+                self._renew(_ENDED)
                 if not self.stays:
                     self._object.remove()
 
@@ -242,7 +242,7 @@ class Lease:
 
     def _has_ended(self, holder: Holder) -> bool:
         """Return whether a run has certainly ended."""
-        return holder.alive == ENDED or (holder.machine == self._me.machine and not is_running(holder.process))
+        return holder.alive == _ENDED or (holder.machine == self._me.machine and not _is_running(holder.process))
 
     def _is_alive(self, holder: Holder) -> bool:
         if self._has_ended(holder):
@@ -251,7 +251,7 @@ class Lease:
             return True
         time.sleep(_WATCHED * self._limits.lease_renew_seconds)  # one of the clocks may be wrong: wait for a renewal
         now = self._holder()
-        return now is not None and now.alive not in (holder.alive, ENDED)
+        return now is not None and now.alive not in (holder.alive, _ENDED)
 
     def _is_sure(self) -> bool:
         """Return whether the lease cannot have been taken yet, by every clock of this machine."""

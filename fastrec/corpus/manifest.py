@@ -21,8 +21,8 @@ from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, spl
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import Summary, json_safe
 
-MANIFEST_FORMAT: Final = 3
-MANIFEST_FORMATS: Final = (2, 3)
+_MANIFEST_FORMAT: Final = 3
+_MANIFEST_FORMATS: Final = (2, 3)
 """Formats that this version reads."""
 _HASHERS: Final[dict[str, Any]] = {"text_xxh3_128": xxh3_128, "text_sha256": sha256}
 """Checksums of text, by the name of their field."""
@@ -123,7 +123,7 @@ class InputEntry(msgspec.Struct, kw_only=True):
 class Manifest(msgspec.Struct, kw_only=True):
     """The document `manifest.json`."""
 
-    format: int = MANIFEST_FORMAT
+    format: int = _MANIFEST_FORMAT
     """Version of the format of this document."""
     fastrec: str
     """Version of fastrec."""
@@ -293,8 +293,8 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
     data = storage.read_all(path)
     try:
         found = msgspec.json.decode(data, type=dict[str, Any]).get("format")
-        if isinstance(found, int) and found not in MANIFEST_FORMATS:
-            known = " and ".join(map(str, MANIFEST_FORMATS))
+        if isinstance(found, int) and found not in _MANIFEST_FORMATS:
+            known = " and ".join(map(str, _MANIFEST_FORMATS))
             raise CorpusError(path, f"its format is {found}, and this version of fastrec reads {known}")
         return msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

@@ -131,10 +131,10 @@ class Output(Protocol):
         """List the work files besides the journal and the lists of kept work."""
         files = storage_of(self.work).files_in(self.work)
         lists = (self.kept_path, self.next_kept_path)
-        return [path for path in files if path not in lists and not is_journal(path)]
+        return [path for path in files if path not in lists and not _is_journal(path)]
 
 
-def is_journal(path: str) -> bool:
+def _is_journal(path: str) -> bool:
     """Return whether a work file is a journal."""
     return parent_and_name(path)[1].startswith("journal")
 

@@ -37,14 +37,14 @@ from fastrec.storage.shared_object import ChangedError, SharedObject
 
 # @@ store_names: Names of the files of runs in an object store: each carries the token of its run.
 
-LEASE: Final = ".fastrec-writing"
+_LEASE: Final = ".fastrec-writing"
 
 # The files of a corpus, and the files by which workers show that they can write.
 _FILE = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.(?:json(?:l(?:\.zst|\.gz)?)?|sources\.zst)")
 _PROBE = re.compile(r"\.fastrec-probe-[0-9a-f-]+")
 
 
-def name_with(token: str, stem: str, suffix: str) -> str:
+def _name_with(token: str, stem: str, suffix: str) -> str:
     """Return the name of a file of a run.
 
     >>> name_with("0123456789abcdef", "part-00000", ".jsonl.zst")
@@ -63,7 +63,7 @@ def token_in(name: str) -> str | None:
     return found[1] if found else None
 
 
-def stem_of(name: str) -> str:
+def _stem_of(name: str) -> str:
     """Return the name of a file of a run without its token.
 
     >>> stem_of("part-00000-0123456789abcdef.jsonl.zst"), stem_of("summary.json")
@@ -79,7 +79,7 @@ def is_of_a_run(name: str) -> bool:
     >>> is_of_a_run("summary-0123456789abcdef.json"), is_of_a_run(".fastrec-writing"), is_of_a_run("summary.json")
     (True, True, False)
     """
-    return name == LEASE or token_in(name) is not None or _PROBE.fullmatch(name) is not None
+    return name == _LEASE or token_in(name) is not None or _PROBE.fullmatch(name) is not None
 
 
 class StoreOutput(Output):
@@ -108,7 +108,7 @@ class StoreOutput(Output):
 
     def named(self, stem: str, suffix: str) -> str:
         """Return a name that no file of another run has."""
-        return name_with(self._lease.token, stem, suffix)
+        return _name_with(self._lease.token, stem, suffix)
 
     def staged_files(self) -> list[str]:
         """List the unpublished files of this run."""
@@ -122,7 +122,7 @@ class StoreOutput(Output):
         return token_in(path.removeprefix(f"{self._url}/"))
 
     def _unpublished(self) -> list[str]:
-        published = {join(self._url, name) for name in (*self._old_files, self._kind.marker, LEASE)}
+        published = {join(self._url, name) for name in (*self._old_files, self._kind.marker, _LEASE)}
         return [path for path in OBJECT_STORE.files_in(self._url) if path not in published]
 
     def rename(self, name: str, new_name: str) -> None:
@@ -186,7 +186,7 @@ class StoreOutput(Output):
         files = OBJECT_STORE.files_in(self.refused)
         if marker in files and not is_refused(OBJECT_STORE.read_all(marker)):
             raise not_refused(self.refused)
-        if files and marker not in files and join(self.refused, LEASE) not in files:
+        if files and marker not in files and join(self.refused, _LEASE) not in files:
             raise not_refused(self.refused)
 
     def refuse(self) -> None:
@@ -206,7 +206,7 @@ class StoreOutput(Output):
     @contextlib.contextmanager
     def _open_refused(self) -> Iterator[StoreOutput]:
         self.check_refused()
-        lease = Lease(OBJECT_STORE, join(self.refused, LEASE), self.refused, self._limits)
+        lease = Lease(OBJECT_STORE, join(self.refused, _LEASE), self.refused, self._limits)
         with lease.held():
             refused = StoreOutput(self.refused, self._kind, self.work_root, lease, self._limits)
             self.check_refused()
@@ -261,7 +261,7 @@ class StoreOutput(Output):
 
     def reuse(self, path: str, name: str) -> str:
         """Keep a file under its name, if that differs in the token only; else copy it within the store."""
-        if stem_of(parent_and_name(path)[1]) == stem_of(name) and parent_and_name(path)[0] == self._url:
+        if _stem_of(parent_and_name(path)[1]) == _stem_of(name) and parent_and_name(path)[0] == self._url:
             return path
         OBJECT_STORE.copy(path, self.staged(name))
         return self.staged(name)
@@ -306,7 +306,7 @@ def lease_of(output: str, kind: Kind, limits: Limits = LIMITS) -> Lease:
     """Return the lease of an output, which is not taken yet; UsageError if the output cannot be ours."""
     if not parent_and_name(output)[1] or output.count("/") < 3:
         raise UsageError(f"{shown(output)} is a whole store: name a directory in it for the corpus")
-    lease = Lease(OBJECT_STORE, join(output, LEASE), output, limits)
+    lease = Lease(OBJECT_STORE, join(output, _LEASE), output, limits)
     if not lease.exists():
         files = OBJECT_STORE.files_in(output)
         if files and join(output, kind.marker) not in files:

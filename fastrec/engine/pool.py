@@ -39,9 +39,9 @@ from fastrec.limits import LIMITS, Limits
 # A worker may hang inside a native library that holds the interpreter lock, so that no Python code of its process runs.
 # So whether it makes progress, and whether its parent is alive, are questions to the kernel.
 
-STOPPED: Final = ("T", "t")
-DEAD: Final = ("Z", "X", "gone")
-SLEEPING: Final = "S"
+_STOPPED: Final = ("T", "t")
+_DEAD: Final = ("Z", "X", "gone")
+_SLEEPING: Final = "S"
 
 _PARENT_SECONDS: Final = 0.1  # between two checks of a worker that its parent is alive
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -58,13 +58,13 @@ def undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def kill_process(pid: int) -> None:
+def _kill_process(pid: int) -> None:
     """Kill a process, unless it is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
 
 
-def state_of(pid: int) -> str:
+def _state_of(pid: int) -> str:
     """Return the state letter of a process on Linux, `gone` if there is no such process; empty if it is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
@@ -80,7 +80,7 @@ def state_of(pid: int) -> str:
     return ""
 
 
-def turns_of(pid: int) -> int | None:
+def _turns_of(pid: int) -> int | None:
     """Return how often the main thread of a process has run on a processor; None if it is unknown."""
     try:
         with open(f"/proc/{pid}/schedstat", "rb") as file:  # noqa: PTH123
@@ -89,7 +89,7 @@ def turns_of(pid: int) -> int | None:
         return None
 
 
-def become_worker(parent: int) -> None:
+def _become_worker(parent: int) -> None:
     """Leave keyboard interrupts to the parent, and end when the parent ends. Runs in a worker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -191,24 +191,24 @@ class PoolEngine(Engine):
 
     def _check_workers(self) -> None:
         """Kill workers that stay stopped; kill all workers if one is dead, or if none makes progress."""
-        states = {pid: state_of(pid) for pid in self._workers()}
+        states = {pid: _state_of(pid) for pid in self._workers()}
         for pid, state in states.items():
-            self._stopped[pid] = self._stopped[pid] + 1 if state in STOPPED else 0
+            self._stopped[pid] = self._stopped[pid] + 1 if state in _STOPPED else 0
             if self._stopped[pid] >= _STOPPED_CHECKS:
-                kill_process(pid)
+                _kill_process(pid)
         manager = self._executor._executor_manager_thread  # noqa: SLF001 - see below
-        alive = states and manager.is_alive() and not set(DEAD) & set(states.values())
+        alive = states and manager.is_alive() and not set(_DEAD) & set(states.values())
         self._dead_checks = 0 if alive else self._dead_checks + 1
         if self._dead_checks == _DEAD_CHECKS or (alive and self._is_stuck(states)):
             for pid in states:
-                kill_process(pid)
+                _kill_process(pid)
             _end_results(self._executor._result_queue)  # noqa: SLF001
 
     def _is_stuck(self, states: dict[int, str]) -> bool:
         """Return whether all workers have slept since long ago, although there are tasks: they wait for ever."""
         since, before = self._progress
-        turns = {pid: turns_of(pid) for pid in states}
-        if turns != before or None in turns.values() or set(states.values()) != {SLEEPING}:
+        turns = {pid: _turns_of(pid) for pid in states}
+        if turns != before or None in turns.values() or set(states.values()) != {_SLEEPING}:
             self._progress = time.monotonic(), turns
             return False
         return time.monotonic() - since >= self._limits.pool_silent_seconds
@@ -220,11 +220,11 @@ class PoolEngine(Engine):
         with undisturbed():
             if _is_alone():
                 fork = multiprocessing.get_context("fork")
-                self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, become_worker, (os.getpid(),))
+                self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, _become_worker, (os.getpid(),))
             else:
                 from joblib.externals.loky import ProcessPoolExecutor  # noqa: PLC0415 - takes 100 ms
 
-                self._executor = ProcessPoolExecutor(jobs, initializer=become_worker, initargs=(os.getpid(),))
+                self._executor = ProcessPoolExecutor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
             self._executor.submit(os.getpid)  # the first task starts all workers
         self._stopped.clear()
         self._dead_checks = 0
@@ -235,14 +235,14 @@ class PoolEngine(Engine):
         executor, workers = self._executor, self._workers()
         results, manager = executor._result_queue, executor._executor_manager_thread  # noqa: SLF001 - see above
         for pid in workers if kill else ():
-            kill_process(pid)
+            _kill_process(pid)
         executor.shutdown(wait=False)
         if manager is None:
             return
         manager.join(_NOTICE_SECONDS if kill else self._limits.pool_leave_seconds)
         if manager.is_alive():
             for pid in workers:
-                kill_process(pid)
+                _kill_process(pid)
             _end_results(results)
             manager.join(self._limits.pool_leave_seconds)
 

@@ -28,7 +28,7 @@ from fastrec.storage import storage_of
 #
 # It holds what was read and not dropped. It grows by its own size, so that a long value costs linear time.
 
-BLOCK_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 1 << 20
 MAX_HELD: Final = 512 << 20
 """A value that is longer than this is refused."""
 
@@ -50,7 +50,7 @@ class TextWindow:
     """A part of a document, and the means to follow its syntax; all positions are offsets in the document."""
 
     def __init__(
-        self, path: str, read: Callable[[int], bytes], block_bytes: int = BLOCK_BYTES, max_held: int = MAX_HELD
+        self, path: str, read: Callable[[int], bytes], block_bytes: int = _BLOCK_BYTES, max_held: int = MAX_HELD
     ) -> None:
         """Open a window at the start of a document. `read` returns up to so many bytes of it; none at its end."""
         self._path = path
@@ -324,7 +324,7 @@ class ArrayWalk(ABC, Generic[_T]):
 # That goes for the last item, too, and for one that is very long.
 
 
-READ_BYTES: Final = 1 << 20  # text to read at a time
+_READ_BYTES: Final = 1 << 20  # text to read at a time
 _FAR: Final = 16 << 20  # text to look ahead for a border
 
 
@@ -346,7 +346,7 @@ class ItemReader(ArrayWalk[list[Item[_T]]]):
         text: TextWindow,
         key: str | None,
         decode: Callable[[memoryview], _T],
-        read_bytes: int = READ_BYTES,
+        read_bytes: int = _READ_BYTES,
     ) -> None:
         """Decode items with a function that raises ValueError if an item is not what it should be."""
         super().__init__(path, text, key)
@@ -385,7 +385,7 @@ class ItemReader(ArrayWalk[list[Item[_T]]]):
         return found
 
 
-GROUP_BYTES: Final = 4 << 20
+_GROUP_BYTES: Final = 4 << 20
 """Groups are of about this size; one item that is longer is a group of its own."""
 
 _TRIES: Final = 4  # borders to try before following brackets
@@ -420,7 +420,7 @@ class ArrayScan(msgspec.Struct, frozen=True):
     """Start, end and number of items of each group."""
 
 
-def scan_array(path: str, key: str | None, group_bytes: int = GROUP_BYTES) -> ArrayScan:
+def scan_array(path: str, key: str | None, group_bytes: int = _GROUP_BYTES) -> ArrayScan:
     """Find the items of the array under a top-level key, or of the document itself if the key is None.
 
     Raise LogError if the document is cut, has no array where the key is None, or is not JSON as far as it was read:
@@ -438,7 +438,7 @@ def scan_array(path: str, key: str | None, group_bytes: int = GROUP_BYTES) -> Ar
 class ArrayReader(ArrayWalk[Group]):
     """Iterates over the groups of an array; afterwards, `envelope` is complete."""
 
-    def __init__(self, path: str, text: TextWindow, key: str | None, group_bytes: int = GROUP_BYTES) -> None:
+    def __init__(self, path: str, text: TextWindow, key: str | None, group_bytes: int = _GROUP_BYTES) -> None:
         super().__init__(path, text, key)
         self._group_bytes = group_bytes
 

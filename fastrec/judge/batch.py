@@ -135,7 +135,7 @@ class InvalidLine(msgspec.Struct, frozen=True):
     """The schema version whose errors these are; None if the line has no value, or after a conflict."""
     repairs: tuple[str, ...] = ()
     """Codes of the repairs that would make the line a valid record that is kept; empty if there are none."""
-    is_later: bool = False
+    is_newer_version: bool = False
     """Allowed repairs make the line a valid record of a later version than the default one, but it is not kept."""
 
 

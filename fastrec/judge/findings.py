@@ -132,7 +132,7 @@ PAIRS: Final = (
 """What `check-pairs` finds: about pairs, and about names of files and folders."""
 
 CODES: Final = {row.code: row for row in ERRORS + WARNINGS + NOTES + PAIRS}
-RANK: Final = {code: rank for rank, code in enumerate(CODES)}
+_RANK: Final = {code: rank for rank, code in enumerate(CODES)}
 
 
 MOST_ERRORS: Final = 100
@@ -227,11 +227,11 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
     unlisted = {code: count - most for code, count in counts.items() if count > most}
     for finding in found[most:]:
         unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
-    return Errors(tuple(found[:most]), dict(sorted(unlisted.items(), key=lambda item: RANK[item[0]])))
+    return Errors(tuple(found[:most]), dict(sorted(unlisted.items(), key=lambda item: _RANK[item[0]])))
 
 
 def _rank(finding: Finding) -> tuple[int, str, str]:
-    return RANK[finding.code], finding.path, finding.message
+    return _RANK[finding.code], finding.path, finding.message
 
 
 def _shared(finding: Finding) -> Finding:

@@ -51,7 +51,7 @@ def _spell_other(value: Any) -> msgspec.Raw:
 
 
 spell = msgspec.json.Encoder(enc_hook=_spell_other).encode
-spell_sorted = msgspec.json.Encoder(enc_hook=_spell_other, order="deterministic").encode  # keys by code point
+format_sorted = msgspec.json.Encoder(enc_hook=_spell_other, order="deterministic").encode  # keys by code point
 
 
 class NoNumber(float):

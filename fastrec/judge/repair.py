@@ -22,7 +22,7 @@ import msgspec
 from fastrec.errors import UsageError
 from fastrec.judge.arbiter import is_valid
 from fastrec.judge.findings import REPAIRS, Errors, Finding, describe, json_path
-from fastrec.judge.parse import NoNumber, flaws_in, parse, spell, spell_sorted
+from fastrec.judge.parse import NoNumber, flaws_in, format_sorted, parse, spell
 from fastrec.schemas.registry import closest_version, version_of
 from fastrec.schemas.schema import MANY, ONE, Schema
 from fastrec.schemas.upgrade import free_name
@@ -53,7 +53,7 @@ class Place(NamedTuple):
 
 
 @cache
-def places_of(schema: Schema) -> Place:
+def _places_of(schema: Schema) -> Place:
     """Return the place of a whole record of a version."""
     return _place(schema.document)
 
@@ -98,9 +98,9 @@ _KINDS: Final = {dict: "object", list: "array", str: "string", bool: "boolean", 
 # A repair of a value gets a value that is not allowed at its place, and returns another one. A repair of a record changes
 # the record in place. Both say when they do not fit.
 
-NOT_FITTING: Final = object()
+_NOT_FITTING: Final = object()
 """The repair is not for this value."""
-LEFT_OUT: Final = object()
+_LEFT_OUT: Final = object()
 """The value is left out."""
 
 _PLACEHOLDER: Final = 0.0
@@ -159,52 +159,52 @@ def _as_text(value: Any) -> str:
         return value.text
     if isinstance(value, (dict, list)) and next(iter(flaws_in(value)), None):
         raise NotRepairableError
-    return spell_sorted(value).decode()
+    return format_sorted(value).decode()
 
 
 def _result_id_null(value: Any, place: Place) -> Any:
-    return LEFT_OUT if value is None and place.is_result_id and place.optional else NOT_FITTING
+    return _LEFT_OUT if value is None and place.is_result_id and place.optional else _NOT_FITTING
 
 
 def _null(value: Any, place: Place) -> Any:
-    return LEFT_OUT if value is None and place.optional else NOT_FITTING
+    return _LEFT_OUT if value is None and place.optional else _NOT_FITTING
 
 
 def _value_not_text(value: Any, place: Place) -> Any:
-    return _as_text(value) if place.is_entry and place.types == {"string"} else NOT_FITTING
+    return _as_text(value) if place.is_entry and place.types == {"string"} else _NOT_FITTING
 
 
 def _number_from_text(value: Any, place: Place) -> Any:
     if not isinstance(value, str) or place.types.isdisjoint(("number", "integer")) or len(value) > _LONGEST_NUMBER:
-        return NOT_FITTING
+        return _NOT_FITTING
     match = _NUMBER.fullmatch(value.strip())
     if not match or not (match[2] or match[3]):
-        return NOT_FITTING
+        return _NOT_FITTING
     sign, whole, fraction, exponent = match.groups()
     if "number" not in place.types and (exponent or (fraction is not None and set(fraction) != {"0"}) or not whole):
-        return NOT_FITTING
+        return _NOT_FITTING
     digits = (whole or "").replace("_", "").lstrip("0") or "0"
     decimals = "" if fraction is None else f".{fraction or 0}"
     spelled = f"{sign.strip('+')}{digits}{decimals}{exponent or ''}"
     number = int(spelled) if spelled.isdecimal() and len(spelled) <= _SHORT else parse(spelled.encode())[0]
-    return number if place.allows(number) else NOT_FITTING
+    return number if place.allows(number) else _NOT_FITTING
 
 
 def _boolean_from_text(value: Any, place: Place) -> Any:
     if not isinstance(value, str) or "boolean" not in place.types or "number" in place.types:
-        return NOT_FITTING
-    return _BOOLEANS.get(value.lower(), NOT_FITTING)
+        return _NOT_FITTING
+    return _BOOLEANS.get(value.lower(), _NOT_FITTING)
 
 
 def _number_from_boolean(value: Any, place: Place) -> Any:
     if not isinstance(value, bool) or place.types.isdisjoint(("number", "integer")):
-        return NOT_FITTING
+        return _NOT_FITTING
     return float(value) if "number" in place.types else int(value)
 
 
 def _boolean_from_number(value: Any, place: Place) -> Any:
     is_number = isinstance(value, (int, float)) and not isinstance(value, NoNumber)
-    return bool(value) if is_number and "boolean" in place.types and value in (0, 1) else NOT_FITTING
+    return bool(value) if is_number and "boolean" in place.types and value in (0, 1) else _NOT_FITTING
 
 
 RECORD_REPAIRS: Final[dict[str, Callable[[dict[str, Any], Schema], tuple[str, str] | None]]] = {
@@ -303,7 +303,7 @@ class _Repairs:
         for code, change in RECORD_REPAIRS.items():
             if changed := change(record, self._schema):
                 self.made[code] = Finding(code, *changed)
-        self._repair_children(record, places_of(self._schema))
+        self._repair_children(record, _places_of(self._schema))
 
     def _repair_children(self, value: Any, place: Place) -> None:
         """Repair the fields or items of a value whose own type is allowed."""
@@ -327,7 +327,7 @@ class _Repairs:
             self._repair_children(child, place)
         else:
             changed = self._changed(child, place)
-            if changed is LEFT_OUT:
+            if changed is _LEFT_OUT:
                 del parent[step]
             else:
                 parent[step] = changed
@@ -336,7 +336,7 @@ class _Repairs:
     def _changed(self, value: Any, place: Place) -> Any:
         for code, (change, result) in VALUE_REPAIRS.items():
             changed = change(value, place)
-            if changed is not NOT_FITTING:
+            if changed is not _NOT_FITTING:
                 if code not in self.made:
                     message = f"{describe(value)} {result}"
                     self.made[code] = Finding(code, json_path(self._steps), message)

@@ -99,7 +99,7 @@ class SlowPath:
                 self._add(prepared, into, batch, line)
             return
         repairs: tuple[str, ...] = ()
-        is_later = False
+        is_newer_version = False
         if self._repairs or len(raw) <= LONGEST_TRIAL:
             repaired = repair(value, judged, self._schema)
             if repaired:
@@ -113,13 +113,20 @@ class SlowPath:
                     batch.filtered_out[tried] += 1
                     return
                 problem = tried.code if isinstance(tried, Finding) else None
-                is_later = is_allowed and repaired.schema is not DEFAULT_SCHEMA
+                is_newer_version = is_allowed and repaired.schema is not DEFAULT_SCHEMA
                 if problem is None or (problem == "version.newer" and self._is_guess):
                     repairs = tuple(repaired.repairs)
         findings, unlisted, version = judged
         batch.rejected.append(
             InvalidLine(
-                line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs, is_later=is_later
+                line,
+                offset,
+                findings,
+                raw,
+                unlisted=unlisted,
+                version=version,
+                repairs=repairs,
+                is_newer_version=is_newer_version,
             )
         )
 

@@ -80,7 +80,7 @@ def _total_tokens(record: Any, turns: list[Any], field: str) -> Sequence[tuple[s
     return [("$.token_usage.total_tokens", "not the sum of input_tokens and output_tokens")]
 
 
-ROWS: Final[dict[str, Row]] = {
+_ROWS: Final[dict[str, Row]] = {
     "warn.num_turns_missing": _num_turns_missing,
     "warn.num_turns": _num_turns,
     "warn.tool_calls_count": _tool_calls_count,
@@ -89,8 +89,8 @@ ROWS: Final[dict[str, Row]] = {
     "warn.tool_call_id": _tool_call_id,
     "warn.total_tokens": _total_tokens,
 }
-_CONVERSATION: Final = list(ROWS.items())
-_SINGLE_TURN: Final = [(code, ROWS[code]) for code in ("warn.attribution_turn", "warn.total_tokens")]
+_CONVERSATION: Final = list(_ROWS.items())
+_SINGLE_TURN: Final = [(code, _ROWS[code]) for code in ("warn.attribution_turn", "warn.total_tokens")]
 
 
 def gives_reason(record: Any, schema: Schema) -> bool:

@@ -14,12 +14,12 @@ from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError, shown
 from fastrec.normalize.base import Base, base_of, no_base
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.driver import purpose_of
+from fastrec.normalize.driver import settings_of
 from fastrec.normalize.inputs import Streams
-from fastrec.normalize.kept import Kept, settle_kept, why_damaged, why_unusable
+from fastrec.normalize.kept import Kept, recover_kept, why_damaged, why_unusable
 from fastrec.normalize.options import AUTO, Options
 from fastrec.normalize.pass1 import WrongTargetError, guess_target, prepare_judge
-from fastrec.normalize.resume import Journal, purpose_in
+from fastrec.normalize.resume import Journal, settings_in
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 def find_kept(output: Output) -> Kept | str | None:
     """Read what the last run kept; None if there is nothing, or why it cannot be read."""
-    kept = settle_kept(output.kept_path, output.next_kept_path)
+    kept = recover_kept(output.kept_path, output.next_kept_path)
     if kept is None and output.holds_work():
         journal = output.working("journal")
         is_interrupted = output.earlier_journals() or storage_of(journal).exists(journal)
@@ -71,15 +71,15 @@ class Attempts:
         options, is_auto, target = self.options, self.options.schema == AUTO, self._target
         path, earlier = self.output.working("journal"), self.output.earlier_journals()
         streams = Streams(kept=is_auto and any(shard.stream for shard in self.shards))
-        may_change, is_first = is_auto, True
+        target_is_guess, is_first = is_auto, True
         while True:
             chosen = options.with_target(target)
-            purpose = purpose_of(chosen, is_auto=is_auto)
-            base = self._base(purpose, engine)
+            settings = settings_of(chosen, is_auto=is_auto)
+            base = self._base(settings, engine)
             wanted = [shard for number, shard in enumerate(self.shards) if number not in base.unchanged]
             if is_first and (scarce := too_little_space(self.output, wanted)):
                 self._say(scarce)
-            with Journal(path, purpose, earlier) as journal:
+            with Journal(path, settings, earlier) as journal:
                 if journal.discarded and is_first:
                     self._say(f"finished work of an interrupted run is not reused: {journal.discarded}")
                 context = RunContext(
@@ -90,7 +90,7 @@ class Attempts:
                     self.progress,
                     self._say,
                     is_auto,
-                    may_change,
+                    target_is_guess,
                     streams,
                     self.found_at,
                     is_first,
@@ -103,7 +103,7 @@ class Attempts:
                     target = exc.target
                     # The default version is certain: the whole input was read. The newest one is not if a bad shard had
                     # the later record.
-                    may_change = target is NEWEST_SCHEMA
+                    target_is_guess = target is NEWEST_SCHEMA
                 except DamagedFileError as exc:
                     if exc.path not in base.files:
                         raise
@@ -113,10 +113,10 @@ class Attempts:
         """Return the target of the work that can be reused; else guess it."""
         options, is_auto = self.options, self.options.schema == AUTO
         targets = list(TARGETS.values()) if is_auto else [options.target]
-        purposes = [purpose_of(options.with_target(target), is_auto=is_auto) for target in targets]
-        found = purpose_in(journals, purposes)
+        purposes = [settings_of(options.with_target(target), is_auto=is_auto) for target in targets]
+        found = settings_in(journals, purposes)
         if found is None and isinstance(self.kept, Kept) and options.incremental:
-            usable = (at for at, purpose in enumerate(purposes) if why_unusable(self.kept, purpose) is None)
+            usable = (at for at, settings in enumerate(purposes) if why_unusable(self.kept, settings) is None)
             found = next(usable, None)
         if found is not None:
             return targets[found]
@@ -124,14 +124,14 @@ class Attempts:
         prepare_judge(target, self.shards, options)  # workers that are forked later inherit it
         return target
 
-    def _base(self, purpose: dict[str, object], engine: Engine) -> Base:
+    def _base(self, settings: dict[str, object], engine: Engine) -> Base:
         """Return the kept work that this run can build on."""
         kept, by_content = self.kept, self.options.check == "content"
         if not isinstance(kept, Kept):
             return no_base(self.shards)
         if not self.options.incremental:
             return no_base(self.shards, kept)
-        if reason := why_unusable(kept, purpose):
+        if reason := why_unusable(kept, settings):
             self._discard(reason)
             return no_base(self.shards, kept)  # if this run is interrupted, one like the last can still use them
         if reason := why_damaged(kept, engine, by_content=by_content):

@@ -50,9 +50,9 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.changes.unchanged
 
     @property
-    def is_later(self) -> bool:
+    def is_newer_version(self) -> bool:
         """Whether an unchanged shard has a record of a later version than the default one."""
-        return any(task.is_later for task in self.tasks)
+        return any(task.is_newer_version for task in self.tasks)
 
     @cached_property
     def cuts(self) -> list[bytes]:
@@ -67,14 +67,14 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def overlaps(self, number: int, low: bytes | None, high: bytes | None) -> bool:
         """Return whether a part may have records in a range of keys."""
         part = self.parts[number]
-        if part.aside:  # where these records are is not known
+        if part.excluded:  # where these records are is not known
             return True
         return (low is None or part.last >= low) and (high is None or part.first < high)
 
     def is_within(self, number: int, low: bytes | None, high: bytes | None) -> bool:
         """Return whether all records of a part are in a range of keys."""
         part = self.parts[number]
-        if part.aside:
+        if part.excluded:
             return (low, high) == self.range_of(number)
         return (low is None or low <= part.first) and (high is None or part.last < high)
 
@@ -83,7 +83,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         gaps: list[bytes] = []
         for number, part in enumerate(self.parts):
             begin, end = self.range_of(number)
-            if part.aside:
+            if part.excluded:
                 continue
             if begin is None and low < part.first:
                 gaps.append(first_field(part.first))
@@ -158,6 +158,6 @@ def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
     slices = []
     if part.records:
         slices.append(part_slice(part.path, part.written.text_bytes, part.index, part.index_bytes, removed))
-    if aside := part.aside:
-        slices.append(part_slice(aside.path, aside.text_bytes, aside.index, aside.index_bytes, removed))
+    if excluded := part.excluded:
+        slices.append(part_slice(excluded.path, excluded.text_bytes, excluded.index, excluded.index_bytes, removed))
     return slices

@@ -27,7 +27,7 @@ class RunContext(msgspec.Struct, frozen=True):
     notice: Callable[[str], None]
     is_auto: bool = False
     """Whether the target follows from the content."""
-    may_change: bool = False
+    target_is_guess: bool = False
     """Whether the target is a guess, which pass 1 may find wrong."""
     streams: Streams = msgspec.field(default_factory=Streams)
     found_at: int = 0
@@ -48,6 +48,6 @@ class RunContext(msgspec.Struct, frozen=True):
         """Return the path of a part before it is published."""
         return self.output.staged(self.part_name(number))
 
-    def census_path(self, made_of: str) -> str:
+    def statistics_prefix(self, fingerprint: str) -> str:
         """Return the path prefix of the statistics of a part, and of what is kept of it, by what it is made of."""
-        return self.output.working(f"census-{made_of}")
+        return self.output.working(f"census-{fingerprint}")

@@ -52,7 +52,7 @@ from fastrec.summary.part_statistics import Census, PartCounts, add_part_counts
 from fastrec.summary.summarize import same_run_summary, summarize
 
 
-def purpose_of(options: Options, *, is_auto: bool = False) -> dict[str, Any]:
+def settings_of(options: Options, *, is_auto: bool = False) -> dict[str, Any]:
     """Return everything besides the records that determines the bytes of a corpus."""
     recorded = {name: options.recorded[name] for name in RECORDED}
     recorded |= {name: getattr(options, name) for name in ("max_window", "sort_fields")}
@@ -83,8 +83,8 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     order = [counts.piece.number for counts in pieces]
     has_same_input = base.lines is not None and order == base.order
     parts, census = make_parts(context, shards, sorted_shards, plan, has_same_input=has_same_input)
-    unchanged = {part.made_of for part in base.parts}
-    is_same = has_same_input and all(part.made_of in unchanged for part in parts)
+    unchanged = {part.fingerprint for part in base.parts}
+    is_same = has_same_input and all(part.fingerprint in unchanged for part in parts)
     counts = PartCounts() if is_same else _count_parts(parts, order, context)
     lines = base.lines if is_same and base.lines else counts.lines
     inputs = input_entries(shards, pieces, lines, sorted_shards.decompressed)
@@ -97,7 +97,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         for part in parts:
             lines_read.codes.update(part.left_out)
         summary = _summarize(options, line_counts, lines_read, counts, census)
-    left_out = [f"{part.census}-left-out" for part in parts] if options.leaves_out else []
+    left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if options.leaves_out else []
     rejects = _write_rejects(context, shards, sorted_shards, left_out, base, count=line_counts.rejected)
     skipped = sorted_shards.skipped
     inputs = [entry for number, entry in enumerate(inputs) if number not in skipped]
@@ -115,17 +115,17 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     )
     kept = frozenset[str]()
     if options.incremental:
-        named = {part.made_of: part for part in numbered}
+        named = {part.fingerprint: part for part in numbered}
         made = Made(shards, sorted_shards, parts, named, lines, summary, rejects)
         kept = keep_work(context, made)
-    written = sum(part.made_of not in unchanged for part in numbered)
+    written = sum(part.fingerprint not in unchanged for part in numbered)
     return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
 
 
 def _count_parts(parts: Sequence[Part], order: Sequence[int], context: RunContext) -> PartCounts:
     positions = {number: position for position, number in enumerate(order)}
     path, at_once = context.output.working("order"), context.limits.part_counts_per_task
-    return add_part_counts([part.census for part in parts], positions, path, context.engine, at_once)
+    return add_part_counts([part.statistics_prefix for part in parts], positions, path, context.engine, at_once)
 
 
 def _summarize(
@@ -165,18 +165,18 @@ def _write_rejects(
         if counts.rejects[1] > counts.rejects[0]
     ]
     used = [(msgspec.structs.replace(piece, path=utf8(piece.path)), names[piece.shard]) for piece in ranges]
-    made_of = xxh3_128_hexdigest(msgspec.msgpack.encode((used, list(map(utf8, left_out)))))
+    fingerprint = xxh3_128_hexdigest(msgspec.msgpack.encode((used, list(map(utf8, left_out)))))
     name = context.output.named("rejects", ".jsonl.zst")
-    if base.rejects and base.rejects.made_of == made_of:
+    if base.rejects and base.rejects.fingerprint == fingerprint:
         path = context.output.reuse(base.rejects.path, name)
         entry = msgspec.structs.replace(base.rejects.entry, file=parent_and_name(path)[1])
-        return KeptRejects(made_of, path, entry)
+        return KeptRejects(fingerprint, path, entry)
     path = context.output.staged(name)
     written = write_rejects(path, ranges, left_out, names)
     if written is None:
         return None
     entry = RejectsEntry(file=name, records=count, bytes=written.bytes, sha256=written.sha256)
-    return KeptRejects(made_of, path, entry)
+    return KeptRejects(fingerprint, path, entry)
 
 
 def _sources_entry(sources: PartSources) -> SourcesEntry:

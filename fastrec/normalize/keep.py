@@ -47,20 +47,20 @@ def keep_work(context: RunContext, made: Made) -> frozenset[str]:
     kept_parts: list[Part] = []
     for part in made.parts:
         if part.records:
-            numbered = made.numbered[part.made_of]
-            path = output.keep(numbered.path, f"part-{part.made_of}{suffix}", linked=is_linked)
+            numbered = made.numbered[part.fingerprint]
+            path = output.keep(numbered.path, f"part-{part.fingerprint}{suffix}", linked=is_linked)
             kept_parts.append(replace(part, path=path, sources=_kept_sources(output, numbered)))
-        elif part.aside:
+        elif part.excluded:
             kept_parts.append(replace(part, sources=None))
     summary = output.working(f"summary-{secrets.token_hex(8)}")  # the old one stays until this work is kept
     written = FileDigest(summary, *write_blocks(summary, [made.summary.to_json()], compressed=True))
     if rejects:
-        rejects = replace(rejects, path=output.keep(rejects.path, f"rejects-{rejects.made_of}.jsonl.zst"))
+        rejects = replace(rejects, path=output.keep(rejects.path, f"rejects-{rejects.fingerprint}.jsonl.zst"))
     numbers = [number for number in range(len(made.shards)) if number not in sorted_shards.skipped]
     positions = {number: position for position, number in enumerate(numbers)}
     tasks = [_kept_task(result, positions) for result in sorted_shards.results if result.pieces]
     document = Kept(
-        purpose=context.journal.purpose,
+        settings=context.journal.settings,
         shards=_kept_shards(made, numbers, context.found_at),
         tasks=tasks,
         decompressed={
@@ -89,7 +89,7 @@ def _kept_sources(output: Output, part: Part) -> PartSources | None:
     """Keep the sources of a part. They may change while the part stays, so their name has their own fingerprint."""
     if part.sources is None:
         return None
-    name = xxh3_128_hexdigest(f"{part.made_of} {part.sources.names}".encode())
+    name = xxh3_128_hexdigest(f"{part.fingerprint} {part.sources.names}".encode())
     return replace(part.sources, path=output.keep(part.sources.path, f"sources-{name}.zst"))
 
 

@@ -216,7 +216,7 @@ class KeptFile(msgspec.Struct, frozen=True, array_like=True):
 class KeptRejects(msgspec.Struct, frozen=True):
     """The rejected lines of the corpus, and what they were made of."""
 
-    made_of: str
+    fingerprint: str
     path: str
     entry: RejectsEntry
 
@@ -224,7 +224,7 @@ class KeptRejects(msgspec.Struct, frozen=True):
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """The document."""
 
-    purpose: dict[str, Any]
+    settings: dict[str, Any]
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
     decompressed: dict[int, ReadStats]  # by position in `shards`: those that the driver decompressed
@@ -256,7 +256,7 @@ def read_kept(path: str) -> Kept | str | None:
         return f"{shown(path)} is of another version, or damaged"
 
 
-def settle_kept(path: str, next_path: str) -> Kept | str | None:
+def recover_kept(path: str, next_path: str) -> Kept | str | None:
     """Read the document that counts, as `read_kept` does: the next one if all its files are in place, and it stays."""
     newer = None if next_path == path else read_kept(next_path)
     if newer is None:
@@ -273,10 +273,10 @@ def settle_kept(path: str, next_path: str) -> Kept | str | None:
     return newer if is_in_place else read_kept(path)
 
 
-def why_unusable(kept: Kept, purpose: dict[str, Any]) -> str | None:
+def why_unusable(kept: Kept, settings: dict[str, Any]) -> str | None:
     """Return why the work of another purpose cannot be used; None if the purpose is the same."""
-    before, now = _encode(kept.purpose), _encode(purpose)
-    return None if before == now else difference(before, purpose)
+    before, now = _encode(kept.settings), _encode(settings)
+    return None if before == now else difference(before, settings)
 
 
 def why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:

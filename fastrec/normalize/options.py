@@ -9,7 +9,7 @@ import msgspec
 
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError, counted
-from fastrec.filters import FilterArguments, Filters, field_names, make_filters, several
+from fastrec.filters import FilterArguments, Filters, as_tuple, field_names, make_filters
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
@@ -84,7 +84,7 @@ def why_refused(counts: LineCounts, max_rejects: MaxRejects | None, old_manifest
 
 
 MEMORY_PER_JOB: Final = 512 << 20
-PART_BYTES: Final = 64 << 20
+_PART_BYTES: Final = 64 << 20
 
 AUTO: Final = "auto"
 """The `schema` that follows from the content."""
@@ -128,7 +128,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     same_run: Literal["keep", "ignore"] = "keep"
     conflicts: Choice = "keep"
     repeats: Choice = "keep"
-    part_size: int = PART_BYTES
+    part_size: int = _PART_BYTES
     compression: str = "zst"
     level: int = 3
     max_line_bytes: int = MAX_LINE_BYTES
@@ -270,7 +270,7 @@ def make_options(**given: Any) -> Options:
     """
     given["sort_by"] = field_names("sort_by", given.get("sort_by", ()))
     given["repair"] = repair_codes(field_names("repair", given.get("repair", ())))
-    patterns = several("hash", given.pop("hash", ()))
+    patterns = as_tuple("hash", given.pop("hash", ()))
     if algorithms := [one for one in patterns if one in HASHES]:
         given["hash_algorithm"] = algorithms[-1]
     given["hash"] = [one for one in patterns if one not in HASHES]

@@ -31,7 +31,7 @@ from fastrec.sorting.runs import Run
 from fastrec.sources.shard import Shard
 from fastrec.storage import parent_and_name, storage_of
 from fastrec.summary.part_statistics import Census, RepeatsRule, count_census, read_lines_by_piece
-from fastrec.summary.same_run import SameRunCounts, find_same_run, losers_in, slices_of
+from fastrec.summary.same_run import SameRunCounts, find_same_run, slices_of, superseded_in
 
 
 def make_parts(
@@ -89,7 +89,7 @@ class _Step(IntEnum):
     REPEATS = 2
 
 
-class _Losers(NamedTuple):
+class _Superseded(NamedTuple):
     """Records that a part leaves out because of other parts."""
 
     same_run: Sequence[RunSlice] = ()
@@ -108,24 +108,26 @@ class _PartsMaker(msgspec.Struct, frozen=True):
 
     def make(self) -> tuple[dict[int, Part], Census]:
         options = self._context.options
-        losers = {number: _Losers() for number in range(len(self._plan.ranges))}
-        parts = self._make(_Step.ALL, losers, self._unchanged())
+        superseded = {number: _Superseded() for number in range(len(self._plan.ranges))}
+        parts = self._make(_Step.ALL, superseded, self._unchanged())
         same_run = SameRunCounts()
         if options.same_run == "ignore":
             same_run = self._find_same_run(parts)
-            losers = {number: _Losers(self._slices(same_run.losers, number)) for number in parts}
-            parts = self._make(_Step.SAME_RUN, losers, parts)
+            superseded = {number: _Superseded(self._slices(same_run.superseded, number)) for number in parts}
+            parts = self._make(_Step.SAME_RUN, superseded, parts)
         rule = None
         if options.repeats != "keep":
             path = self._context.output.working("repeats")
             rule = RepeatsRule(options.sort_fields, options.repeats, options.conflicts == "reject", path)
-        unchanged = {part.made_of for part in self._plan.base.parts}
-        is_same = self._has_same_input and all(part.made_of in unchanged for part in parts.values())
+        unchanged = {part.fingerprint for part in self._plan.base.parts}
+        is_same = self._has_same_input and all(part.fingerprint in unchanged for part in parts.values())
         census = Census() if is_same and not rule else self._count_census(parts, rule)
         census.same_run = same_run
         if rule:
-            losers = {number: self._with_repeats(some, census.losers, number) for number, some in losers.items()}
-            made = self._make(_Step.REPEATS, losers, parts)
+            superseded = {
+                number: self._with_repeats(some, census.superseded, number) for number, some in superseded.items()
+            }
+            made = self._make(_Step.REPEATS, superseded, parts)
             if made != parts:
                 census.questions = self._count_census(made, None).questions
             parts = made
@@ -144,11 +146,11 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         context = self._context
         return count_census(_prefixes(parts), context.output.work, context.engine, context.limits, rule)
 
-    def _with_repeats(self, losers: _Losers, runs: Sequence[Run], number: int) -> _Losers:
-        return losers._replace(repeats=self._slices(runs, number))
+    def _with_repeats(self, superseded: _Superseded, runs: Sequence[Run], number: int) -> _Superseded:
+        return superseded._replace(repeats=self._slices(runs, number))
 
     def _slices(self, runs: Sequence[Run], number: int) -> list[RunSlice]:
-        """Return the losers of a part."""
+        """Return the superseded records of a part."""
         return slices_of(runs, *self._plan.ranges[number])
 
     def _unchanged(self) -> dict[int, Part]:
@@ -156,24 +158,28 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         unchanged: dict[int, Part] = {}
         for number, part in self._plan.unchanged.items():
             # The records that a part leaves out are named by shard and line.
-            if not part.names or part.names == names_hash(self._locations, read_lines_by_piece(part.census).pieces()):
+            if not part.names or part.names == names_hash(
+                self._locations, read_lines_by_piece(part.statistics_prefix).pieces()
+            ):
                 unchanged[number] = msgspec.structs.replace(part, number=number, low=self._plan.ranges[number][0])
         return unchanged
 
-    def _make(self, step: _Step, losers: Mapping[int, _Losers], parts: Mapping[int, Part]) -> dict[int, Part]:
-        """Make the parts that are missing, or leave out other losers; return all of them by number."""
+    def _make(self, step: _Step, superseded: Mapping[int, _Superseded], parts: Mapping[int, Part]) -> dict[int, Part]:
+        """Make the parts that are missing, or leave out other superseded records; return all of them by number."""
         context = self._context
-        hashes = {number: self._losers_hashes(number, some) for number, some in losers.items()}
-        made = {number: part for number, part in parts.items() if part.losers[:step] == hashes[number][:step]}
-        wanted = [number for number in losers if number not in made]
-        made_of = {number: self._made_of(number, hashes[number]) for number in wanted}
+        hashes = {number: self._superseded_hashes(number, some) for number, some in superseded.items()}
+        made = {number: part for number, part in parts.items() if part.superseded[:step] == hashes[number][:step]}
+        wanted = [number for number in superseded if number not in made]
+        fingerprint = {number: self._fingerprint(number, hashes[number]) for number in wanted}
         found = find_parts(
-            context.journal.entries, {key: context.part_path(number) for number, key in made_of.items()}, context.engine
+            context.journal.entries,
+            {key: context.part_path(number) for number, key in fingerprint.items()},
+            context.engine,
         )
         if found:
             context.notice(f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run")
         for number in wanted:
-            if part := found.get(made_of[number]):
+            if part := found.get(fingerprint[number]):
                 self._sync(part)
                 context.journal.add(part)  # another run may have made it
                 made[number] = self._held(msgspec.structs.replace(part, number=number))
@@ -183,10 +189,12 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         count = len(found)
         # The largest parts come first, so that all workers end at about the same time.
         left = sorted(
-            (number for number in wanted if made_of[number] not in found), key=self._plan.estimated_text, reverse=True
+            (number for number in wanted if fingerprint[number] not in found),
+            key=self._plan.estimated_text,
+            reverse=True,
         )
         # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
-        tasks = (self._task(number, made_of[number], losers[number], hashes[number]) for number in left)
+        tasks = (self._task(number, fingerprint[number], superseded[number], hashes[number]) for number in left)
         for _, part in context.engine.run(make_part, tasks):
             context.output.check()
             self._sync(part)  # meanwhile, workers make other parts
@@ -207,51 +215,51 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         """Return what later steps need of a part."""
         return part if self._context.options.incremental else msgspec.structs.replace(part, files=())
 
-    def _made_of(self, number: int, hashes: tuple[str, str]) -> str:
+    def _fingerprint(self, number: int, hashes: tuple[str, str]) -> str:
         """Return a fingerprint of everything that determines the content of a part."""
-        purpose, options = self._context.journal.purpose, self._context.options
+        settings, options = self._context.journal.settings, self._context.options
         extras = (options.incremental, options.track_sources)
         slices = self._plan.slices(number)
         named = [msgspec.structs.replace(one, path=utf8(one.path), index=utf8(one.index)) for one in slices]
-        return _hash_of((purpose, *self._plan.ranges[number], named, hashes, self._names, *extras))
+        return _hash_of((settings, *self._plan.ranges[number], named, hashes, self._names, *extras))
 
-    def _task(self, number: int, made_of: str, losers: _Losers, hashes: tuple[str, str]) -> PartTask:
+    def _task(self, number: int, fingerprint: str, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
         context, options = self._context, self._context.options
         low, high = self._plan.ranges[number]
         slices = self._plan.slices(number)
         merged = any(run.bounds for run in self._plan.runs)
         return PartTask(
             number=number,
-            made_of=made_of,
+            fingerprint=fingerprint,
             low=low,
             high=high,
             slices=slices,
             window_bytes=options.wide_window_bytes if merged else options.window_for(len(slices)),
             path=context.part_path(number),
-            census=context.census_path(made_of),
+            statistics_prefix=context.statistics_prefix(fingerprint),
             options=options,
             locations=self._locations_path,
-            same_run_losers=losers.same_run,
-            losers=losers.repeats,
-            losers_hashes=hashes,
+            same_run_losers=superseded.same_run,
+            superseded=superseded.repeats,
+            superseded_hashes=hashes,
             sources=sources_path(context.part_path(number)) if options.track_sources else "",
         )
 
-    def _losers_hashes(self, number: int, losers: _Losers) -> tuple[str, str]:
-        """Return fingerprints of the losers of a part; empty if there are none."""
+    def _superseded_hashes(self, number: int, superseded: _Superseded) -> tuple[str, str]:
+        """Return fingerprints of the superseded records of a part; empty if there are none."""
         low, high = self._plan.ranges[number]
-        return _losers_hash(losers.same_run, low, high), _losers_hash(losers.repeats, low, high)
+        return _losers_hash(superseded.same_run, low, high), _losers_hash(superseded.repeats, low, high)
 
 
 def _losers_hash(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> str:
     digest = xxh3_128()
-    for loser in losers_in(slices, low, high):
+    for loser in superseded_in(slices, low, high):
         digest.update(_encode(loser))
     return digest.hexdigest() if slices else ""
 
 
 def _prefixes(parts: Mapping[int, Part]) -> list[str]:
-    return [part.census for _, part in sorted(parts.items())]
+    return [part.statistics_prefix for _, part in sorted(parts.items())]
 
 
 def _hash_of(values: Any) -> str:

@@ -79,7 +79,7 @@ class WrongTargetError(Exception):
         return f"{reason}: starting again with --schema {self.target.name}, which would have saved the time"
 
 
-def judge_for(target: Schema, options: Options, *, is_auto: bool) -> Judge:
+def _judge_for(target: Schema, options: Options, *, is_auto: bool) -> Judge:
     """Return the judge of this process for a target. What it learns from the first lines serves pass 1, too."""
     repairs = frozenset(options.repair)
     return _judge(
@@ -115,14 +115,14 @@ def _judge(
     )
 
 
-def has_later(batch: Batch) -> bool:
+def _has_later(batch: Batch) -> bool:
     """Return whether a chunk has a record of a later version than the default one, whichever target it is judged for.
 
     A record counts even if its `sample_hash` is the reason to reject it.
     """
     default = DEFAULT_SCHEMA.name
     return any(name != default for name, count in batch.versions.items() if count) or any(
-        line.is_later or (line.version != default and line.findings[0].code in _VALID_ELSEWHERE)
+        line.is_newer_version or (line.version != default and line.findings[0].code in _VALID_ELSEWHERE)
         for line in batch.rejected
     )
 
@@ -134,7 +134,7 @@ def guess_target(shards: Sequence[Shard], options: Options) -> Schema:
     files = [shard for shard in shards if not shard.stream]
     count = min(len(files), _PEEKED_SHARDS)
     # Without filters: what matches is rarely among the first lines, and mostly of the same version as other records.
-    judge = judge_for(DEFAULT_SCHEMA, msgspec.structs.replace(options, filters=Filters()), is_auto=True)
+    judge = _judge_for(DEFAULT_SCHEMA, msgspec.structs.replace(options, filters=Filters()), is_auto=True)
     for number in range(count):
         # An unreadable shard is reported when it is read completely.
         with contextlib.suppress(ShardError, OSError, MemoryError):
@@ -146,7 +146,7 @@ def guess_target(shards: Sequence[Shard], options: Options) -> Schema:
 def prepare_judge(target: Schema, shards: Sequence[Shard], options: Options) -> None:
     """Make the judge of this process for a target, and let it learn from the first lines of a shard."""
     is_auto = options.schema == AUTO
-    judge = judge_for(target, options, is_auto=is_auto)
+    judge = _judge_for(target, options, is_auto=is_auto)
     first = next((shard for shard in shards if not shard.stream), None)
     if first and not (is_auto and target is DEFAULT_SCHEMA and not options.filters):  # else it has made the guess
         with contextlib.suppress(ShardError, OSError, MemoryError):
@@ -164,7 +164,7 @@ def _begins_with_later(shard: Shard, judge: Judge, options: Options) -> bool:
     )
     first = next(chunks, None)
     del chunks  # closes the file
-    return isinstance(first, Chunk) and has_later(judge.judge_chunk(first.data, bytearray()))
+    return isinstance(first, Chunk) and _has_later(judge.judge_chunk(first.data, bytearray()))
 
 
 _encode = msgspec.json.Encoder().encode
@@ -254,7 +254,7 @@ class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
         options = task.options
-        self._judge = judge_for(options.target, options, is_auto=task.is_auto)
+        self._judge = _judge_for(options.target, options, is_auto=task.is_auto)
         self._buffer = _RunBuffer(task)
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
@@ -296,7 +296,7 @@ class _Sorter:
     def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, PieceStatistics]:
         options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
         invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
-        stats, blank, rejected, filtered, is_later = ReadStats(), 0, 0, 0, False
+        stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
         codes, versions, notes, repaired = (Counter[str]() for _ in range(4))
         recipes: Counter[tuple[str, str, str]] = Counter()
         statistics = PieceStatistics(piece.number)
@@ -322,8 +322,8 @@ class _Sorter:
             notes.update(batch.notes)
             repaired.update(statistics.repairs.add(batch))
             recipes.update(batch.recipes)
-            is_later = is_later or has_later(batch)
-            if is_later and self._task.stops:
+            is_newer_version = is_newer_version or _has_later(batch)
+            if is_newer_version and self._task.stops:
                 self._is_stopped = True
                 break
             if batch.filtered_out:
@@ -344,7 +344,7 @@ class _Sorter:
             rejected=rejected,
             filtered=filtered,
             repaired=repaired,
-            is_later=is_later,
+            is_newer_version=is_newer_version,
             first=lowest,
             last=highest,
         )

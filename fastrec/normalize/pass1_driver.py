@@ -264,8 +264,8 @@ class _Pass1:
         self._context = context
         self._base = base
         self._tasks = SortTasks(shards, context.output.work, context.options, context.streams, base.unchanged)
-        self._stops = context.may_change and context.options.target is DEFAULT_SCHEMA
-        self._is_stopped = self._stops and base.is_later
+        self._stops = context.target_is_guess and context.options.target is DEFAULT_SCHEMA
+        self._is_stopped = self._stops and base.is_newer_version
         self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
         self._sample = RegionSample()
@@ -329,8 +329,8 @@ class _Pass1:
     def _settle_target(self) -> None:
         """Start again if there is no record of the target's version, but only of the default one."""
         context = self._context
-        is_later = self._base.is_later or any(task.is_later for task in self._finished.values())
-        if context.may_change and not self._stops and not is_later:
+        is_newer_version = self._base.is_newer_version or any(task.is_newer_version for task in self._finished.values())
+        if context.target_is_guess and not self._stops and not is_newer_version:
             context.progress.finish()
             raise WrongTargetError(DEFAULT_SCHEMA)
         self._release_streams()
@@ -366,7 +366,7 @@ class _Pass1:
 
         for _, result in self._context.engine.run(sort_pieces, started()):
             self._context.output.check()
-            self._is_stopped = self._is_stopped or (self._stops and result.is_later)
+            self._is_stopped = self._is_stopped or (self._stops and result.is_newer_version)
             if self._is_stopped:
                 continue  # tasks that run already end first; their files are removed when the run starts again
             pieces = [counts.piece for counts in result.pieces]
@@ -380,8 +380,8 @@ class _Pass1:
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
         """Keep what later steps need of a finished task."""
-        self._is_stopped = self._is_stopped or (self._stops and result.is_later)
-        if result.is_later and not self._stops and not self._context.options.skip_bad_shards:
+        self._is_stopped = self._is_stopped or (self._stops and result.is_newer_version)
+        if result.is_newer_version and not self._stops and not self._context.options.skip_bad_shards:
             self._release_streams()  # the newest version is certain
         for run in result.runs:
             self._sample.add(run.fences, run.data_bytes)

@@ -28,7 +28,7 @@ from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
 from fastrec.normalize.options import Choice, Options
 from fastrec.normalize.pass1 import release_buffer
-from fastrec.normalize.results import Aside, Part
+from fastrec.normalize.results import Excluded, Part
 from fastrec.normalize.sources import Locations, SourcesWriter, names_hash, read_locations
 from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.fields import KeyColumns, column_splitter
@@ -38,7 +38,7 @@ from fastrec.sorting.runs import IndexWriter, Sources
 from fastrec.storage import FileDigest, digest_of
 from fastrec.summary.part_statistics import LinesByPiece, PartCounts, write_statistics
 from fastrec.summary.rows import Column, outcome_of
-from fastrec.summary.same_run import Contradictions, body_digest, find_contradictions, losers_in, write_bodies
+from fastrec.summary.same_run import Contradictions, body_digest, find_contradictions, superseded_in, write_bodies
 from fastrec.summary.tally import Outcome
 
 # @@ resolve: Leave out records of a part: what `--same-run`, `--conflicts` and `--repeats` do, in this order.
@@ -46,7 +46,7 @@ from fastrec.summary.tally import Outcome
 #     records of a window ──▶ equal but for the run: duplicates ──▶ contradictions ──▶ repeats ──▶ kept
 #
 # Records with equal keys are adjacent, so a part resolves them by itself. What depends on other keys, which may be in
-# other parts, is known only after all parts were counted. Then the parts with losers are made again (`parts`).
+# other parts, is known only after all parts were counted. Then the parts with superseded records are made again (`parts`).
 
 _MESSAGES = {
     "conflict": "expected one verdict on this output, found others",
@@ -58,7 +58,7 @@ def select(window: Window, records: Sequence[int]) -> Window:
     """Return some records of a window, given by position in ascending order."""
     if len(records) == len(window.keys):
         return window
-    keys, copies = [window.keys[index] for index in records], window.copies
+    keys, origins = [window.keys[index] for index in records], window.origins
     groups: list[tuple[int, int]] = []
     if window.groups:
         ends = [*accumulate(len(list(group)) for _, group in groupby(keys))]
@@ -67,26 +67,26 @@ def select(window: Window, records: Sequence[int]) -> Window:
         keys=keys,
         rows=[window.rows[index] for index in records],
         texts=[window.texts[index] for index in records],
-        prints=[window.prints[index] for index in records],
-        copies={new: copies[index] for new, index in enumerate(records) if index in copies} if copies else {},
+        fingerprints=[window.fingerprints[index] for index in records],
+        origins={new: origins[index] for new, index in enumerate(records) if index in origins} if origins else {},
         groups=groups,
     )
 
 
-def sources_of(window: Window, index: int) -> Sources:
+def _sources_of(window: Window, index: int) -> Sources:
     """Return where a record of a window and its copies come from."""
     row = window.rows[index]
-    return window.copies.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
+    return window.origins.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
 
 
 class SameRunFilter:
     """Drops records of a part that are equal to others but for their run and their label.
 
-    `losers` are the keys and digests of records that lose against records of other keys.
+    `superseded records` are the keys and digests of records that lose against records of other keys.
     """
 
-    def __init__(self, losers: Iterable[tuple[bytes, bytes]]) -> None:
-        self._losers = frozenset(losers)
+    def __init__(self, superseded: Iterable[tuple[bytes, bytes]]) -> None:
+        self._superseded = frozenset(superseded)
         self.bodies: list[tuple[bytes, bytes]] = []  # the digest of each record's body, and its key
 
     def filter(self, window: Window) -> list[int]:
@@ -98,7 +98,7 @@ class SameRunFilter:
             self.bodies.append((digest, key))
             if key != last:
                 last, seen = key, set()
-            if digest not in seen and (key, digest) not in self._losers:
+            if digest not in seen and (key, digest) not in self._superseded:
                 seen.add(digest)
                 kept.append(index)
         return kept
@@ -107,15 +107,15 @@ class SameRunFilter:
 class Resolver:
     """Leaves out contradictions and repeats of a part, and collects them.
 
-    `losers` are the keys whose records are left out because another key has the same identity. The file `locations` has
+    `superseded records` are the keys whose records are left out because another key has the same identity. The file `locations` has
     by number of a piece its position in the order of all pieces, the name of its source, and the number of lines before
     it.
     """
 
-    def __init__(self, conflicts: Choice, repeats: Choice, losers: Iterable[bytes], locations: str) -> None:
+    def __init__(self, conflicts: Choice, repeats: Choice, superseded: Iterable[bytes], locations: str) -> None:
         self._conflicts = conflicts
         self._repeats = repeats
-        self._losers = frozenset(losers)
+        self._superseded = frozenset(superseded)
         self._locations_path = locations
         self._locations: Locations = {}
         self._left_out: list[RejectedLine] = []
@@ -131,18 +131,18 @@ class Resolver:
         """Return the positions of the records of a window to keep."""
         keys = window.keys
         kept: list[int] = []
-        if not window.groups and self._losers.isdisjoint(keys):
+        if not window.groups and self._superseded.isdisjoint(keys):
             return list(range(len(keys)))
         for key, group in groupby(range(len(keys)), key=keys.__getitem__):
             records = list(group)
-            if len(records) == 1 and key not in self._losers:
+            if len(records) == 1 and key not in self._superseded:
                 kept += records
                 continue
             numbers = contradictions.get(key) or [None] * len(records)
             units = self._units(records, numbers, window)
             if self._repeats == "keep":
                 stay = len(units)
-            elif key in self._losers:
+            elif key in self._superseded:
                 stay = 0
             else:
                 stay = int(self._repeats == "first" or len(units) == 1)
@@ -175,7 +175,7 @@ class Resolver:
         code = f"{kind}.not_first" if choice == "first" else f"{kind}.rejected"
         for index in records:
             self._locations = self._locations or read_locations(self._locations_path)
-            sources = sources_of(window, index)
+            sources = _sources_of(window, index)
             for number, _, count in sources:
                 self.duplicates[number] += count
             number, line, _ = min(sources, key=lambda source: self._locations[source[0]][0])
@@ -210,20 +210,20 @@ class PartTask(msgspec.Struct, frozen=True):
     """A task of pass 2."""
 
     number: int
-    made_of: str
+    fingerprint: str
     low: bytes | None
     high: bytes | None
     slices: list[RunSlice]
     window_bytes: int  # bytes merged at a time
     path: str
-    census: str
+    statistics_prefix: str
     """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
-    work is kept: also of the index (`-index`), the borders (`-borders`) and the records set aside (`-aside`)."""
+    work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records (`-excluded`)."""
     options: Options
     locations: str  # path of the locations of all pieces; empty if they are not needed
     same_run_losers: Sequence[RunSlice] = ()  # records that lose against others that are equal but for their run
-    losers: Sequence[RunSlice] = ()  # keys that lose against other keys of the same identity
-    losers_hashes: tuple[str, str] = ("", "")  # fingerprints of both
+    superseded: Sequence[RunSlice] = ()  # keys that lose against other keys of the same identity
+    superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
 
     def __str__(self) -> str:
@@ -254,7 +254,7 @@ def make_part(task: PartTask) -> Part:
             if same_run:
                 left = same_run.filter(everything)
                 for index in set(range(len(everything.keys))).difference(left):
-                    for number, _, count in sources_of(everything, index):
+                    for number, _, count in _sources_of(everything, index):
                         lines.duplicates[number] += count
                 window = select(everything, left)
             found = find_contradictions(window.keys, window.texts, window.groups)
@@ -273,13 +273,13 @@ def make_part(task: PartTask) -> Part:
                 last = window.keys[-1]
                 writer.write(window.texts)
                 if sources:
-                    sources.write(window.rows, window.copies)
+                    sources.write(window.rows, window.origins)
         written = writer.finish()
     if resolver:
         lines.left_out = resolver.by_piece
         lines.duplicates.update(resolver.duplicates)
     files = write_statistics(
-        task.census,
+        task.statistics_prefix,
         kept.counts,
         kept.keys(),
         kept.outcomes,
@@ -288,12 +288,12 @@ def make_part(task: PartTask) -> Part:
         compressed=options.incremental,
     )
     if same_run:
-        files.append(write_bodies(task.census, same_run.bodies, compressed=options.incremental))
+        files.append(write_bodies(task.statistics_prefix, same_run.bodies, compressed=options.incremental))
     if resolver:
-        files.append(resolver.write(f"{task.census}-left-out"))
+        files.append(resolver.write(f"{task.statistics_prefix}-left-out"))
     part = Part(
         number=task.number,
-        made_of=task.made_of,
+        fingerprint=task.fingerprint,
         low=task.low,
         written=written,
         records=len(kept.outcomes),
@@ -302,8 +302,8 @@ def make_part(task: PartTask) -> Part:
         left_out=resolver.by_code if resolver else {},
         files=tuple(files),
         path=task.path,
-        census=task.census,
-        losers=task.losers_hashes,
+        statistics_prefix=task.statistics_prefix,
+        superseded=task.superseded_hashes,
         names=resolver.names_hash(lines.pieces()) if resolver else "",
         sources=sources.result(lines.pieces()) if sources else None,
     )
@@ -347,7 +347,7 @@ class _Records:
 def _count_sources(window: Window, lines: LinesByPiece) -> None:
     """Count where the records of a window come from."""
     lines.kept.update(map(_source_of, window.rows))
-    for index, sources in window.copies.items():
+    for index, sources in window.origins.items():
         lines.kept[window.rows[index][Column.SOURCE]] -= 1
         lines.shared[tuple((number, count) for number, _, count in sources)] += 1
 
@@ -359,9 +359,11 @@ class _Keeper:
         self._task = task
         self._borders = BorderSizes(task.options.sort_fields)
         self._files = ExitStack()
-        self._index = self._files.enter_context(IndexWriter(f"{task.census}-index", fenced=False, compressed=True))
-        self._aside: tuple[ShardWriter, IndexWriter] | None = None
-        self._aside_bytes = 0
+        self._index = self._files.enter_context(
+            IndexWriter(f"{task.statistics_prefix}-index", fenced=False, compressed=True)
+        )
+        self._excluded: tuple[ShardWriter, IndexWriter] | None = None
+        self._excluded_bytes = 0
 
     def __enter__(self) -> Self:
         return self
@@ -369,8 +371,8 @@ class _Keeper:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None and self._aside:
-            self._aside_bytes = self._aside[0].finish().text_bytes
+        if kind is None and self._excluded:
+            self._excluded_bytes = self._excluded[0].finish().text_bytes
         self._files.__exit__(kind, error, trace)
 
     def add(self, window: Window, left: Sequence[int], kept: Window) -> None:
@@ -378,16 +380,16 @@ class _Keeper:
         self._borders.add(window.keys, list(map(len, window.texts)))
         _write_index(self._index, kept)
         if len(left) < len(window.keys):
-            aside = select(window, sorted(set(range(len(window.keys))).difference(left)))
-            if self._aside is None:
-                path = f"{self._task.census}-aside"
+            excluded = select(window, sorted(set(range(len(window.keys))).difference(left)))
+            if self._excluded is None:
+                path = f"{self._task.statistics_prefix}-excluded"
                 data, index = (
                     ShardWriter(path, "zst", _ASIDE_LEVEL),
                     IndexWriter(f"{path}.index", fenced=False, compressed=True),
                 )
-                self._aside = self._files.enter_context(data), self._files.enter_context(index)
-            self._aside[0].write(aside.texts)
-            _write_index(self._aside[1], aside)
+                self._excluded = self._files.enter_context(data), self._files.enter_context(index)
+            self._excluded[0].write(excluded.texts)
+            _write_index(self._excluded[1], excluded)
 
     def finish(self, part: Part) -> Part:
         """Return the part with all files, which are complete by now."""
@@ -397,34 +399,34 @@ class _Keeper:
             FileDigest(part.index, self._index.size, self._index.hash()),
             write_borders(part.borders, borders),
         ]
-        aside: Aside | None = None
-        if self._aside:
-            path, (_, index) = f"{part.census}-aside", self._aside
+        excluded: Excluded | None = None
+        if self._excluded:
+            path, (_, index) = f"{part.statistics_prefix}-excluded", self._excluded
             files += [digest_of(path), FileDigest(f"{path}.index", index.size, index.hash())]
-            aside = Aside(path, self._aside_bytes, f"{path}.index", index.size)
+            excluded = Excluded(path, self._excluded_bytes, f"{path}.index", index.size)
         return msgspec.structs.replace(
             part,
             files=tuple(files),
             index_bytes=self._index.size,
-            aside=aside,
+            excluded=excluded,
             border=borders[0][0] if borders else b"",
         )
 
 
 def _write_index(index: IndexWriter, window: Window) -> None:
     sizes = list(map(len, window.texts))
-    index.add(window.keys, sizes, window.prints, window.rows, window.copies)
+    index.add(window.keys, sizes, window.fingerprints, window.rows, window.origins)
 
 
 def _same_run(task: PartTask) -> SameRunFilter | None:
     if task.options.same_run == "keep":
         return None
-    return SameRunFilter(losers_in(task.same_run_losers, task.low, task.high))
+    return SameRunFilter(superseded_in(task.same_run_losers, task.low, task.high))
 
 
 def _resolver(task: PartTask) -> Resolver | None:
     options = task.options
     if not options.leaves_out:
         return None
-    losers = [key for key, _ in losers_in(task.losers, task.low, task.high)]
-    return Resolver(options.conflicts, options.repeats, losers, task.locations)
+    superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
+    return Resolver(options.conflicts, options.repeats, superseded, task.locations)

@@ -50,7 +50,7 @@ class RegionTask(msgspec.Struct, frozen=True):
     high: bytes | None
     slices: list[RunSlice]  # of the runs of pass 1
     base: list[RunSlice]  # of the part of the base that has this region
-    census: str  # path prefix of the statistics of this part, if the region is all of it; else empty
+    statistics_prefix: str  # path prefix of the statistics of this part, if the region is all of it; else empty
     removed: tuple[int, ...]  # pieces that are gone and may have records in the part
     path: str  # of the borders
     sort_fields: tuple[str, ...]
@@ -72,7 +72,7 @@ class Region(msgspec.Struct, frozen=True):
 def plan_region(task: RegionTask) -> Region:
     """Find the borders of a region. Runs in a worker."""
     release_buffer()
-    if task.census and not _has_keys(task) and not _has_removed(task):
+    if task.statistics_prefix and not _has_keys(task) and not _has_removed(task):
         return Region(is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
     for window in gather_keys([*task.slices, *task.base], task.low, task.high, task.window_bytes):
@@ -89,7 +89,7 @@ def _has_keys(task: RegionTask) -> bool:
 
 
 def _has_removed(task: RegionTask) -> bool:
-    return bool(task.removed) and not read_lines_by_piece(task.census).pieces().isdisjoint(task.removed)
+    return bool(task.removed) and not read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(task.removed)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -205,7 +205,7 @@ class _Planner:
             high=region[1],
             slices=[piece for piece in slices if not piece.is_part],
             base=[piece for piece in slices if piece.is_part],
-            census=base.parts[at].census if is_whole else "",
+            statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
             removed=base.removed(at) if is_whole else (),
             path=context.output.working(f"borders-{number:05d}"),
             sort_fields=context.options.sort_fields,

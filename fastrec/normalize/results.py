@@ -178,7 +178,7 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     filtered: int = 0  # records that the filters remove
     repaired: dict[str, int] = {}  # repaired lines by code
     rejects: tuple[int, int] = (0, 0)  # where its rejected lines begin and end in the file of the task
-    is_later: bool = False  # whether a line is a record of a later version than the default one
+    is_newer_version: bool = False  # whether a line is a record of a later version than the default one
     first: bytes = b""  # the lowest key of its records
     last: bytes = b""  # the highest key
     error: ShardError | None = None
@@ -243,9 +243,9 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
     is_stopped: bool = False  # whether it stopped at a record of a later version
 
     @property
-    def is_later(self) -> bool:
+    def is_newer_version(self) -> bool:
         """Whether a line is a record of a later version than the default one."""
-        return self.is_stopped or any(counts.is_later for counts in self.pieces)
+        return self.is_stopped or any(counts.is_newer_version for counts in self.pieces)
 
     @property
     def numbers(self) -> list[int]:
@@ -277,7 +277,7 @@ class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
     regions: str  # hash of the regions that its bounds belong to; empty if it has no bounds
 
 
-class Aside(msgspec.Struct, frozen=True):
+class Excluded(msgspec.Struct, frozen=True):
     """Records that options left out of a part: sorted, in a compressed file, with their index in another one."""
 
     path: str
@@ -299,7 +299,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     """The result of a task of pass 2."""
 
     number: int
-    made_of: str  # fingerprint of everything that determines its content
+    fingerprint: str  # fingerprint of everything that determines its content
     low: bytes | None  # no key of the range is lower; None if there is no limit
     written: Written
     records: int
@@ -308,13 +308,13 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     left_out: dict[str, int]  # records that options left out, by code
     files: tuple[FileDigest, ...]  # the files of its statistics, and of its index if it is kept
     path: str  # of the part before it is published
-    census: str  # path prefix of its statistics
-    losers: tuple[str, str] = ("", "")
-    """Fingerprints of the losers that it leaves out because of other runs, and because of other repeats."""
+    statistics_prefix: str  # path prefix of its statistics
+    superseded: tuple[str, str] = ("", "")
+    """Fingerprints of the superseded records that it leaves out because of other runs, and because of other repeats."""
     names: str = ""  # fingerprint of the names of the pieces of input that its left-out records come from
     index_bytes: int = 0
-    """Size of its index, the file `census` + `-index`; 0 if work is not kept for the next run."""
-    aside: Aside | None = None
+    """Size of its index, the file `statistics_prefix` + `-index`; 0 if work is not kept for the next run."""
+    excluded: Excluded | None = None
     """The records of its range that options left out, which the next run may need; None if there are none, or if work
     is not kept."""
     border: bytes = b""
@@ -325,9 +325,9 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     @property
     def index(self) -> str:
         """The path of its index."""
-        return f"{self.census}-index"
+        return f"{self.statistics_prefix}-index"
 
     @property
     def borders(self) -> str:
         """The path of its borders."""
-        return f"{self.census}-borders"
+        return f"{self.statistics_prefix}-borders"

@@ -53,14 +53,14 @@ JournalEntry = SortResult | MergedRun | Part
 class Journal:
     """The journal file, open during a run."""
 
-    def __init__(self, path: str, purpose: dict[str, Any], earlier: Iterable[str] = ()) -> None:
+    def __init__(self, path: str, settings: dict[str, Any], earlier: Iterable[str] = ()) -> None:
         """Open the journal of this run, which may continue one of the `earlier` journals of other runs."""
-        self.purpose = purpose
+        self.settings = settings
         self.entries: list[JournalEntry] = []
         """Entries of earlier runs."""
         self.discarded = ""
         """Why entries of an earlier run are not used; empty if there are none."""
-        self._head = framed(_encode(purpose))
+        self._head = framed(_encode(settings))
         self._log = storage_of(path).open_log(path)
         try:
             with naming(path):
@@ -81,7 +81,7 @@ class Journal:
             before = _next_entry(file, size)
             end = len(self._head) if before is not None and framed(before) == self._head else 0
             if before and not end and _next_entry(file, size):
-                self.discarded = difference(before, self.purpose)
+                self.discarded = difference(before, self.settings)
             while end and (body := _next_entry(file, size - end)) is not None:
                 try:
                     entries.append(_decode(body))
@@ -130,9 +130,9 @@ class Journal:
         self._log.close()
 
 
-def purpose_in(paths: Iterable[str], purposes: Sequence[dict[str, Any]]) -> int | None:
+def settings_in(paths: Iterable[str], purposes: Sequence[dict[str, Any]]) -> int | None:
     """Return the index of the purpose that the longest of some journals has; None if all have other ones."""
-    heads = {framed(_encode(purpose)): index for index, purpose in enumerate(purposes)}
+    heads = {framed(_encode(settings)): index for index, settings in enumerate(purposes)}
     found, longest = None, 0
     for path in paths:
         with (
@@ -149,10 +149,10 @@ def purpose_in(paths: Iterable[str], purposes: Sequence[dict[str, Any]]) -> int 
     return found
 
 
-def difference(before: bytes, purpose: dict[str, Any]) -> str:
+def difference(before: bytes, settings: dict[str, Any]) -> str:
     """Say how the encoded purpose of a journal differs from this one."""
     try:
-        then, now = (_flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(purpose)))
+        then, now = (_flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(settings)))
     except (msgspec.MsgspecError, TypeError, AttributeError):
         return "it cannot be read"
     if then.get("schema") != now.get("schema"):  # which says it all: the fields to sort by follow from the version
@@ -161,10 +161,10 @@ def difference(before: bytes, purpose: dict[str, Any]) -> str:
     return f"it was made with {', '.join(differences(then, now))}"
 
 
-def _flat(purpose: dict[str, Any]) -> dict[str, Any]:
+def _flat(settings: dict[str, Any]) -> dict[str, Any]:
     """Return a purpose in one level, with the names and values of options as users write them."""
-    flat = {**purpose.pop("build", {}), **purpose}
-    for name, value in purpose.items():
+    flat = {**settings.pop("build", {}), **settings}
+    for name, value in settings.items():
         if name == "repair" and value == list(REPAIRS):
             flat[name] = "all"
         elif isinstance(value, list):
@@ -259,7 +259,7 @@ def find_reusable(
             if reusable.covered.isdisjoint(ranges):
                 reusable.covered.update(ranges)
                 found[task.task] = _attached(task, [slices[one][0] for one in ranges])
-    merged, lost = without_merged(merged, {task for one in merged for task in one.tasks} - found.keys())
+    merged, lost = _without_merged(merged, {task for one in merged for task in one.tasks} - found.keys())
     for number in lost & found.keys():
         reusable.covered.difference_update(_range(counts.piece) for counts in found.pop(number).pieces)
     reusable.tasks = list(found.values())
@@ -267,7 +267,7 @@ def find_reusable(
     return reusable
 
 
-def without_merged(merged: Sequence[MergedRun], lost: set[int]) -> tuple[list[MergedRun], set[int]]:
+def _without_merged(merged: Sequence[MergedRun], lost: set[int]) -> tuple[list[MergedRun], set[int]]:
     """Drop merged runs that contain lost tasks; return the others, and all tasks that are lost by that."""
     left, lost = list(merged), set(lost)
     while touched := [one for one in left if not lost.isdisjoint(one.tasks)]:
@@ -298,11 +298,11 @@ def find_parts(entries: Iterable[JournalEntry], wanted: Mapping[str, str], engin
 
     Each gets its path in this run: in an object store, a part of another run is copied.
     """
-    latest = {part.made_of: part for part in entries if isinstance(part, Part) and part.made_of in wanted}
-    claims = [(wanted[made_of], part) for made_of, part in latest.items()]
+    latest = {part.fingerprint: part for part in entries if isinstance(part, Part) and part.fingerprint in wanted}
+    claims = [(wanted[fingerprint], part) for fingerprint, part in latest.items()]
     reused = [claims[number] for number, unchanged in engine.run(_take_part, claims) if unchanged]
     return {
-        part.made_of: replace(
+        part.fingerprint: replace(
             part, path=path, sources=replace(part.sources, path=sources_path(path)) if part.sources else None
         )
         for path, part in reused

@@ -34,7 +34,7 @@ from fastrec.errors import NoMatchError, RefusedError, UsageError, shown, utf8
 from fastrec.normalize.attempts import Attempts, find_kept
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.inputs import find_records
-from fastrec.normalize.kept import Kept, settle_kept
+from fastrec.normalize.kept import Kept, recover_kept
 from fastrec.normalize.options import Options, make_options
 from fastrec.progress import Progress
 from fastrec.sources.shard import Shard
@@ -218,7 +218,7 @@ def _files_to_keep(output: Output, files: frozenset[str]) -> frozenset[str]:
     if not files or output.next_kept_path == output.kept_path:
         return files
     try:
-        kept = settle_kept(output.kept_path, output.next_kept_path)
+        kept = recover_kept(output.kept_path, output.next_kept_path)
     except OSError:  # the corpus is published; the next run tries again
         return files
     return frozenset(file.path for file in kept.files) if isinstance(kept, Kept) else frozenset()

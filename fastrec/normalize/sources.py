@@ -25,7 +25,7 @@ from fastrec.normalize.context import RunContext
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import Part, PartSources
 from fastrec.sorting.files import read_blocks, write_blocks
-from fastrec.sorting.runs import Copies, decode_rows, index_reader
+from fastrec.sorting.runs import Origins, decode_rows, index_reader
 from fastrec.sources.shard import Shard
 from fastrec.summary.part_statistics import read_lines_by_piece
 from fastrec.summary.rows import Column
@@ -86,10 +86,10 @@ class SourcesWriter:
         self._file = ShardWriter(path, "zst", _LEVEL, synced=False)
         self._written: Written | None = None
 
-    def write(self, rows: Sequence[Any], copies: Copies) -> None:
+    def write(self, rows: Sequence[Any], origins: Origins) -> None:
         """Append the sources of records, given their rows and the sources of those with several copies."""
         places = list(map(_piece_and_line, rows))
-        for index, sources in copies.items():
+        for index, sources in origins.items():
             places[index] = min(sources, key=self._position)[:2]
         begins = self._begins
         for piece in {piece for piece, _ in places}.difference(begins):
@@ -129,20 +129,20 @@ class SourcesTask(msgspec.Struct, frozen=True):
         return f"writing the sources of part {self.part.number} of the corpus"
 
 
-def update_sources(task: SourcesTask) -> PartSources:
+def _update_sources(task: SourcesTask) -> PartSources:
     """Return the sources of a part, which are written again if shards have other names or another order.
 
     Runs in a worker.
     """
     part = task.part
-    pieces = read_lines_by_piece(part.census).pieces()
+    pieces = read_lines_by_piece(part.statistics_prefix).pieces()
     if part.sources and part.sources.names == names_hash(read_locations(task.locations), pieces):
         return part.sources
     with SourcesWriter(task.path, task.locations) as writer:
         reader = index_reader(part.index, 0, part.index_bytes, _INDEX_BYTES)
         while not reader.at_end:
-            for _, _, _, rows, copies in reader.read():
-                writer.write(decode_rows(rows), dict(copies))
+            for _, _, _, rows, origins in reader.read():
+                writer.write(decode_rows(rows), dict(origins))
     return writer.result(pieces)
 
 
@@ -155,11 +155,11 @@ def complete_sources(
     """
     if not context.options.track_sources:
         return [msgspec.structs.replace(part, sources=None) for _, part in sorted(parts.items())]
-    known = {part.made_of for part in base}
+    known = {part.fingerprint for part in base}
     done = dict(parts)
-    stale = [number for number, part in sorted(parts.items()) if part.made_of in known and part.records]
+    stale = [number for number, part in sorted(parts.items()) if part.fingerprint in known and part.records]
     tasks = (SourcesTask(parts[number], sources_path(context.part_path(number)), locations) for number in stale)
-    for at, sources in context.engine.run(update_sources, tasks):
+    for at, sources in context.engine.run(_update_sources, tasks):
         context.output.check()
         number = stale[at]
         if sources != parts[number].sources:

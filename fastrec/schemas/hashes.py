@@ -21,7 +21,7 @@ Raises UnicodeEncodeError if it contains half of a surrogate pair.
 """
 
 
-def is_plain(text: str) -> bool:
+def _is_plain(text: str) -> bool:
     """Return whether both spellings are the same: all is ASCII, and nothing is DEL, which is escaped in ASCII only."""
     return text.isascii() and "\x7f" not in text
 
@@ -32,7 +32,7 @@ def ascii_json(text: str) -> bytes:
     >>> ascii_json("1 €")
     b'"1 \\u20ac"'
     """
-    if is_plain(text):
+    if _is_plain(text):
         return unicode_json(text)
     return encode_basestring_ascii(text).encode("ascii")
 
@@ -185,7 +185,7 @@ def _candidates(last: str, raw: str, references: list[str]) -> Iterator[str]:
     same = {last, "R3"}  # R3 hashes the text of R1
     if len(references) < 2:
         same.add("R2")
-    if is_plain(raw) and all(map(is_plain, references)):
+    if _is_plain(raw) and all(map(_is_plain, references)):
         same |= {"R8", "R10"}  # nothing to escape
     yield from (name for name in RECIPES if name not in same)
 

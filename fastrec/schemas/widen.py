@@ -41,7 +41,7 @@ _STRINGS: Final[dict[frozenset[Any], str]] = {
 """By the types of a value, the expression for the number of its strings; `float` stands for all numbers."""
 
 
-def compile_count_strings(record: type[Any]) -> Callable[[Any], int]:
+def _compile_count_strings(record: type[Any]) -> Callable[[Any], int]:
     """Generate the function that counts the strings of a record of this class."""
     lines = ["def count_strings(record, UNSET=UNSET):", "    n = 0", *_counts(record, "record", 1), "    return n"]
     return compile_function("count_strings", lines, count_free=_count_free)
@@ -231,5 +231,5 @@ class LearningDecoder:
     def count_strings(self) -> Count:
         """The function that counts the strings of a record, keys included; made at first use."""
         if self._count_strings is None:
-            self._count_strings = compile_count_strings(self._known)
+            self._count_strings = _compile_count_strings(self._known)
         return self._count_strings

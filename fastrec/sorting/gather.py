@@ -20,12 +20,12 @@ import msgspec
 from fastrec.errors import DamagedFileError, ShardCorruptError, ShardError
 from fastrec.sorting.files import read_exactly
 from fastrec.sorting.runs import (
-    Copies,
     Fence,
+    Origins,
     Run,
-    SharedSources,
+    SharedOrigins,
     Sources,
-    decode_prints,
+    decode_fingerprints,
     decode_rows,
     in_order,
     index_of,
@@ -175,21 +175,21 @@ class Taken(msgspec.Struct):
 
     keys: list[bytes]
     sizes: list[int]
-    prints: list[int]
+    fingerprints: list[int]
     rows: list[Any]
-    copies: Copies
+    origins: Origins
     texts: list[memoryview]
 
     def leave_out(self, removed: frozenset[int]) -> None:
         """Leave out the copies of removed pieces, and records that have no others."""
         pieces = {row[0] for row in self.rows}
-        pieces.update(source[0] for sources in self.copies.values() for source in sources)
+        pieces.update(source[0] for sources in self.origins.values() for source in sources)
         if removed.isdisjoint(pieces):
             return
-        kept, self.rows, self.copies = without(removed, self.rows, self.copies)
+        kept, self.rows, self.origins = without(removed, self.rows, self.origins)
         self.keys = [self.keys[index] for index in kept]
         self.sizes = [self.sizes[index] for index in kept]
-        self.prints = [self.prints[index] for index in kept]
+        self.fingerprints = [self.fingerprints[index] for index in kept]
         self.texts = [self.texts[index] for index in kept] if self.texts else []
 
 
@@ -198,20 +198,20 @@ class KeyCursor:
 
     def __init__(
         self,
-        piece: RunSlice,
+        run_slice: RunSlice,
         low: bytes | None,
         high: bytes | None,
         stretch: int,
         *,
         index_stretch: int | None = None,
         with_rows: bool = False,
-        shared: SharedSources | None = None,
+        shared_origins: SharedOrigins | None = None,
     ) -> None:
-        index = piece.index or index_of(piece.path)
-        self.index = index_reader(index, piece.index_start, piece.index_end, index_stretch or stretch)
-        self._removed = frozenset(piece.removed)
-        self._with_rows = with_rows or bool(piece.removed)  # the row of a record with one copy has its piece
-        self._share = (shared or SharedSources()).share
+        index = run_slice.index or index_of(run_slice.path)
+        self.index = index_reader(index, run_slice.index_start, run_slice.index_end, index_stretch or stretch)
+        self._removed = frozenset(run_slice.removed)
+        self._with_rows = with_rows or bool(run_slice.removed)  # the row of a record with one copy has its piece
+        self._share = (shared_origins or SharedOrigins()).share
         self._low, self._high = low, high
         self._is_cut = False  # whether the slice has records beyond the range
         self._stretch = stretch
@@ -220,23 +220,23 @@ class KeyCursor:
         self._number = 0  # of the first of these records
         self.keys: list[bytes] = []
         self._sizes: list[int] = []
-        self._prints: list[int] = []
+        self._fingerprints: list[int] = []
         self._rows: list[Any] = []
-        self._copies: list[tuple[int, Sources]] = []  # numbers of records, and sources
+        self._origins: list[tuple[int, Sources]] = []  # numbers of records, and sources
 
     def read_ahead(self) -> None:
         """Read the index until enough is held, and on until it has two keys: all below the last are complete."""
         while not self.index.at_end and (not self._has_enough() or self.keys[0] == self.keys[-1]):
-            for keys, sizes, prints, rows, copies in self.index.read():
+            for keys, sizes, fingerprints, rows, origins in self.index.read():
                 if self._with_rows:
                     self._rows += decode_rows(rows)
-                    if copies:
+                    if origins:
                         base = self._number + len(self.keys)
-                        self._copies += [(base + position, self._share(sources)) for position, sources in copies]
-                        self._held_sources += sum(len(sources) for _, sources in copies)
+                        self._origins += [(base + position, self._share(sources)) for position, sources in origins]
+                        self._held_sources += sum(len(sources) for _, sources in origins)
                 self.keys += keys
                 self._sizes += sizes
-                self._prints += decode_prints(prints)
+                self._fingerprints += decode_fingerprints(fingerprints)
                 self._held += self._bytes_of(keys, sizes)
                 if self._has_enough():  # the other blocks are decoded later
                     break
@@ -270,21 +270,21 @@ class KeyCursor:
         self._is_cut = True
         self.index.stop()
         self._held -= self._bytes_of(self.keys[count:], self._sizes[count:])
-        del self.keys[count:], self._sizes[count:], self._prints[count:], self._rows[count:]
-        first = bisect_left(self._copies, (self._number + count,))
-        self._held_sources -= sum(len(sources) for _, sources in self._copies[first:])
-        del self._copies[first:]
+        del self.keys[count:], self._sizes[count:], self._fingerprints[count:], self._rows[count:]
+        first = bisect_left(self._origins, (self._number + count,))
+        self._held_sources -= sum(len(sources) for _, sources in self._origins[first:])
+        del self._origins[first:]
 
     def _pop(self, count: int) -> Taken:
         keys, sizes = self.keys[:count], self._sizes[:count]
-        taken = Taken(keys, sizes, self._prints[:count], self._rows[:count], {}, [])
-        del self.keys[:count], self._sizes[:count], self._prints[:count], self._rows[:count]
+        taken = Taken(keys, sizes, self._fingerprints[:count], self._rows[:count], {}, [])
+        del self.keys[:count], self._sizes[:count], self._fingerprints[:count], self._rows[:count]
         self._held -= self._bytes_of(keys, sizes)
-        if self._copies:
-            end = bisect_left(self._copies, (self._number + count,))
-            taken.copies = {number - self._number: sources for number, sources in self._copies[:end]}
-            self._held_sources -= sum(map(len, taken.copies.values()))
-            del self._copies[:end]
+        if self._origins:
+            end = bisect_left(self._origins, (self._number + count,))
+            taken.origins = {number - self._number: sources for number, sources in self._origins[:end]}
+            self._held_sources -= sum(map(len, taken.origins.values()))
+            del self._origins[:end]
         self._number += count
         return taken
 
@@ -294,23 +294,25 @@ class TextCursor(KeyCursor):
 
     def __init__(
         self,
-        piece: RunSlice,
+        run_slice: RunSlice,
         low: bytes | None,
         high: bytes | None,
         stretch: int,
         *,
         least_index: int,
-        shared: SharedSources,
+        shared_origins: SharedOrigins,
     ) -> None:
-        index_bytes, data_bytes = piece.index_end - piece.index_start, piece.data_end - piece.data_start
+        index_bytes, data_bytes = run_slice.index_end - run_slice.index_start, run_slice.data_end - run_slice.data_start
         index_stretch = max(min(stretch * index_bytes // max(data_bytes, 1), stretch), least_index)
-        super().__init__(piece, low, high, stretch, index_stretch=index_stretch, with_rows=True, shared=shared)
-        self._path, self._is_part = piece.path, piece.is_part
+        super().__init__(
+            run_slice, low, high, stretch, index_stretch=index_stretch, with_rows=True, shared_origins=shared_origins
+        )
+        self._path, self._is_part = run_slice.path, run_slice.is_part
         self._data: DataReader
-        if piece.is_part:
-            self._data = PartData(piece.path, piece.data_end)
+        if run_slice.is_part:
+            self._data = PartData(run_slice.path, run_slice.data_end)
         else:
-            self._data = RunData(piece.path, piece.data_start, piece.data_end, stretch)
+            self._data = RunData(run_slice.path, run_slice.data_start, run_slice.data_end, stretch)
 
     def take(self, limit: bytes | None) -> Taken:
         """Take the records of all keys below `limit`, or all that are left."""
@@ -320,7 +322,7 @@ class TextCursor(KeyCursor):
         data = self._data.read(size, known)
         self._data.skip(size)
         taken.texts = [data[start:end] for start, end in pairwise(accumulate(taken.sizes, initial=0))]
-        if self._is_part and list(map(fingerprint, taken.texts)) != taken.prints:
+        if self._is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
             raise DamagedFileError(self._path, "a record does not match its fingerprint")
         if self._removed:
             taken.leave_out(self._removed)
@@ -353,8 +355,8 @@ class Window(msgspec.Struct):
     rows: list[Any]
     """The piece and line of a record with several copies are those of the source with the lowest piece number."""
     texts: list[memoryview]
-    prints: list[int]
-    copies: Copies
+    fingerprints: list[int]
+    origins: Origins
     """The sources of the records with several copies, by position."""
     groups: list[tuple[int, int]]
     """Where records with equal keys begin and end; a key of one record has no entry."""
@@ -418,10 +420,13 @@ def gather(
     stretch = max(window_bytes // max(len(slices), 1), 1)
     if least_index is None:
         least_index = max(window_bytes // 4 // max(len(slices), 1), 64)
-    shared = SharedSources()
-    cursors = [TextCursor(piece, low, high, stretch, least_index=least_index, shared=shared) for piece in slices]
+    shared_origins = SharedOrigins()
+    cursors = [
+        TextCursor(run_slice, low, high, stretch, least_index=least_index, shared_origins=shared_origins)
+        for run_slice in slices
+    ]
     while cursors:
-        window = _merge(cursors, _limit(cursors), shared)
+        window = _merge(cursors, _limit(cursors), shared_origins)
         cursors = [cursor for cursor in cursors if not cursor.is_finished()]
         if window.keys:
             yield window
@@ -435,7 +440,7 @@ def gather_keys(
     Records with equal keys are in no certain order. Those of equal size and print are duplicates.
     """
     stretch = max(window_bytes // max(len(slices), 1), 1)
-    cursors = [KeyCursor(piece, low, high, stretch) for piece in slices]
+    cursors = [KeyCursor(run_slice, low, high, stretch) for run_slice in slices]
     while cursors:
         window = _merge_keys(cursors, _limit(cursors))
         cursors = [cursor for cursor in cursors if not cursor.is_finished()]
@@ -450,28 +455,28 @@ def _limit(cursors: Sequence[KeyCursor]) -> bytes | None:
     return min((cursor.keys[-1] for cursor in cursors if not cursor.index.at_end), default=None)
 
 
-def _merge(cursors: Sequence[TextCursor], limit: bytes | None, shared: SharedSources) -> Window:
+def _merge(cursors: Sequence[TextCursor], limit: bytes | None, shared_origins: SharedOrigins) -> Window:
     """Merge the records below a key, or all that are left."""
     keys: list[bytes] = []
     rows: list[Any] = []
     texts: list[memoryview] = []
-    prints: list[int] = []
-    copies: Copies = {}
+    fingerprints: list[int] = []
+    origins: Origins = {}
     for cursor in cursors:
         taken = cursor.take(limit)
-        if taken.copies:
-            copies |= {len(keys) + position: sources for position, sources in taken.copies.items()}
+        if taken.origins:
+            origins |= {len(keys) + position: sources for position, sources in taken.origins.items()}
         keys += taken.keys
         rows += taken.rows
         texts += taken.texts
-        prints += taken.prints
-    order, copies, groups = in_order(keys, rows, lambda index: bytes(texts[index]), copies, shared)
+        fingerprints += taken.fingerprints
+    order, origins, groups = in_order(keys, rows, lambda index: bytes(texts[index]), origins, shared_origins)
     return Window(
         [keys[index] for index in order],
         [rows[index] for index in order],
         [texts[index] for index in order],
-        [prints[index] for index in order],
-        copies,
+        [fingerprints[index] for index in order],
+        origins,
         groups,
     )
 
@@ -480,15 +485,15 @@ def _merge_keys(cursors: Sequence[KeyCursor], limit: bytes | None) -> KeyWindow:
     """Merge the keys below a key, or all that are left."""
     keys: list[bytes] = []
     sizes: list[int] = []
-    prints: list[int] = []
+    fingerprints: list[int] = []
     for cursor in cursors:
         taken = cursor.take(limit)
         keys += taken.keys
         sizes += taken.sizes
-        prints += taken.prints
+        fingerprints += taken.fingerprints
     size_of = dict(zip(keys, sizes, strict=True))
     if len(size_of) == len(keys):
         keys.sort()
         return KeyWindow(keys, [size_of[key] for key in keys])
-    distinct = sorted(set(zip(keys, sizes, prints, strict=True)))
+    distinct = sorted(set(zip(keys, sizes, fingerprints, strict=True)))
     return KeyWindow([key for key, _, _ in distinct], [size for _, size, _ in distinct])

@@ -1,8 +1,8 @@
 """Sources of records: where each copy of a record comes from.
 
-A record with one copy has its piece and line in its row. If there are several, it also has an entry in `copies`:
+A record with one copy has its piece and line in its row. If there are several, it also has an entry in `origins`:
 
-    copies   {position of the record: ((piece, first line in it, copies in it), …)}
+    origins  {position of the record: ((piece, first line in it, copies in it), …)}
 
 Nothing is forgotten when duplicates are merged, so a record stays when one of its shards goes.
 """
@@ -24,13 +24,13 @@ from fastrec.storage import FileDigest, fingerprint
 Sources = tuple[tuple[int, int, int], ...]
 """Sorted by piece number: the piece, the first line with the record in it, and the number of copies in it."""
 
-Copies = dict[int, Sources]
+Origins = dict[int, Sources]
 """The sources of records with several copies, by position among other records."""
 
 _MOST_SHARED: Final = 1 << 14
 
 
-class SharedSources:
+class SharedOrigins:
     """Keeps one object of equal sources, because thousands of records may have the same hundreds of sources."""
 
     def __init__(self) -> None:
@@ -56,16 +56,16 @@ def union(several: Iterable[Sources]) -> Sources:
     return tuple(sorted(by_piece.values()))
 
 
-def without(removed: Container[int], rows: Sequence[Any], copies: Copies) -> tuple[list[int], list[Any], Copies]:
+def without(removed: Container[int], rows: Sequence[Any], origins: Origins) -> tuple[list[int], list[Any], Origins]:
     """Leave out the copies of removed pieces.
 
     Return the positions of the records that have other copies, their rows, and their sources by their new positions.
     """
     kept: list[int] = []
     new_rows: list[Any] = []
-    new_copies: Copies = {}
+    new_copies: Origins = {}
     for position, row in enumerate(rows):
-        sources = copies.get(position)
+        sources = origins.get(position)
         if sources is None:
             if row[0] in removed:
                 continue
@@ -85,7 +85,7 @@ def without(removed: Container[int], rows: Sequence[Any], copies: Copies) -> tup
 
 # @@ index: The index of a run or of a part: for each record its key, size, fingerprint, row and sources, in blocks.
 #
-#     block    keys | sizes | prints | rows, encoded | copies: (position in the block, sources) of records with several
+#     block    keys | sizes | prints | rows, encoded | origins: (position in the block, sources) of records with several
 #
 # The print of a record is the fingerprint of its text. Rows are encoded apart, so a reader of keys need not decode them.
 
@@ -122,9 +122,9 @@ class IndexWriter:
         """End of the records in blocks."""
         self._keys: list[bytes] = []
         self._sizes: list[int] = []
-        self._prints: list[int] = []
+        self._fingerprints: list[int] = []
         self._rows: list[Any] = []
-        self._copies: list[tuple[int, Sources]] = []  # positions among the waiting records, and sources
+        self._origins: list[tuple[int, Sources]] = []  # positions among the waiting records, and sources
 
     @property
     def size(self) -> int:
@@ -136,14 +136,19 @@ class IndexWriter:
         return self._file.hash()
 
     def add(
-        self, keys: Sequence[bytes], sizes: Sequence[int], prints: Sequence[int], rows: Sequence[Any], copies: Copies
+        self,
+        keys: Sequence[bytes],
+        sizes: Sequence[int],
+        fingerprints: Sequence[int],
+        rows: Sequence[Any],
+        origins: Origins,
     ) -> None:
-        """Add the next records; `copies` has the sources of those with several copies, by position among them."""
-        self._copies += [(len(self._keys) + position, sources) for position, sources in sorted(copies.items())]
+        """Add the next records; `origins` has the sources of those with several copies, by position among them."""
+        self._origins += [(len(self._keys) + position, sources) for position, sources in sorted(origins.items())]
         self.records += len(keys)
         self._keys += keys
         self._sizes += sizes
-        self._prints += prints
+        self._fingerprints += fingerprints
         self._rows += rows
         self._write_blocks(self._block_rows)
 
@@ -153,20 +158,25 @@ class IndexWriter:
 
     def _write_blocks(self, least: int) -> None:
         """Write full blocks, and the rest too if it has at least `least` records."""
-        first, count, copies = 0, len(self._keys), self._copies
+        first, count, origins = 0, len(self._keys), self._origins
         while count - first >= least:
             end = min(first + self._block_rows, count)
             keys, sizes = self._keys[first:end], self._sizes[first:end]
             if self._fenced:
                 self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
-            prints, rows = pack(f"<{end - first}Q", *self._prints[first:end]), _encode_rows(self._rows[first:end])
-            some = copies[bisect_left(copies, (first,)) : bisect_left(copies, (end,))] if copies else []
-            self._file.write_block((keys, sizes, prints, rows, [(position - first, each) for position, each in some]))
+            fingerprints, rows = (
+                pack(f"<{end - first}Q", *self._fingerprints[first:end]),
+                _encode_rows(self._rows[first:end]),
+            )
+            some = origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))] if origins else []
+            self._file.write_block(
+                (keys, sizes, fingerprints, rows, [(position - first, each) for position, each in some])
+            )
             self.data_offset += sum(sizes)
             first = end
-        del self._keys[:first], self._sizes[:first], self._prints[:first], self._rows[:first]
-        if copies:
-            self._copies = [(position - first, each) for position, each in copies[bisect_left(copies, (first,)) :]]
+        del self._keys[:first], self._sizes[:first], self._fingerprints[:first], self._rows[:first]
+        if origins:
+            self._origins = [(position - first, each) for position, each in origins[bisect_left(origins, (first,)) :]]
 
     def __enter__(self) -> Self:
         return self
@@ -184,9 +194,9 @@ def index_reader(path: str, start: int, end: int, stretch: int) -> BlockReader:
     return BlockReader(path, start, end, stretch, _decode_block)
 
 
-def decode_prints(prints: bytes) -> tuple[int, ...]:
+def decode_fingerprints(fingerprints: bytes) -> tuple[int, ...]:
     """Return the fingerprints in a block."""
-    return unpack(f"<{len(prints) // 8}Q", prints)
+    return unpack(f"<{len(fingerprints) // 8}Q", fingerprints)
 
 
 # @@ spill: Write records from memory to disk as a sorted run.
@@ -235,13 +245,13 @@ def in_order(
     keys: Sequence[bytes],
     rows: Sequence[Row],
     text: Callable[[int], bytes],
-    copies: Mapping[int, Sources] | None = None,
-    shared: SharedSources | None = None,
-) -> tuple[list[int], Copies, list[tuple[int, int]]]:
+    origins: Mapping[int, Sources] | None = None,
+    shared_origins: SharedOrigins | None = None,
+) -> tuple[list[int], Origins, list[tuple[int, int]]]:
     """Sort records by key, then by their bytes; of duplicates, keep the one of the lowest piece, and of that the first.
 
     The first two values of a row are the piece and the line. `text` returns the bytes of a record; it is only called
-    where keys are equal. `copies` has the sources of records that already have several copies.
+    where keys are equal. `origins` has the sources of records that already have several copies.
 
     Return the positions of the records to keep, in order; the sources of those with several copies, by position among
     those to keep; and where records with equal keys begin and end among those to keep.
@@ -249,9 +259,9 @@ def in_order(
     order = sorted(range(len(keys)), key=keys.__getitem__)
     in_sorted_order = [keys[index] for index in order]
     repeated = compress(range(1, len(order)), map(eq, in_sorted_order, islice(in_sorted_order, 1, None)))
-    known, share = copies or {}, (shared or SharedSources()).share
+    known, share = origins or {}, (shared_origins or SharedOrigins()).share
     kept: list[int] = []
-    kept_copies: Copies = {}
+    kept_copies: Origins = {}
     groups: list[tuple[int, int]] = []
     done = 0  # records before this position were added
     for start, end in _stretches(repeated):
@@ -319,21 +329,21 @@ def spill(
 ) -> Run:
     """Sort records and write them as a run: `text` holds their normal forms in any order, `ends` where each ends."""
     starts = [0, *ends[:-1]]
-    prints: list[int] = []
+    fingerprints: list[int] = []
     with memoryview(text) as view:
-        order, copies, _ = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
+        order, origins, _ = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
         batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
         with ViewsWriter(path) as data:
             for first in range(0, len(order), batch):
                 views = [view[starts[index] : ends[index]] for index in order[first : first + batch]]
                 data.write(views)
-                prints += map(fingerprint, views)
+                fingerprints += map(fingerprint, views)
     with IndexWriter(index_of(path), block_rows) as index:
         index.add(
             [keys[number] for number in order],
             [ends[number] - starts[number] for number in order],
-            prints,
+            fingerprints,
             [rows[number] for number in order],
-            copies,
+            origins,
         )
     return Run(path, len(order), data.size, index.size, index.fences, data.hash(), index.hash())

@@ -141,7 +141,7 @@ class _Manifest(msgspec.Struct):
     parts: list[_Part]
 
 
-def shards_in_store(name: str, problems: list[str]) -> list[Shard]:
+def _shards_in_store(name: str, problems: list[str]) -> list[Shard]:
     """Return the shards of a URL; add what is wrong with it to `problems`."""
     try:
         return _shards(list(_expanded(name, problems)))
@@ -254,7 +254,7 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
 def _shards_of(name: str, problems: list[str]) -> Iterator[tuple[Shard, object]]:
     """Yield the shards of one name, and a value that is equal for all names of one file; add to `problems`."""
     if is_url(name):
-        for shard in shards_in_store(name, problems):
+        for shard in _shards_in_store(name, problems):
             yield shard, storage_of(name).canonical(shard.path)
         return
     for path in _inputs_expanded(name, problems):

@@ -26,8 +26,8 @@ from stringzilla import count
 from fastrec.limits import LIMITS
 
 MAX_LINE_BYTES = 1 << 30
-HEAD_BYTES = 1 << 10
-BOM = b"\xef\xbb\xbf"
+_HEAD_BYTES = 1 << 10
+_BOM = b"\xef\xbb\xbf"
 _SMALL_BLOCK = 64 << 10
 _SCAN_BYTES = 64 << 10
 
@@ -82,9 +82,9 @@ def chunks(
     for number, block in enumerate(_gathered(blocks, small_block)):
         stats.text_bytes += len(block)
         start = 0
-        if number == offset == 0 and block.startswith(BOM):
+        if number == offset == 0 and block.startswith(_BOM):
             stats.bom = True
-            start = cutter.offset = len(BOM)
+            start = cutter.offset = len(_BOM)
         yield from cutter.feed(block, start)
     yield from cutter.finish()
 
@@ -198,7 +198,7 @@ class _Cutter:
         return newline + 1
 
     def _head(self) -> bytes:
-        return b"".join(part[:HEAD_BYTES] for part in self.tail[:HEAD_BYTES])[:HEAD_BYTES]
+        return b"".join(part[:_HEAD_BYTES] for part in self.tail[:_HEAD_BYTES])[:_HEAD_BYTES]
 
     def _long_line(self) -> Iterator[Chunk | LongLine]:
         """Yield the tail, a line that is too long, after the whole lines before it."""

@@ -116,8 +116,8 @@ class RawBytes:
 
 
 SLICE_BYTES = 64 << 10
-TEXT_BYTES = 256 << 10
-HEADER_LIMIT = 1 << 20  # a gzip header has a name and a comment of any length, but never a megabyte
+_TEXT_BYTES = 256 << 10
+_HEADER_LIMIT = 1 << 20  # a gzip header has a name and a comment of any length, but never a megabyte
 
 _DEFLATE = 8
 _FHCRC, _FEXTRA, _FNAME, _FCOMMENT, _RESERVED = 2, 4, 8, 16, 0xE0
@@ -134,7 +134,7 @@ def _member_text(raw: RawBytes, member: _Decompressor, name: str, error: type[Ex
         if member.needs_input and not (piece := raw.take(SLICE_BYTES)):
             raise raw.truncated(name)
         try:
-            text = member.decompress(piece, TEXT_BYTES)
+            text = member.decompress(piece, _TEXT_BYTES)
         except error as exc:
             raise raw.corrupt(f"{name} is corrupt: {exc}", raw.offset - len(piece)) from exc
         if text:
@@ -188,7 +188,7 @@ def _end_of_string(raw: RawBytes, begin: int, name: str) -> int:
     size = 256
     while (end := raw.peek(size, begin).find(b"\0")) < 0:
         raw.require(begin + size, name)
-        if size > HEADER_LIMIT:
+        if size > _HEADER_LIMIT:
             raise raw.corrupt("has a gzip header without an end")
         size *= 2
     return begin + end + 1

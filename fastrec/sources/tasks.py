@@ -18,7 +18,7 @@ from typing import Final, Protocol, TypeVar
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import FEWEST, SMALLEST, Slice
 
-LARGE: Final = 64 << 30
+_LARGE: Final = 64 << 30
 """From this much text on tasks are larger, because there are more than enough of them."""
 _LAST: Final = 4  # the last tasks have this fraction of the text that is left, and at least of the size of the others
 _MOST: Final = 1 << 16  # tasks: the driver holds a few kilobytes per task
@@ -125,4 +125,4 @@ def growth(text_bytes: int, task_bytes: int) -> int:
     >>> [growth(text_bytes, 32 << 20) for text_bytes in (10**9, 10**11, 10**14)]
     [1, 2, 46]
     """
-    return 1 if text_bytes < LARGE else max(-(-text_bytes // (_MOST * task_bytes)), 2)
+    return 1 if text_bytes < _LARGE else max(-(-text_bytes // (_MOST * task_bytes)), 2)

@@ -28,12 +28,12 @@ import zstandard
 from fastrec.errors import ShardError, ShardLimitError
 from fastrec.sources.members import RawBytes
 
-BLOCK_LIMIT = 128 << 10  # Block_Maximum_Size, RFC 8878, 3.1.1.2.4
+_BLOCK_LIMIT = 128 << 10  # Block_Maximum_Size, RFC 8878, 3.1.1.2.4
 BLOCKS_PER_PIECE = 4
 BLOCKS_PER_CALL = 32
-TEXT_BYTES = BLOCKS_PER_CALL * BLOCK_LIMIT
+TEXT_BYTES = BLOCKS_PER_CALL * _BLOCK_LIMIT
 SLICE_BYTES = 256 << 10
-HEADER_LIMIT = 18  # magic 4, descriptor 1, window 1, dictionary 4, content size 8
+_HEADER_LIMIT = 18  # magic 4, descriptor 1, window 1, dictionary 4, content size 8
 
 _FRAME_MAGIC = b"\x28\xb5\x2f\xfd"
 _SKIPPABLE_TAIL = b"\x2a\x4d\x18"  # after a first byte of 0x50 to 0x5F
@@ -136,7 +136,7 @@ def _pieces_of_frame(raw: RawBytes, windows: _Windows) -> Iterator[memoryview]:
         raw.require(ahead + 3, name)
         block = int.from_bytes(raw.peek(3, ahead), "little")
         last, kind, size = block & 1, block >> 1 & 3, block >> 3
-        if kind == _RESERVED or size > BLOCK_LIMIT:
+        if kind == _RESERVED or size > _BLOCK_LIMIT:
             raise raw.corrupt(f"has an impossible block in {name}", raw.offset + ahead)
         ahead += 3 + (1 if kind == _RLE else size) + last * checksum_bytes
         raw.require(ahead, name)
@@ -149,7 +149,7 @@ def _pieces_of_frame(raw: RawBytes, windows: _Windows) -> Iterator[memoryview]:
 def _frame_header(raw: RawBytes, name: str, max_window: int) -> tuple[int, int, int]:
     """Check the header of a frame (RFC 8878, 3.1.1.1); return its length, that of the checksum, and the window."""
     raw.require(6, name)
-    head = raw.peek(HEADER_LIMIT)
+    head = raw.peek(_HEADER_LIMIT)
     descriptor = head[4]
     single_segment = descriptor >> 5 & 1
     dictionary_at = 6 - single_segment

@@ -145,10 +145,10 @@ def _partition(task: _PartitionTask) -> str:
 
 def merge_lists(prefixes: Iterable[str], name: str) -> Iterator[Any]:
     """Read and merge the lists of one name."""
-    return merge_rows(read_rows(f"{prefix}-{name}") for prefix in prefixes)
+    return _merge_rows(read_rows(f"{prefix}-{name}") for prefix in prefixes)
 
 
-def merge_rows(lists: Iterable[Iterable[Any]]) -> Iterator[Any]:
+def _merge_rows(lists: Iterable[Iterable[Any]]) -> Iterator[Any]:
     """Merge sorted lists."""
     return merge(*lists, key=itemgetter(0, 1, 2))
 
@@ -293,7 +293,7 @@ class SeveralRecords(msgspec.Struct, frozen=True):
 def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
     """Merge lists by hash, and count the questions of each evaluation."""
     counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
-    for evaluation, evaluation_rows in groupby(merge_rows(lists), key=itemgetter(0)):
+    for evaluation, evaluation_rows in groupby(_merge_rows(lists), key=itemgetter(0)):
         counts = counted[evaluation]
         for _, group in groupby(evaluation_rows, key=itemgetter(1)):
             rows = list(group)
@@ -315,7 +315,7 @@ def find_several(
     lists: Iterable[Iterable[CensusRow]], counted: dict[bytes, QuestionCounts]
 ) -> Iterator[SeveralRecords]:
     """Merge lists by sample_id, add ids with several hashes to `counted`, and yield identities with several records."""
-    for (evaluation, sample_id), group in groupby(merge_rows(lists), key=itemgetter(0, 1)):
+    for (evaluation, sample_id), group in groupby(_merge_rows(lists), key=itemgetter(0, 1)):
         rows = list(group)
         counted[evaluation].ids_with_many_hashes += len({row[2] for row in rows}) > 1
         if len(rows) == 1 and rows[0][5] == rows[0][6]:

@@ -81,7 +81,7 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
     """All pairs of groups, those with the smallest share of common questions first."""
 
 
-SUMMARY_FORMAT: Final = 4
+_SUMMARY_FORMAT: Final = 4
 
 Count = Annotated[int, Meta(ge=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -314,7 +314,7 @@ class EvaluationSummary(Base, kw_only=True):
 class Summary(Base, kw_only=True):
     """Summary of a corpus."""
 
-    format: Annotated[int, Meta(description="Version of this document's format.")] = SUMMARY_FORMAT
+    format: Annotated[int, Meta(description="Version of this document's format.")] = _SUMMARY_FORMAT
     schema: Annotated[str, Meta(description="Schema version of the corpus.")]
     line_counts: LineCounts
     versions: Annotated[
@@ -354,6 +354,6 @@ class Summary(Base, kw_only=True):
             msgspec.MsgspecError: It is not a summary, or has another format.
         """
         found = msgspec.json.decode(data, type=dict[str, Any]).get("format")
-        if isinstance(found, int) and found != SUMMARY_FORMAT:
-            raise msgspec.ValidationError(f"its format is {found}, and this version of fastrec reads {SUMMARY_FORMAT}")
+        if isinstance(found, int) and found != _SUMMARY_FORMAT:
+            raise msgspec.ValidationError(f"its format is {found}, and this version of fastrec reads {_SUMMARY_FORMAT}")
         return msgspec.json.decode(data, type=cls)

@@ -37,7 +37,7 @@ from fastrec.summary.census import (
     write_rows,
 )
 from fastrec.summary.rows import Sums
-from fastrec.summary.same_run import Losers, SameRunCounts
+from fastrec.summary.same_run import SameRunCounts, Superseded
 from fastrec.summary.tally import NO_OUTCOME, Outcome, Tally
 
 _LISTS: Final = ("hash", "id")
@@ -119,7 +119,7 @@ class Census(Sums):
     """By evaluation."""
     repeats: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     contradictions: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
-    losers: list[Run] = msgspec.field(default_factory=list)
+    superseded: list[Run] = msgspec.field(default_factory=list)
     """The keys that lose against other keys of their identity, with `--repeats`."""
     same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
     """Records that were dropped by `--same-run ignore`."""
@@ -133,7 +133,7 @@ class RepeatsRule(msgspec.Struct, frozen=True):
     without_contradictions: bool  # whether contradictions are left out before
     path: str
 
-    def losers_of(self, several: SeveralRecords) -> list[bytes]:
+    def superseded_of(self, several: SeveralRecords) -> list[bytes]:
         """Return the keys of an identity that lose against another key."""
         fields = several.key_fields(without_contradictions=self.without_contradictions)
         if len(fields) < 2:
@@ -175,15 +175,15 @@ def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None) -> Cen
     # has their hashes.
     by_hash, by_id = ([read_rows(f"{prefix}-{name}") for prefix in prefixes] for name in _LISTS)
     census.questions = count_questions(by_hash)
-    losers = Losers(rule.path) if rule else None
+    superseded = Superseded(rule.path) if rule else None
     for several in find_several(by_id, census.questions):
         census.repeats.add(several.repeats())
         census.contradictions.add(several.contradictions())
-        if rule and losers:
-            for key in rule.losers_of(several):
-                losers.add(key)
-    if losers:
-        census.losers = losers.finish()
+        if rule and superseded:
+            for key in rule.superseded_of(several):
+                superseded.add(key)
+    if superseded:
+        census.superseded = superseded.finish()
     return census
 
 

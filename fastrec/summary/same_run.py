@@ -34,18 +34,18 @@ from fastrec.storage import FileDigest
 from fastrec.summary.census import CountTask, count_lists, merge_lists, write_rows
 from fastrec.summary.rows import Sums
 
-# @@ losers: Losers: keys whose records are left out of a part because of records of other keys, on disk.
+# @@ superseded records: Superseded records: keys whose records are left out of a part because of records of other keys, on disk.
 #
-# Losers may be as many as records, so they are sorted runs, from which each part reads its range of keys. The text of a
+# Superseded records may be as many as records, so they are sorted runs, from which each part reads its range of keys. The text of a
 # loser says which records of the key lose; with an empty text, all of them do.
 
 _MOST_HELD: Final = 1 << 17
 _WINDOW_BYTES: Final = 1 << 20
-_ROW: Final[Sequence[Any]] = (0, 0)  # losers have no piece and no line
+_ROW: Final[Sequence[Any]] = (0, 0)  # superseded records have no piece and no line
 
 
-class Losers:
-    """Collects losers, and writes them as runs of bounded size."""
+class Superseded:
+    """Collects superseded records, and writes them as runs of bounded size."""
 
     def __init__(self, path: str, most_held: int = _MOST_HELD) -> None:
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
@@ -57,7 +57,7 @@ class Losers:
         self._runs: list[Run] = []
 
     def add(self, key: bytes, text: bytes = b"") -> None:
-        """Add a loser."""
+        """Add a superseded record."""
         self._keys.append(key)
         self._text += text
         self._ends.append(len(self._text))
@@ -77,19 +77,19 @@ class Losers:
 
 
 def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> list[RunSlice]:
-    """Find the losers in a range of keys; empty if there are none."""
+    """Find the superseded records in a range of keys; empty if there are none."""
     slices = [piece for run in runs if (piece := slice_run(run, low, high))]
     # The blocks at the ends of a range may have no key in it.
-    return slices if next(losers_in(slices, low, high), None) else []
+    return slices if next(superseded_in(slices, low, high), None) else []
 
 
-def losers_in(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the losers in a range, as key and text."""
+def superseded_in(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the superseded records in a range, as key and text."""
     for window in gather(slices, low, high, _WINDOW_BYTES):
         yield from zip(window.keys, map(bytes, window.texts), strict=True)
 
 
-RUN_PAIRS: Final = 100
+_RUN_PAIRS: Final = 100
 
 _LIST: Final = "run"
 _BODY: Final = b',"model_id":'  # quotes inside a string are escaped, so its first occurrence ends the evaluation_id
@@ -107,14 +107,14 @@ class SameRunCounts(Sums):
     records: int = 0
     pairs: Counter[RunPair] = msgspec.field(default_factory=Counter)
     """Records by runs: only the first hundred pairs in order, whose counts are exact."""
-    losers: list[Run] = msgspec.field(default_factory=list)
+    superseded: list[Run] = msgspec.field(default_factory=list)
     """Their keys and the digests of their bodies."""
 
     def add(self, pair: RunPair) -> None:
         """Add a dropped record."""
         self.records += 1
         self.pairs[pair] += 1
-        if len(self.pairs) > 2 * RUN_PAIRS:
+        if len(self.pairs) > 2 * _RUN_PAIRS:
             self._shorten()
 
     def __iadd__(self, other: Self) -> Self:
@@ -124,7 +124,7 @@ class SameRunCounts(Sums):
 
     def _shorten(self) -> None:
         """Drop all but the first pairs. A pair that is among the first of all was among the first at any time."""
-        self.pairs = Counter({pair: self.pairs[pair] for pair in nsmallest(RUN_PAIRS, self.pairs)})
+        self.pairs = Counter({pair: self.pairs[pair] for pair in nsmallest(_RUN_PAIRS, self.pairs)})
 
 
 class _Rule(msgspec.Struct, frozen=True):
@@ -179,7 +179,7 @@ def find_same_run(
 def _count(task: CountTask) -> SameRunCounts:
     """Count some lists. Runs in a worker if there are many."""
     rule: _Rule = task.rule
-    split, losers, found = key_splitter(rule.sort_fields), Losers(rule.path), SameRunCounts()
+    split, superseded, found = key_splitter(rule.sort_fields), Superseded(rule.path), SameRunCounts()
     last = kept = b""
     for digest, _, key in merge_lists(task.prefixes, _LIST):
         if digest != last:
@@ -187,8 +187,8 @@ def _count(task: CountTask) -> SameRunCounts:
             continue
         found.add(_run_pair(split(kept), split(key)))
         if key != kept:  # a part drops records of equal keys by itself
-            losers.add(key, digest)
-    found.losers = losers.finish()
+            superseded.add(key, digest)
+    found.superseded = superseded.finish()
     return found
 
 

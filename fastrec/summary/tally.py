@@ -26,7 +26,7 @@ from fastrec.summary.rows import USUAL_TYPE, Column, Sums, from_portable, to_por
 # records. With k records of a question, c of them correct, its mean is c/k. So sums are kept apart for each k, and all of
 # them are integers: they add up exactly, however the records are grouped and ordered.
 
-UNIT_BITS: Final = 1_074
+_UNIT_BITS: Final = 1_074
 """Scores are added up in units of 2**-1074, the smallest step between doubles."""
 
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
@@ -121,8 +121,8 @@ def exact(score: float | str) -> int:
     """Return a score in units of 2**-1074, the smallest step between doubles."""
     if isinstance(score, float):
         numerator, denominator = score.as_integer_ratio()
-        return numerator << (UNIT_BITS + 1 - denominator.bit_length())
-    return from_portable(score) << UNIT_BITS
+        return numerator << (_UNIT_BITS + 1 - denominator.bit_length())
+    return from_portable(score) << _UNIT_BITS
 
 
 @lru_cache(maxsize=1 << 10)
@@ -152,7 +152,7 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
     return Means(
         questions,
         *_mean_and_error(correct, correct_squared, questions, common, 0),
-        *_mean_and_error(score, score_squared, questions, common, UNIT_BITS),
+        *_mean_and_error(score, score_squared, questions, common, _UNIT_BITS),
     )
 
 
@@ -353,6 +353,6 @@ def _score_sums(scores: Sequence[Any]) -> tuple[int, int, int]:
         unit = max([denominator for _, denominator in ratios])  # all of them are powers of two
         steps = [numerator * (unit // denominator) for numerator, denominator in ratios]
         weighted = list(map(mul, steps, counts.values()))
-        shift = UNIT_BITS + 1 - unit.bit_length()
+        shift = _UNIT_BITS + 1 - unit.bit_length()
         total, squared = sum(weighted) << shift, sum(map(mul, steps, weighted)) << 2 * shift
-    return total + (ones << UNIT_BITS), squared + (ones << 2 * UNIT_BITS), graded
+    return total + (ones << _UNIT_BITS), squared + (ones << 2 * _UNIT_BITS), graded

@@ -225,11 +225,11 @@ def test_a_repaired_record_of_a_later_version_is_not_kept_in_a_corpus_of_an_earl
     """It is rejected with its original errors; it only counts as one to repair if the target can still change."""
     line = line_of(later(evaluation_result_id=None))
     plain = judge(line, target=DEFAULT_SCHEMA)[0].rejected[0]
-    assert (plain.repairs, plain.is_later, plain.findings[0].code) == ((), False, "schema.type")
+    assert (plain.repairs, plain.is_newer_version, plain.findings[0].code) == ((), False, "schema.type")
     guess = judge(line, target=DEFAULT_SCHEMA, is_guess=True)[0].rejected[0]
-    assert (guess.repairs, guess.is_later) == (("repair.result_id_null",), False)
+    assert (guess.repairs, guess.is_newer_version) == (("repair.result_id_null",), False)
     allowed = judge(line, target=DEFAULT_SCHEMA, is_guess=True, repairs=ALL)[0].rejected[0]
-    assert (allowed.repairs, allowed.is_later) == (("repair.result_id_null",), True)
+    assert (allowed.repairs, allowed.is_newer_version) == (("repair.result_id_null",), True)
     assert guess.findings == allowed.findings == plain.findings
     batch, out = judge(line, target=NEWEST_SCHEMA, repairs=ALL)
     assert batch.versions["0.3.0"] == 1

@@ -136,7 +136,7 @@ def test_a_run_that_stops_between_steps_is_resumed(step: int, tmp_path: Path, mo
     make_part = parts_module.make_part
 
     def note(task: PartTask) -> Part:
-        made.append((task.number, task.losers_hashes))
+        made.append((task.number, task.superseded_hashes))
         return make_part(task)
 
     monkeypatch.setattr(parts_module, "make_part", note)

@@ -30,7 +30,7 @@ from fastrec.sorting.runs import Run
 from fastrec.sources.formats import Format
 from fastrec.summary import part_statistics as census
 from fastrec.summary.census import census_of_part
-from fastrec.summary.same_run import losers_in, slices_of
+from fastrec.summary.same_run import slices_of, superseded_in
 from fastrec.summary.tally import NO_OUTCOME
 from tests.normalize.normalizing import normalized, shuffled_shards, write
 from tests.normalize.test_determinism import LINES, PART
@@ -355,19 +355,21 @@ fields = st.tuples(st.sampled_from([b"e", b"f"]), words, words, st.sampled_from(
 
 @given(st.lists(st.lists(fields, max_size=12), min_size=1, max_size=7), st.sampled_from([None, "first", "reject"]))
 def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], repeats: Any) -> None:
-    """Partitioned lists give the same counts, examples and losers as lists counted by one process."""
+    """Partitioned lists give the same counts, examples and superseded records as lists counted by one process."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         prefixes = [f"{folder}/census-{number}" for number in range(len(parts))]
         for prefix, some in zip(prefixes, parts, strict=True):
             census.write_census(prefix, *census_of_part(KeyColumns.of(some), [NO_OUTCOME] * len(some)))
         patch.setattr(census, "IDENTITY_EXAMPLES", 3)
-        rule = repeats and census.RepeatsRule(FIELDS, repeats, without_contradictions=False, path=f"{folder}/losers")
+        rule = repeats and census.RepeatsRule(
+            FIELDS, repeats, without_contradictions=False, path=f"{folder}/superseded records"
+        )
         one = census.read_census(prefixes, rule)
         limits = Limits(census_fan_in=2, census_partitions=3)
         many = census.count_census(prefixes, folder, SerialEngine(), limits, rule)
-        losers = [list(losers_in(slices_of(found.losers, None, None), None, None)) for found in (one, many)]
-        assert losers[0] == losers[1]
-        one.losers = many.losers = []
+        superseded = [list(superseded_in(slices_of(found.superseded, None, None), None, None)) for found in (one, many)]
+        assert superseded[0] == superseded[1]
+        one.superseded = many.superseded = []
         assert many == one
-        written = [path for path in Path(folder).iterdir() if not path.name.startswith("losers")]
+        written = [path for path in Path(folder).iterdir() if not path.name.startswith("superseded records")]
         assert len(written) == 2 * len(parts), "partitions are left behind"

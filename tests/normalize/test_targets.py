@@ -110,8 +110,8 @@ def test_the_target_follows_from_the_content(some: list[bytes], rng: random.Rand
     shards: list[list[bytes]] = [[] for _ in range(rng.randint(1, 3))]
     for line in some:
         shards[rng.randrange(len(shards))].append(line)
-    is_later = any(json.loads(line).get("schema_version") in LATER for line in some if line not in INVALID)
-    is_later = is_later or line_of("0.2.0-released", 2) in some
+    is_newer_version = any(json.loads(line).get("schema_version") in LATER for line in some if line not in INVALID)
+    is_newer_version = is_newer_version or line_of("0.2.0-released", 2) in some
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         path = Path(folder)
         if is_first_line:
@@ -119,7 +119,7 @@ def test_the_target_follows_from_the_content(some: list[bytes], rng: random.Rand
         inputs = [write(path / f"{number}.jsonl", shard) for number, shard in enumerate(shards)]
         corpus = normalized(inputs, path / "out")
         whole = write(path / "whole.jsonl", some)
-        expected = normalized(whole, path / "expected", schema=NEW if is_later else OLD)
+        expected = normalized(whole, path / "expected", schema=NEW if is_newer_version else OLD)
         assert name_of(corpus) == name_of(expected)
         assert corpus.same_for_all.keys() == expected.same_for_all.keys()
         assert corpus.lines == expected.lines

@@ -27,11 +27,11 @@ Copy = tuple[bytes, bytes, int]
 """The key and text of a record, and its piece."""
 
 texts = st.sampled_from([b"", b"1", b"2", b"33", b"four" * 5]).map(lambda text: text + b"\n")
-copies = st.tuples(keys, texts, st.integers(0, 4))
+origins = st.tuples(keys, texts, st.integers(0, 4))
 nights = st.lists(
     st.fixed_dictionaries(
         {
-            "runs": st.lists(st.lists(copies, min_size=1, max_size=20), max_size=3),
+            "runs": st.lists(st.lists(origins, min_size=1, max_size=20), max_size=3),
             "removed": st.frozensets(st.integers(0, 4), max_size=3),
             "format": st.sampled_from([Format.PLAIN, Format.ZSTD, Format.GZIP]),
         }
@@ -77,7 +77,7 @@ class Corpus:
         Path(path).write_bytes(compressed(format_, text))
         with IndexWriter(f"{path}-index", self._block_rows) as index:
             for window in windows:
-                index.add(window.keys, list(map(len, window.texts)), window.prints, window.rows, window.copies)
+                index.add(window.keys, list(map(len, window.texts)), window.fingerprints, window.rows, window.origins)
         assert index.data_offset == len(text)
         self.part = part_slice(path, len(text), f"{path}-index", index.size)
 
@@ -150,7 +150,7 @@ def part_of(folder: Path, format_: Format, count: int = 12) -> RunSlice:
 def contents(part: RunSlice) -> list[Any]:
     windows = list(gather([part], None, None, 30))
     return [
-        (window.keys, window.rows, [bytes(text) for text in window.texts], window.copies, window.groups)
+        (window.keys, window.rows, [bytes(text) for text in window.texts], window.origins, window.groups)
         for window in windows
     ]
 
@@ -237,7 +237,7 @@ def test_equal_sources_are_one_object(tmp_path: Path) -> None:
     merged = merge_runs(f"{tmp_path}/merged", list(map(whole_run, runs)), 500, None)
     for slices in ([*map(whole_run, runs)], [whole_run(merged)]):
         windows = list(gather(slices, None, None, 500))
-        assert len({id(sources) for window in windows for sources in window.copies.values()}) == 1
+        assert len({id(sources) for window in windows for sources in window.origins.values()}) == 1
         assert sources_in(windows) == [tuple((piece, 7, 1) for piece in range(20))] * 50
 
 
@@ -268,8 +268,8 @@ def test_an_index_has_the_same_blocks_however_records_are_added(block_rows: int,
                 first = 0
                 for size in ends:
                     lists = [list(column) for column in zip(*some[first : first + size], strict=True)] or [[]] * 4
-                    copies = {at - first: several[at] for at in range(first, first + size) if at in several}
-                    index.add(lists[0], lists[1], lists[2], lists[3], copies)
+                    origins = {at - first: several[at] for at in range(first, first + size) if at in several}
+                    index.add(lists[0], lists[1], lists[2], lists[3], origins)
                     first += size
             hashes.append((index.hash(), index.size, index.fences, index.records))
         assert hashes[0] == hashes[1]

@@ -55,13 +55,13 @@ def gathered(runs: list[Run], cuts: list[bytes], window_bytes: int, **options: i
 
 
 def sources_in(windows: list[Window]) -> list[Sources]:
-    """The sources of all records, also of those with one copy, which have no entry in `copies`."""
+    """The sources of all records, also of those with one copy, which have no entry in `origins`."""
     found: list[Sources] = []
     for window in windows:
-        assert all(sum(count for _, _, count in sources) > 1 for sources in window.copies.values())
-        assert list(map(fingerprint, window.texts)) == window.prints
+        assert all(sum(count for _, _, count in sources) > 1 for sources in window.origins.values())
+        assert list(map(fingerprint, window.texts)) == window.fingerprints
         for position, (piece, line, *_) in enumerate(window.rows):
-            sources = window.copies.get(position, ((piece, line, 1),))
+            sources = window.origins.get(position, ((piece, line, 1),))
             assert sources[0][:2] == (piece, line)
             assert list(sources) == sorted(sources)
             found.append(sources)

@@ -99,8 +99,8 @@ class PairCheck(msgspec.Struct, kw_only=True):
 # Some metrics are no means over samples: BLEU, perplexity, a correlation, a standard error. Where such a metric differs,
 # nothing is wrong. Its score is not compared.
 
-NO_ROWS: Final = "no rows"
-NOT_A_MEAN: Final = "not a mean"
+_NO_ROWS: Final = "no rows"
+_NOT_A_MEAN: Final = "not a mean"
 _TOO_LARGE: Final = "too large"
 
 _LEAST: Final = 1e-6
@@ -128,7 +128,7 @@ _LIKE_ACCURACY: Final = frozenset(
 def compare_score(result: Result, number: int, tally: Tally | None) -> Finding | str | None:
     """Return None if the rows reproduce the score of a result, a finding if not, or why they are not compared."""
     if tally is None or not tally.rows + tally.error_rows:
-        return NO_ROWS
+        return _NO_ROWS
     score = float(result.score)
     means = list(_means(tally, result.metric))
     if not math.isfinite(score) or not all(map(math.isfinite, means)):
@@ -138,7 +138,7 @@ def compare_score(result: Result, number: int, tally: Tally | None) -> Finding |
     if any(abs(mean * factor - score) <= tolerance for mean in means for factor in factors):
         return None
     if _may_be_no_mean(result):
-        return NOT_A_MEAN
+        return _NOT_A_MEAN
     rows = tally.rows + tally.error_rows
     message = f"expected the mean of {rows:,} {'row' if rows == 1 else 'rows'}, {means[0]:.6g}, found {result.score}"
     if any(abs(mean * 100 - score) <= tolerance for mean in means):

@@ -31,10 +31,10 @@ from fastrec.storage import is_url, join, parent_and_name, storage_of, without_f
 # Any folder of such a tree can be checked, a copy of a part of it too. So only names that are known are checked: those
 # below the folder that is checked, and those up to `data` if that is where it should be.
 
-SAMPLES: Final = re.compile(r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?")
+_SAMPLES: Final = re.compile(r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?")
 """Names of samples files; `more` is a mistake of early converters, which wrote `<uuid>_samples.Format.jsonl`."""
 
-UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID_LIKE: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _UUID4: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _LONGEST: Final = 240
 _LEVELS: Final = ("<collection>", "<developer>", "<model>")
@@ -94,7 +94,7 @@ def file_findings(name: str, stem: str, folder: Sequence[str], place: Place) -> 
     elif place.layout == "flat" and tuple(folder[-place.depth :] if place.depth else ()) != (stem[:2], stem[2:4]):
         expected = f"flat/objects/{stem[:2]}/{stem[2:4]}"
         yield Finding("name.flat", "$", f"expected the folder {expected}, found {quoted('/'.join(folder[-4:]))}")
-    matched = SAMPLES.fullmatch(name)
+    matched = _SAMPLES.fullmatch(name)
     if matched and matched["more"]:
         yield Finding("name.samples", "$", f"expected the name {utf8(stem)}_samples.jsonl, found {quoted(name)}")
 
@@ -282,7 +282,7 @@ class Pair(msgspec.Struct, frozen=True):
     @property
     def is_meant(self) -> bool:
         """Whether the JSON file must be an aggregate by its name."""
-        return bool(self.samples) or UUID_LIKE.fullmatch(self.stem) is not None
+        return bool(self.samples) or _UUID_LIKE.fullmatch(self.stem) is not None
 
 
 class FoundPairs(msgspec.Struct):
@@ -330,7 +330,7 @@ def find_pairs(directories: Iterable[str]) -> FoundPairs:
             if canonical not in seen:
                 seen.add(canonical)
                 found.pairs += pairs
-                found.ignored += sum(".jsonl" in name and not SAMPLES.fullmatch(name) for name in folder.files)
+                found.ignored += sum(".jsonl" in name and not _SAMPLES.fullmatch(name) for name in folder.files)
         if is_empty and not found.bad_files:
             problems.append(f"  {shown(directory)}: the directory has no *.json and no *_samples.jsonl* files")
     if problems:
@@ -348,7 +348,7 @@ def _in_store(directory: str) -> Iterator[_Folder]:
     """Yield the folders of a tree in an object store."""
     from fastrec.sources.inputs import shards_below  # noqa: PLC0415 - only URLs need it
 
-    paths, shards = shards_below(directory, lambda name: SAMPLES.fullmatch(name) is not None)
+    paths, shards = shards_below(directory, lambda name: _SAMPLES.fullmatch(name) is not None)
     for folder, files in groupby(sorted(map(parent_and_name, paths)), key=lambda path: path[0]):
         if "/." not in folder.removeprefix(directory.rstrip("/")):
             yield _Folder(folder, [name for _, name in files if not name.startswith(".")], shards.__getitem__)
@@ -358,7 +358,7 @@ def _pairs_in(folder: _Folder, names: list[str], place: Place, found: FoundPairs
     """Yield the pairs of one folder. A pair whose samples file cannot be found by the system is left out."""
     by_stem: dict[str, list[str]] = {}
     for name in folder.files:
-        if matched := SAMPLES.fullmatch(name):
+        if matched := _SAMPLES.fullmatch(name):
             by_stem.setdefault(matched["stem"], []).append(name)
         elif name.endswith(".json"):
             by_stem.setdefault(name.removesuffix(".json"), [])

@@ -90,7 +90,7 @@ class _Joined(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-def read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Rows:
+def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Rows:
     """Judge the rows of a slice; without an aggregate, there is nothing to compare them with.
 
     Raises:
@@ -282,11 +282,11 @@ def pieces_of(pair: Pair, limits: Limits) -> Iterator[Piece]:
     if not pair.samples:
         yield Piece(pair, None, is_first=True)
         return
-    for number, piece in enumerate(chosen_samples(pair).slices(limits.task_bytes)):
+    for number, piece in enumerate(_chosen_samples(pair).slices(limits.task_bytes)):
         yield Piece(pair, piece, is_first=not number)
 
 
-def chosen_samples(pair: Pair) -> Shard:
+def _chosen_samples(pair: Pair) -> Shard:
     """Return the samples file to check if there are several: the plain one, or else the first."""
     return min(pair.samples, key=lambda shard: (not shard.path.endswith(".jsonl"), shard.path))
 
@@ -321,7 +321,7 @@ def _check(piece: Piece, limits: Limits, checked: CheckedPiece, read_aggregate: 
         if piece.is_first and not checked.is_ignored:
             checked.findings.append(Finding("pair.aggregate", found.path, found.problem))
     if piece.slice:
-        checked.rows = read_rows(piece.slice, checked.aggregate, limits)
+        checked.rows = _read_rows(piece.slice, checked.aggregate, limits)
 
 
 def _read_aggregate(path: str) -> Aggregate | NotAggregate:
@@ -341,7 +341,7 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
             names = ", ".join(utf8(_name(shard)) for shard in pair.samples)
             yield Finding("pair.not_stated", _WHERE, f"expected a statement about {names}, found none")
         return
-    samples = chosen_samples(pair) if pair.samples else None
+    samples = _chosen_samples(pair) if pair.samples else None
     if finding := path_finding(
         stated.file_path, pair.stem, _name(samples) if samples else None, pair.names, pair.place
     ):

@@ -44,7 +44,7 @@ from fastrec.commands.diff.questions import (
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
-from fastrec.filters import FilterArguments, Filters, Strings, field_names, make_filters, several
+from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, field_names, make_filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.summary.document import ModelSummary
@@ -56,7 +56,7 @@ _FELL_ROSE: Final = ("fell", "rose")
 _ROSE_FELL: Final = ("rose", "fell")
 
 
-def compare_models(
+def _compare_models(
     old: Corpus,
     new: Corpus,
     changes: Changes,
@@ -232,7 +232,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
                 yield f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
 
 
-def find_scopes(patterns: Sequence[str], scored: Collection[Scope]) -> tuple[set[Scope], list[str]]:
+def _find_scopes(patterns: Sequence[str], scored: Collection[Scope]) -> tuple[set[Scope], list[str]]:
     """Return what is compared by score and matches a pattern, and a notice for each pattern that matches nothing."""
     found: set[Scope] = set()
     notices = []
@@ -326,7 +326,7 @@ def diff(
     check_jobs(jobs)
     if examples < 0:
         raise UsageError(f"examples must be at least 0, not {examples}")
-    allowed, lower = several("allow_missing", allow_missing), several("lower_is_better", lower_is_better)
+    allowed, lower = as_tuple("allow_missing", allow_missing), as_tuple("lower_is_better", lower_is_better)
     gate = Gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared, allow_missing=allowed)
     gate.check()
     match_by = check_by(field_names("by", by))
@@ -340,8 +340,8 @@ def diff(
         changes = Changes(scored)
         for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs, limits=limits):
             changes.add(result, examples)
-    lower_scopes, lower_notices = find_scopes(lower, scored)
-    models = compare_models(
+    lower_scopes, lower_notices = _find_scopes(lower, scored)
+    models = _compare_models(
         before,
         after,
         changes,

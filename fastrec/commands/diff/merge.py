@@ -203,7 +203,7 @@ def _too_much(line: bytes, most_bytes: int) -> FastrecError:
     )
 
 
-def equal_bytes(old: Reader, new: Reader) -> int:
+def _equal_bytes(old: Reader, new: Reader) -> int:
     """Return a number of bytes that are equal in both buffers: all, or found by halving, since comparing runs in C."""
     begin, other = old.start, new.start
     size = min(old.end - begin, new.end - other)
@@ -306,7 +306,7 @@ class _Merger:
             end = old.data.find(b"\n", start) + 1
             if not new.data.startswith(old.view[start:end], other):
                 return  # where every line differs, no more than a line is compared
-            equal = equal_bytes(old, new)
+            equal = _equal_bytes(old, new)
             # Equal bytes are equal lines, except for the incomplete line at their end.
             end = max(end, old.data.rfind(b"\n", start, start + equal) + 1)
             self._held.hold(start, end)

@@ -195,7 +195,7 @@ class Answers(NamedTuple):
         return Fraction(self.total) / self.answers
 
 
-NO_ANSWERS = Answers(0, 0, 0)
+_NO_ANSWERS = Answers(0, 0, 0)
 
 
 class Outcome(NamedTuple):

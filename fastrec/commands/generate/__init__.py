@@ -51,10 +51,10 @@ from fastrec.schemas.schema import Schema
 # conflicts; vary it or make it invalid; write it in the spelling of its producer. The lines depend on the recipe alone,
 # not on the number of shards.
 
-POOL = 256
-BLANKS = (b"", b" ", b"\t", b"   ")
-TEXTS: Final[dict[str, Callable[[int], Writer]]] = {"evaluation": EvaluationText, "words": Words}
-HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')  # never matches inside a string, where quotes are escaped
+_POOL = 256
+_BLANKS = (b"", b" ", b"\t", b"   ")
+_TEXTS: Final[dict[str, Callable[[int], Writer]]] = {"evaluation": EvaluationText, "words": Words}
+_HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')  # never matches inside a string, where quotes are escaped
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +81,8 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("the number of records and the seed must not be negative")
         if self.mix not in MIXES:
             raise UsageError(f"mix must be one of {', '.join(MIXES)}, not {self.mix!r}")
-        if self.text not in TEXTS:
-            raise UsageError(f"text must be one of {', '.join(TEXTS)}, not {self.text!r}")
+        if self.text not in _TEXTS:
+            raise UsageError(f"text must be one of {', '.join(_TEXTS)}, not {self.text!r}")
         if self.schema not in VERSIONS:
             raise UsageError(f"schema must be one of {', '.join(VERSIONS)}, not {self.schema!r}")
         kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
@@ -146,7 +146,7 @@ class _Answer(msgspec.Struct, frozen=True):
         """Return a line with the same normal form."""
         later = is_later(self.schema.name)
         record = toggled(self.written(), self.schema) if later else respelled(self.record, self.question)
-        return HALF.sub(rb"\g<1>5E-1", respelling(rng).line(record))
+        return _HALF.sub(rb"\g<1>5E-1", respelling(rng).line(record))
 
 
 class _Source:
@@ -155,7 +155,7 @@ class _Source:
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
         self.rng = Rng(recipe.seed)
-        self.writer = TEXTS[recipe.text](recipe.seed)
+        self.writer = _TEXTS[recipe.text](recipe.seed)
         # One answer in a later version has two records on average, one per metric and epoch.
         answers = recipe.records // 2 if is_later(recipe.schema) else recipe.records
         self.bank = QuestionBank(self.rng, self.writer, answers, recipe.mix)
@@ -179,10 +179,10 @@ class _Source:
         line = answer.line()
         # Keep the first records, then let one in eight replace a random one, so that the pool has old and new.
         if recipe.duplicates or recipe.conflicts:
-            if len(self.pool) < POOL:
+            if len(self.pool) < _POOL:
                 self.pool.append((answer, line))
             elif rng.chance(0.125):
-                self.pool[rng.below(POOL)] = (answer, line)
+                self.pool[rng.below(_POOL)] = (answer, line)
         return "record", line
 
     def new(self) -> _Answer:
@@ -236,17 +236,17 @@ class _Source:
         return row.code, row.line(answer.record, answer.author.spelling)
 
     def blank(self) -> tuple[str, bytes]:
-        return "blank", self.rng.choice(BLANKS)
+        return "blank", self.rng.choice(_BLANKS)
 
 
 FRAME_BYTES: Final = 4 << 20
 """Text per compressed frame. A frame declares its size, so its text must fit in memory."""
-COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
+_COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
     "zst": (".zst", lambda text: zstandard.ZstdCompressor(level=3, threads=0, write_checksum=True).compress(text)),
     "gz": (".gz", lambda text: gzip.compress(text, 1, mtime=0)),  # level 1 is three times as fast as 6
     "none": ("", bytes),
 }
-MIXED: Final = ("none", "zst", "gz")
+_MIXED: Final = ("none", "zst", "gz")
 
 
 class Generated(msgspec.Struct, frozen=True):
@@ -310,9 +310,9 @@ def generate(
     )  # fmt: skip
     if shards < 1:
         raise UsageError("the number of shards must be at least 1")
-    formats = MIXED if compression == "mixed" else (compression,)
-    if not COMPRESSORS.keys() >= set(formats):
-        raise UsageError(f"compression must be one of {', '.join(COMPRESSORS)}, mixed, not {compression!r}")
+    formats = _MIXED if compression == "mixed" else (compression,)
+    if not _COMPRESSORS.keys() >= set(formats):
+        raise UsageError(f"compression must be one of {', '.join(_COMPRESSORS)}, mixed, not {compression!r}")
     folder = Path(output)
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is not a directory; choose another output")
@@ -324,7 +324,7 @@ def generate(
     paths, text_bytes, file_bytes = [], 0, 0
     for number in range(shards):
         count = records * (number + 1) // shards - records * number // shards
-        suffix, compress = COMPRESSORS[formats[number % len(formats)]]
+        suffix, compress = _COMPRESSORS[formats[number % len(formats)]]
         path = folder / f"shard-{number:05d}.jsonl{suffix}"
         with path.open("wb") as file:
             for frame in _frames(islice(stream, count), number, kinds):

@@ -32,7 +32,7 @@ from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phras
 #
 # Nothing in it means anything. `words.toml` has the words, `text` makes phrases of them.
 
-TOOLS: Final = ("search", "lookup_item", "update_item", "run_command", "calculate")
+_TOOLS: Final = ("search", "lookup_item", "update_item", "run_command", "calculate")
 
 
 class Words:
@@ -131,7 +131,7 @@ def _use_tools(rng: Rng, tables: PhraseTables, producer: Producer, table: Phrase
 
 
 def _call(rng: Rng, tables: PhraseTables) -> Record:
-    call: Record = {"id": f"call_{rng.bits(48):012x}", "name": rng.choice(TOOLS)}
+    call: Record = {"id": f"call_{rng.bits(48):012x}", "name": rng.choice(_TOOLS)}
     if rng.chance(0.9):
         call["arguments"] = {
             "query": tables.log.write(rng, rng.between(1, 12)),
@@ -146,7 +146,7 @@ def _call(rng: Rng, tables: PhraseTables) -> Record:
 # The number of questions is bounded: more records mean more models, not more questions. So memory stays flat, and each
 # question occurs many times in a corpus, as in real data.
 
-EVALUATIONS: Final = (
+_EVALUATIONS: Final = (
     Evaluation("trivia_choice", "single_turn", "regex", 25, 60, choices=True, metrics={"acc": 0, "acc_norm": 0}),
     Evaluation("word_problems", "single_turn", "exact_match", 30, 70, integer_ids=True, epochs=2),
     Evaluation(
@@ -165,21 +165,21 @@ MIXES: Final = {
     "single_turn": {"single_turn": 25},
     "agentic": {"agentic": 25},
 }
-MOST_QUESTIONS: Final = 2_500
-RECORDS_PER_QUESTION: Final = 16
+_MOST_QUESTIONS: Final = 2_500
+_RECORDS_PER_QUESTION: Final = 16
 
 
 class QuestionBank:
     """The questions by interaction type. The first model answers all of them, then the second, and so on."""
 
     def __init__(self, rng: Rng, writer: Writer, records: int, mix: str) -> None:
-        total = max(25, min(MOST_QUESTIONS, records // RECORDS_PER_QUESTION))
+        total = max(25, min(_MOST_QUESTIONS, records // _RECORDS_PER_QUESTION))
         self._questions: dict[str, list[Question]] = {}
         self._asked: Counter[str] = Counter()
         for kind in MIXES["mixed"]:
             # Types outside the mix get a few questions too, because some invalid lines need them.
             count = max(2, total * MIXES[mix].get(kind, 1) // 25)
-            evaluations = [row for row in EVALUATIONS if row.interaction_type == kind]
+            evaluations = [row for row in _EVALUATIONS if row.interaction_type == kind]
             self._questions[kind] = [
                 writer.question(rng, evaluations[number % len(evaluations)], number // len(evaluations))
                 for number in range(count)
@@ -204,17 +204,17 @@ TASKS: Final[Mapping[str, TaskMaker]] = {
     "booking_agent": booking,
     "shell_agent": shell,
 }
-FAILURES: Final = (  # the error, and what the model had written until then
+_FAILURES: Final = (  # the error, and what the model had written until then
     ("timeout after 60 s", ""),
     ("refusal", "I am sorry, but I cannot help with that."),
     ("API error 503: “overloaded”", ""),
     ("context length exceeded", ""),
 )
-FAILED: Final = 0.02
-GUESSED: Final = 0.2
+_FAILED: Final = 0.02
+_GUESSED: Final = 0.2
 """How often a model that does not know the answer chooses the right one."""
-TRIES: Final = 100
-BYTES_PER_TOKEN: Final = 4
+_TRIES: Final = 100
+_BYTES_PER_TOKEN: Final = 4
 
 
 class EvaluationText:
@@ -227,7 +227,7 @@ class EvaluationText:
     def question(self, rng: Rng, evaluation: Evaluation, number: int) -> Question:
         """Return a question that was not asked before, as far as that is possible."""
         make = TASKS[evaluation.name]
-        for _ in range(TRIES):
+        for _ in range(_TRIES):
             task = make(rng, number + self._shift)
             if task.raw not in self._asked:
                 break
@@ -257,11 +257,11 @@ class EvaluationText:
         task, difficulty = question.source
         chance = _chance(producer.ability, difficulty)
         if task.choices:
-            chance += GUESSED * (1 - chance)
+            chance += _GUESSED * (1 - chance)
         given = task.answer(Trial(rng, chance, producer.number % STYLES))
         error = None
-        if rng.chance(FAILED):
-            error, text = rng.choice(FAILURES)
+        if rng.chance(_FAILED):
+            error, text = rng.choice(_FAILURES)
             given = given._replace(text=text, extracted="", score=0.0)
         usage = _usage(rng, producer, question.raw, given)
         reasoning = given.reasoning if "reasoning" in producer.habits else None
@@ -291,8 +291,8 @@ def _usage(rng: Rng, producer: Producer, raw: str, given: Given) -> Usage:
     """Return token counts and a time that fit the lengths of the texts."""
     texts = [turn.get("content") or "" for turn in given.turns]
     own = [text for turn, text in zip(given.turns, texts, strict=True) if turn["role"] == "assistant"]
-    read = 20 + sum(len(text.encode()) for text in texts or [raw]) // BYTES_PER_TOKEN
+    read = 20 + sum(len(text.encode()) for text in texts or [raw]) // _BYTES_PER_TOKEN
     reasoning = given.reasoning if "reasoning" in producer.habits else ""
-    written = 1 + sum(len(text.encode()) for text in (*own, given.text, reasoning)) // BYTES_PER_TOKEN
+    written = 1 + sum(len(text.encode()) for text in (*own, given.text, reasoning)) // _BYTES_PER_TOKEN
     latency = round(120 + written * (8 + 4 * producer.ability) * (0.7 + 0.6 * rng.random()), 3)
     return Usage(read, written, latency)

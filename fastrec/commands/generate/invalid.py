@@ -18,11 +18,11 @@ from fastrec.commands.generate.records import with_nulls
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import MANY, ONE, Schema
 
-PLACEHOLDER: Final = "@@hole@@"
-DEEP: Final = 300
-USAGE: Final = {"input_tokens": 3, "output_tokens": 2}
-CALL: Final = "interactions.2.tool_calls.0"  # the first tool call of an agentic record, after the system and the user
-ANSWERED: Final = "interactions.3.tool_call_id"
+_PLACEHOLDER: Final = "@@hole@@"
+_DEEP: Final = 300
+_USAGE: Final = {"input_tokens": 3, "output_tokens": 2}
+_CALL: Final = "interactions.2.tool_calls.0"  # the first tool call of an agentic record, after the system and the user
+_ANSWERED: Final = "interactions.3.tool_call_id"
 
 
 class InvalidLine(NamedTuple):
@@ -38,8 +38,8 @@ def _raw(code: str, *fillers: bytes, section: str = "metadata", key: str = "note
     for filler in fillers:
 
         def line(record: Record, spelling: Spelling, filler: bytes = filler) -> bytes:
-            record[section] = {**(record.get(section) or {}), key: PLACEHOLDER}
-            return spelling.line(record).replace(f'"{PLACEHOLDER}"'.encode(), filler)
+            record[section] = {**(record.get(section) or {}), key: _PLACEHOLDER}
+            return spelling.line(record).replace(f'"{_PLACEHOLDER}"'.encode(), filler)
 
         yield InvalidLine(code, None, line)
 
@@ -73,7 +73,7 @@ def _interleaved(*rows: InvalidLine) -> tuple[InvalidLine, ...]:
 INVALID_LINES: Final = _interleaved(
     # Latin-1, a truncated character, a surrogate encoded as if it were a character, an overlong encoding
     *_raw("json.utf8", b'"caf\xe9"', b'"\xc3"', b'"\xed\xa0\xbd"', b'"\xc0\xaf"'),
-    *_raw("json.depth", b"[" * DEEP + b"]" * DEEP, b'{"a": ' * DEEP + b"null" + b"}" * DEEP),
+    *_raw("json.depth", b"[" * _DEEP + b"]" * _DEEP, b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP),
     _bytes("json.syntax", lambda line: line[: len(line) // 3].decode(errors="ignore").encode()),  # between characters
     _bytes("json.syntax", lambda line: line + b" " + line),
     _bytes("json.syntax", lambda line: line.rstrip()[:-1] + b",}"),
@@ -99,9 +99,9 @@ INVALID_LINES: Final = _interleaved(
     *_put("schema.type", "input.formatted", None),
     *_put("schema.type", "input.choices", ["A", 2]),
     *_put("schema.type", "error", {"code": 503}),
-    *_put("schema.type", "token_usage", {**USAGE, "total_tokens": True}, {**USAGE, "total_tokens": 5.5}),
+    *_put("schema.type", "token_usage", {**_USAGE, "total_tokens": True}, {**_USAGE, "total_tokens": 5.5}),
     *_put("schema.type", "interactions.1.turn_idx", "1", needs="multi_turn"),
-    *_put("schema.type", f"{CALL}.arguments", "{}", needs="agentic"),
+    *_put("schema.type", f"{_CALL}.arguments", "{}", needs="agentic"),
     *_put("schema.required", "model_id", ...),
     *_put("schema.required", "sample_id", ...),
     *_put("schema.required", "answer_attribution", ...),
@@ -109,14 +109,14 @@ INVALID_LINES: Final = _interleaved(
     *_put("schema.required", "evaluation.is_correct", ...),
     *_put("schema.required", "answer_attribution.0.is_terminal", ...),
     *_put("schema.required", "interactions.0.role", ..., needs="multi_turn"),
-    *_put("schema.required", f"{CALL}.name", ..., needs="agentic"),
-    *_put("schema.required", "token_usage", USAGE),
+    *_put("schema.required", f"{_CALL}.name", ..., needs="agentic"),
+    *_put("schema.required", "token_usage", _USAGE),
     *_put("schema.enum", "interaction_type", "chat", "Single_Turn"),
     *_put("schema.minimum", "token_usage", {"input_tokens": -1, "output_tokens": 2, "total_tokens": 5}),
     *_put("schema.minimum", "performance", {"latency_ms": -0.5}),
     *_put("schema.minimum", "evaluation.num_turns", 0),
     *_put("schema.minimum", "answer_attribution.0.turn_idx", -1),
-    *_put("schema.one_of", ANSWERED, 7, None, ["a", 1], needs="agentic"),
+    *_put("schema.one_of", _ANSWERED, 7, None, ["a", 1], needs="agentic"),
     *_put("rule.single_turn_output", "output", ..., None, needs="single_turn"),
     *_put("rule.single_turn_interactions", "interactions", [], needs="single_turn"),
     *_put("rule.multi_turn_interactions", "interactions", ..., needs="multi_turn"),
@@ -133,7 +133,7 @@ INVALID_LINES: Final = _interleaved(
 # A row changes a valid record of some version. A mistake in one version may be valid in another one, so the record also
 # has nulls that only its own version allows, as real records do.
 
-ALL: Final = ONE + MANY
+_ALL: Final = ONE + MANY
 _SCORE_PLACEHOLDER: Final = "@@score@@"
 
 
@@ -169,7 +169,7 @@ def _has_metrics(schema: Schema) -> bool:
 def _row(
     code: str,
     change: Callable[[Record, Schema], object],
-    types: tuple[str, ...] = ALL,
+    types: tuple[str, ...] = _ALL,
     fits: Callable[[Schema], bool] = _any,
 ) -> Mistake:
     def line(record: Record, schema: Schema, spelling: Spelling) -> bytes:
@@ -213,7 +213,7 @@ def _common() -> Iterator[Mistake]:
     for row in INVALID_LINES:
         if row.code.startswith("json.") and row.code not in seen:
             seen.add(row.code)
-            yield Mistake(row.code, ALL, _any, _ignore_schema(row.line))
+            yield Mistake(row.code, _ALL, _any, _ignore_schema(row.line))
 
 
 def _ignore_schema(line: Callable[[Record, Spelling], bytes]) -> Callable[[Record, Schema, Spelling], bytes]:

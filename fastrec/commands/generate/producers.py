@@ -18,15 +18,15 @@ from fastrec.commands.generate.text import Rng
 Record = dict[str, Any]
 
 # Every key that the schema names, for producers that write keys in an order of their own.
-KEYS: Final = """
+_KEYS: Final = """
     schema_version evaluation_id model_id evaluation_name sample_id sample_hash interaction_type input output
     interactions answer_attribution evaluation token_usage performance error metadata raw formatted reference
     choices reasoning_trace turn_idx role content tool_calls tool_call_id id name arguments source
     extracted_value extraction_method is_terminal score is_correct num_turns tool_calls_count input_tokens
     output_tokens total_tokens latency_ms
 """
-SIZES: Final = (1, 3, 7, 13, 34, 70)
-ORGANISATIONS: Final = 13
+_SIZES: Final = (1, 3, 7, 13, 34, 70)
+_ORGANISATIONS: Final = 13
 
 
 class Spelling(msgspec.Struct, frozen=True):
@@ -64,7 +64,7 @@ def _encoder(ascii_only: bool, spaced: bool, sort_keys: bool) -> Callable[[Recor
 
 # Each habit with two numbers: of any eleven consecutive producers, `elevenths` have it, so that small corpora show all
 # habits; `stride` decides which. The order matters, because each habit draws a random number.
-HABITS: Final = {
+_HABITS: Final = {
     "ascii": (1, 4),  # (stride, elevenths)
     "spaces": (2, 6),
     "escaped slashes": (3, 2),
@@ -99,12 +99,12 @@ class Producer(msgspec.Struct, frozen=True):
 
 def producer(seed: int, number: int) -> Producer:
     """Return the producer with this number; cheap enough to be made again instead of stored."""
-    version, place = divmod(number, ORGANISATIONS * len(SIZES))
-    organisation = f"org-{place % ORGANISATIONS}"
-    model = f"model-{SIZES[place % len(SIZES)]}b" + (f"-v{version + 1}" if version else "")
+    version, place = divmod(number, _ORGANISATIONS * len(_SIZES))
+    organisation = f"org-{place % _ORGANISATIONS}"
+    model = f"model-{_SIZES[place % len(_SIZES)]}b" + (f"-v{version + 1}" if version else "")
     shifts = Rng(seed)  # the same shifts for every number
     habits = frozenset(
-        name for name, (stride, elevenths) in HABITS.items() if (stride * number + shifts.below(11)) % 11 < elevenths
+        name for name, (stride, elevenths) in _HABITS.items() if (stride * number + shifts.below(11)) % 11 < elevenths
     )
     return Producer(
         number=number,
@@ -119,7 +119,7 @@ def producer(seed: int, number: int) -> Producer:
         ),
         score=(bool, int, float)[number % 3],
         habits=habits,
-        ability=(place % len(SIZES)) * 0.11 + (place * 7 % ORGANISATIONS) * 0.02 + min(version, 5) * 0.03 + 0.12,
+        ability=(place % len(_SIZES)) * 0.11 + (place * 7 % _ORGANISATIONS) * 0.02 + min(version, 5) * 0.03 + 0.12,
     )
 
 
@@ -136,7 +136,7 @@ def respelling(rng: Rng) -> Spelling:
 
 
 def _ranks(rng: Rng) -> dict[str, int]:
-    return {key: rank for rank, key in enumerate(rng.shuffled(KEYS.split()))}
+    return {key: rank for rank, key in enumerate(rng.shuffled(_KEYS.split()))}
 
 
 def _arranged(value: Any, order: Mapping[str, int]) -> Any:

@@ -18,8 +18,8 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema, Shape
 
 VERSION: Final = "instance_level_eval_0.2.0"
-WRONG_HASH: Final = "0123456789abcdef" * 4
-ERRORS: Final = ("timeout after 60 s", "refusal", "API error 503: “overloaded”", "context length exceeded")
+_WRONG_HASH: Final = "0123456789abcdef" * 4
+_ERRORS: Final = ("timeout after 60 s", "refusal", "API error 503: “overloaded”", "context length exceeded")
 
 
 def compose(rng: Rng, writer: Writer, producer: Producer, question: Question) -> Record:
@@ -33,7 +33,7 @@ def compose(rng: Rng, writer: Writer, producer: Producer, question: Question) ->
         "sample_id": question.sample_id,
     }
     if "hashes" in producer.habits:
-        record["sample_hash"] = WRONG_HASH if rng.chance(0.002) else question.sample_hash
+        record["sample_hash"] = _WRONG_HASH if rng.chance(0.002) else question.sample_hash
     record["interaction_type"] = kind
     record["input"] = _input(producer, question)
     reply = writer.reply(rng, producer, question)
@@ -118,7 +118,7 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
         performance = {"latency_ms": latency, "time_to_first_token_ms": first_token, "generation_time_ms": int(latency)}
     error = reply.error
     if reply.usage is None:
-        error = rng.choice(ERRORS) if rng.chance(0.02) else None
+        error = rng.choice(_ERRORS) if rng.chance(0.02) else None
     for key, value in (("token_usage", usage), ("performance", performance), ("error", error)):
         if value is not None or "nulls" in producer.habits:
             record[key] = value
@@ -130,8 +130,8 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
 # second record and leave the first one unchanged.
 
 # The last two sort differently by code point and by UTF-16 unit.
-UNKNOWN_KEYS: Final = ("harness", "Zone", "_private", "a b", "", "ключ", "raw_score", "\uff5a", "😀")
-NULLABLE: Final = ("output", "interactions", "token_usage", "performance", "error")
+_UNKNOWN_KEYS: Final = ("harness", "Zone", "_private", "a b", "", "ключ", "raw_score", "\uff5a", "😀")
+_NULLABLE: Final = ("output", "interactions", "token_usage", "performance", "error")
 
 
 class WarningRow(NamedTuple):
@@ -142,9 +142,9 @@ class WarningRow(NamedTuple):
     apply: Callable[[Record], object]
 
 
-CONVERSATIONS: Final = ("multi_turn", "agentic")
-ALL: Final = ("single_turn", *CONVERSATIONS)
-USAGE: Final = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 43}
+_CONVERSATIONS: Final = ("multi_turn", "agentic")
+_ALL: Final = ("single_turn", *_CONVERSATIONS)
+_USAGE: Final = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 43}
 
 
 def _count_one_more_call(record: Record) -> None:
@@ -157,26 +157,26 @@ def _shift_turns(record: Record) -> None:
 
 
 WARNINGS: Final = (
-    WarningRow("warn.num_turns_missing", CONVERSATIONS, lambda record: record["evaluation"].pop("num_turns")),
+    WarningRow("warn.num_turns_missing", _CONVERSATIONS, lambda record: record["evaluation"].pop("num_turns")),
     WarningRow(
         "warn.num_turns",
-        CONVERSATIONS,
+        _CONVERSATIONS,
         lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3),
     ),
-    WarningRow("warn.tool_calls_count", CONVERSATIONS, _count_one_more_call),
-    WarningRow("warn.turn_idx", CONVERSATIONS, _shift_turns),
+    WarningRow("warn.tool_calls_count", _CONVERSATIONS, _count_one_more_call),
+    WarningRow("warn.turn_idx", _CONVERSATIONS, _shift_turns),
     WarningRow(
         "warn.attribution_turn",
-        CONVERSATIONS,
+        _CONVERSATIONS,
         lambda record: record["answer_attribution"][0].update(turn_idx=len(record["interactions"]) + 5),
     ),
     WarningRow(
         "warn.tool_call_id", ("agentic",), lambda record: record["interactions"][3].update(tool_call_id="call_nobody")
     ),
-    WarningRow("warn.total_tokens", ALL, lambda record: record.update(token_usage=dict(USAGE))),
-    WarningRow("warn.sample_hash", ALL, lambda record: record.update(sample_hash=WRONG_HASH)),
-    WarningRow("version.unknown", ALL, lambda record: record.update(schema_version="v2")),
-    WarningRow("version.mismatch", ALL, lambda record: record.update(schema_version="0.3.0")),
+    WarningRow("warn.total_tokens", _ALL, lambda record: record.update(token_usage=dict(_USAGE))),
+    WarningRow("warn.sample_hash", _ALL, lambda record: record.update(sample_hash=_WRONG_HASH)),
+    WarningRow("version.unknown", _ALL, lambda record: record.update(schema_version="v2")),
+    WarningRow("version.mismatch", _ALL, lambda record: record.update(schema_version="0.3.0")),
 )
 
 
@@ -188,7 +188,7 @@ def add_unknown_keys(rng: Rng, record: Record) -> None:
         objects.append(turn)
         objects += turn.get("tool_calls") or ()
     for _ in range(rng.between(1, 3)):
-        rng.choice(objects)[rng.choice(UNKNOWN_KEYS)] = _any_value(rng, 3)
+        rng.choice(objects)[rng.choice(_UNKNOWN_KEYS)] = _any_value(rng, 3)
     if rng.chance(0.02):
         record['quote"d'] = _any_value(rng, 1)
     if rng.chance(0.2):  # the one unknown key that the schema has a rule for
@@ -200,15 +200,15 @@ def _any_value(rng: Rng, depth: int) -> Any:
     if kind == 7:
         return [_any_value(rng, depth - 1) for _ in range(rng.below(4))]
     if kind == 8:
-        return {rng.choice(UNKNOWN_KEYS): _any_value(rng, depth - 1) for _ in range(rng.between(1, 4))}
+        return {rng.choice(_UNKNOWN_KEYS): _any_value(rng, depth - 1) for _ in range(rng.between(1, 4))}
     return (None, True, rng.bits(80), -rng.below(100), round(rng.random(), 4), 1.0, f"“{rng.bits(32):x}”")[kind]
 
 
 def respelled(record: Record, question: Question) -> Record:
     """Return a record with the same normal form: with or without nulls and a hash, and `1.0` for `1`."""
-    copy = {key: value for key, value in record.items() if value is not None or key not in NULLABLE}
+    copy = {key: value for key, value in record.items() if value is not None or key not in _NULLABLE}
     if len(copy) == len(record):
-        copy.update((key, None) for key in NULLABLE if key not in record)
+        copy.update((key, None) for key in _NULLABLE if key not in record)
     if copy.get("sample_hash") == question.sample_hash:
         del copy["sample_hash"]
     elif "sample_hash" not in copy:
@@ -242,12 +242,12 @@ def answered_again(rng: Rng, writer: Writer, record: Record, question: Question)
 # versions, compute `sample_hash` by different recipes, and ask the same question in other words. One answer is scored by
 # several metrics, one record each, and some evaluations ask every question more than once.
 
-MIXED: Final = "mixed"
-VERSIONS: Final = (*SCHEMAS, MIXED)
+_MIXED: Final = "mixed"
+VERSIONS: Final = (*SCHEMAS, _MIXED)
 """What `generate` can be asked for: one version, or all of them."""
 
-METRIC: Final = "evaluation_result_id"
-SHOTS: Final = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: "
+_METRIC: Final = "evaluation_result_id"
+_SHOTS: Final = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: "
 
 
 def is_later(schema: str) -> bool:
@@ -257,7 +257,7 @@ def is_later(schema: str) -> bool:
 
 def schema_of(version: str, producer: Producer) -> Schema:
     """Return the version that a producer writes. If versions are mixed, each producer has one of them."""
-    if version == MIXED:
+    if version == _MIXED:
         return list(SCHEMAS.values())[producer.number % len(SCHEMAS)]
     return SCHEMAS[version]
 
@@ -268,7 +268,7 @@ def later_records(
     """Yield one record per metric of the evaluation; all of them are in the form of the oldest version."""
     if question.evaluation.epochs > 1:
         record["metadata"] = {**(record.get("metadata") or {}), "epoch": epoch}
-    metrics = question.evaluation.metrics if METRIC in schema.shape.fields else {}
+    metrics = question.evaluation.metrics if _METRIC in schema.shape.fields else {}
     if not metrics:
         yield record
     for number, (metric, highest) in enumerate(metrics.items()):
@@ -276,7 +276,7 @@ def later_records(
         if number:
             score = writer.further_score(rng, evaluation["score"], highest)
             evaluation.update(score=score, is_correct=score >= (highest or 1) / 2)
-        yield {**record, METRIC: metric, "evaluation": evaluation}
+        yield {**record, _METRIC: metric, "evaluation": evaluation}
 
 
 def contradicted(record: Record) -> Record:
@@ -305,7 +305,7 @@ def rewritten(record: Record, question: Question, producer: Producer, schema: Sc
         result[schema.turns_field] = turns and [_turn(turn, schema) for turn in turns]
     if schema.closed:
         _close(result, schema)
-    if "sample_hash" in record and record["sample_hash"] != WRONG_HASH:
+    if "sample_hash" in record and record["sample_hash"] != _WRONG_HASH:
         result["sample_hash"] = _hash(producer, result["input"])
     return with_nulls(result, schema) if "nulls" in producer.habits else _arranged(result, schema.shape)
 
@@ -342,7 +342,7 @@ def _versions_input(asked: Record, question: Question, producer: Producer) -> Re
     elif question.evaluation.world and len(question.raw) % 3 == 0:
         references = []
     if "few-shot prompts" in producer.habits:
-        result["raw"] = SHOTS + question.raw + "\nAnswer:"
+        result["raw"] = _SHOTS + question.raw + "\nAnswer:"
     elif "trailing white space" in producer.habits:
         result["raw"] = question.raw + "\n"
     if question.choices and "indexed references" in producer.habits:

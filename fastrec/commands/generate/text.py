@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-LATIN_TOPICS: Final = 2
+_LATIN_TOPICS: Final = 2
 
 
 class Rng:
@@ -110,7 +110,7 @@ def phrase_tables(seed: int) -> PhraseTables:
         # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
         return PhraseTable([_phrase(rng, words) for _ in range(count)] * (65536 // count), words.glue)
 
-    topics = [table(latin, 16384) for _ in range(LATIN_TOPICS)]
+    topics = [table(latin, 16384) for _ in range(_LATIN_TOPICS)]
     return PhraseTables(topics, [table(words, 1024) for words in world], table(log, 16384))
 
 

@@ -38,7 +38,7 @@ from fastrec.commands.import_logs.tasks import (
 from fastrec.engine import check_jobs, is_small, make_engine
 from fastrec.engine.base import Engine
 from fastrec.errors import UsageError, listed, utf8
-from fastrec.filters import Strings, several
+from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import MetricTotals
 from fastrec.harnesses.log import BadLog, Log, LogPlan
 from fastrec.harnesses.registry import HARNESS_NAMES
@@ -49,7 +49,7 @@ from fastrec.storage import without_file_protocol
 # @@ account: The account of one log: its slices added up, and compared with the figures that it states.
 
 
-def account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
+def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
     """Add up the slices of a log, in order."""
     plan = planned.plan
     assert plan is not None
@@ -137,7 +137,7 @@ class Pipeline(msgspec.Struct, frozen=True):
             if problem := next((one.problem for one in slices if one.problem), ""):
                 result.bad_logs.append(BadLog(utf8(wanted[number].path), problem))
                 return
-            accounts[number] = account_of(wanted[number], planned[number], slices)
+            accounts[number] = _account_of(wanted[number], planned[number], slices)
             shards.append(self._shard(accounts[number], slices))
 
         for number in [number for number, plan in plans.items() if not plan.slices]:
@@ -222,7 +222,7 @@ def import_logs(
     check_jobs(jobs)
     if from_ not in ("auto", *HARNESS_NAMES):
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
-    patterns = several("metric", metric)
+    patterns = as_tuple("metric", metric)
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     directory = without_file_protocol(os.fspath(output))
     found = find_logs([os.fspath(path) for path in names], from_)

@@ -21,7 +21,7 @@ from fastrec.storage import join, parent_and_name, storage_of
 # directory. Only logs of which a file was named are imported.
 
 
-def group_files(harness: str, files: Sequence[FoundFile], names: Sequence[str]) -> Grouped:
+def _group_files(harness: str, files: Sequence[FoundFile], names: Sequence[str]) -> Grouped:
     """Group files of a harness into logs; `names` are the harnesses that files may belong to."""
     grouped = harness_named(harness).logs_of(files)
     if not grouped.bad:
@@ -117,7 +117,7 @@ def find_logs(paths: Sequence[str], harness: str) -> FoundLogs:
         else:
             found.others += 1
     for name, some in by_harness.items():
-        grouped = group_files(name, some, names)
+        grouped = _group_files(name, some, names)
         found.logs += grouped.logs
         found.bad += grouped.bad
         found.others += grouped.others

@@ -21,7 +21,7 @@ from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
-IMPORT_FILE: Final = "import.json"
+_IMPORT_FILE: Final = "import.json"
 _TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
 
 
@@ -164,7 +164,7 @@ def _check(directory: str) -> None:
         return
     if not storage.is_directory(directory):
         raise UsageError(f"{shown(directory)} is a file: name a directory")
-    account = join(directory, IMPORT_FILE)
+    account = join(directory, _IMPORT_FILE)
     if storage.exists(account):
         try:
             msgspec.json.decode(storage.read_all(account), type=Import)
@@ -191,7 +191,7 @@ class ImportOutput:
         names = {log.file for log in result.logs}
         self._place(names)
         data = msgspec.json.format(msgspec.json.encode(result), indent=2)
-        storage.write_all(join(self._directory, IMPORT_FILE), data + b"\n")
+        storage.write_all(join(self._directory, _IMPORT_FILE), data + b"\n")
         for path in storage.files_in(self._directory):
             name = parent_and_name(path)[1]
             if _SHARD.fullmatch(name) and name not in names:

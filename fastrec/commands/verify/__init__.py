@@ -71,7 +71,7 @@ _manifest_says, _summary_says = partial(Statement, f"{MANIFEST} says"), partial(
 _file_has = partial(Statement, "the file has")
 
 
-def check_manifest(manifest: Manifest) -> Iterator[Problem]:
+def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
     """Check that the totals of a manifest are those of its parts, and that the line counts of each input add up."""
     problems = Problems(MANIFEST)
     parts = manifest.parts
@@ -103,7 +103,7 @@ def _check_line_counts(problems: Problems, kind: str, by: str, counts: LineCount
         problems.add(kind, message)
 
 
-def check_summary(
+def _check_summary(
     corpus: str, manifest: Manifest, options: Options, statistics: Sequence[str] | None
 ) -> tuple[Summary | None, list[Problem]]:
     """Check `summary.json`, and return it if it can be read.
@@ -213,7 +213,7 @@ def _title(evaluation: dict[str, Any]) -> str:
     return name if metric is None else f"{name} · {metric}"
 
 
-def check_rejects(
+def _check_rejects(
     corpus: str, listed: RejectsEntry, summary: Summary | None, inputs: Sequence[InputEntry]
 ) -> Iterator[Problem]:
     """Check the rejects file: its checksum, its lines, their order, and that all line counts agree with it."""
@@ -373,7 +373,7 @@ def _check(
             "`normalize --overwrite` that succeeds removes those of runs that have ended"
         )
     problems += _check_files(manifest, is_file)
-    problems += check_manifest(manifest)
+    problems += _check_manifest(manifest)
     problems += check_listed(manifest)
     parts = [
         PartFile(join(corpus, entry.file), entry)
@@ -399,10 +399,10 @@ def _check(
             verification.notices.append(
                 f"the statistics in {SUMMARY} were not checked, because a part is missing or has invalid lines"
             )
-        summary, found = check_summary(corpus, manifest, options, statistics)
+        summary, found = _check_summary(corpus, manifest, options, statistics)
     problems += found
     if manifest.rejects is not None and is_plain(manifest.rejects.file):
-        problems += check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
+        problems += _check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
 
 
 def _sources_of(corpus: str, part: PartFile, is_file: dict[str, bool]) -> str:

@@ -192,7 +192,7 @@ def check_listed(manifest: Manifest) -> Iterator[Problem]:
             yield Problem(MANIFEST, None, "manifest.sources", f"{part.file}: expected {expected}, found {found}")
 
 
-def check_sources(path: str, part: PartEntry) -> CheckedSources:
+def _check_sources(path: str, part: PartEntry) -> CheckedSources:
     """Check the sources of one part. Runs in a worker."""
     assert part.sources
     problems, shards = Problems(part.sources.file), dict[str, ShardSources]()
@@ -332,7 +332,7 @@ def check_part(task: CheckTask) -> CheckedPart:
         last=lines.last,
         read=read,
         valid=read and lines.valid,
-        sources=check_sources(task.sources, task.part.entry) if task.sources else None,
+        sources=_check_sources(task.sources, task.part.entry) if task.sources else None,
     )
 
 

@@ -73,7 +73,7 @@ def answer_name_text(name: AnswerName) -> str:
     return name_text(name.model) + (f"\\{name.ordinal}" if name.ordinal > 1 else "")
 
 
-def answer_name_of(text: str) -> AnswerName:
+def _answer_name_of(text: str) -> AnswerName:
     """Return the answer that is spelled like this."""
     found = _ORDINAL.search(text)
     # After an even number of backslashes it is an ordinal; after an odd number, a backslash that belongs to the name.
@@ -135,7 +135,7 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
         query=query,
         page=_count(one("page"), 1, 10**_MOST_DIGITS),
         size=_count(one("size"), PAGE_SIZE, LARGEST_PAGE),
-        show=tuple(dict.fromkeys(map(answer_name_of, values.get("show", ())))),
+        show=tuple(dict.fromkeys(map(_answer_name_of, values.get("show", ())))),
         differences=one("differences") == "1",
         whole=one("whole") == "1",
     )

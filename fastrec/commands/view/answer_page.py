@@ -41,7 +41,7 @@ class _Errors:
         return tag("span", f"error {number} of {self._total} ", link, class_="error-mark", id=f"error-{number}")
 
 
-def errors_in(transcript: Transcript) -> int:
+def _errors_in(transcript: Transcript) -> int:
     """Return how many results of tools are errors."""
     calls = sum(call.failed for turn in transcript.turns for call in turn.calls)
     return calls + sum(turn.failed and not turn.is_result for turn in transcript.turns)
@@ -49,7 +49,7 @@ def errors_in(transcript: Transcript) -> int:
 
 def conversation(transcript: Transcript, most: int | None, whole: str) -> Html:
     """Show all turns; texts with more than `most` characters are cut, with a link to the whole."""
-    errors = _Errors(errors_in(transcript))
+    errors = _Errors(_errors_in(transcript))
     turns = [_turn(turn, errors, most, whole) for turn in transcript.turns if not _is_shown_before(turn)]
     return tag("ol", *turns, class_="turns")
 
@@ -142,7 +142,7 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
     answer, transcript = shown.answer, shown.transcript
     whole = here.answer(shown.name, whole=True)
     most = None if state.whole else _MOST
-    errors = errors_in(transcript)
+    errors = _errors_in(transcript)
     body = [
         tag(
             "header",

@@ -70,7 +70,7 @@ def facts(answer: Answer) -> Html:
     return tag("span", *said, class_="facts")
 
 
-KEYS: Final = (
+_KEYS: Final = (
     (("j", "n"), "next question, or next row of the table"),
     (("k", "p"), "previous question, or previous row of the table"),
     (("Enter",), "open the row"),
@@ -148,7 +148,7 @@ def _buttons() -> Html:
 def _help() -> Html:
     rows = [
         tag("tr", tag("th", joined(*(tag("kbd", key) for key in keys)), scope="row"), tag("td", text))
-        for keys, text in KEYS
+        for keys, text in _KEYS
     ]
     close = tag("form", tag("button", "Close", class_="button"), method="dialog")
     return tag("dialog", tag("h2", "Keys"), tag("table", tag("tbody", *rows)), close, id="help", aria_label="Keys")

@@ -48,7 +48,7 @@ from fastrec.wording import tally_facts
 #    by sentences; if they still do, the middle counts as different.
 # 3. A few equal words between two differences are noise, and belong to the differences.
 
-LONGEST: Final = 20_000
+_LONGEST: Final = 20_000
 """Characters of each text that are compared."""
 _MOST_EDITS: Final = 1_200
 _WORDS: Final = re.compile(r"\w+\s*|\s+|[^\w\s]\s*")
@@ -72,7 +72,7 @@ def differences(left: str, right: str) -> tuple[list[Piece], bool]:
     [Piece(left='It is ', right='It is ', equal=True), Piece(left='42', right='43', equal=False), \
 Piece(left='.', right='.', equal=True)]
     """
-    left, right = left[:LONGEST], right[:LONGEST]
+    left, right = left[:_LONGEST], right[:_LONGEST]
     by_words = _compare(_WORDS.findall(left), _WORDS.findall(right))
     if by_words is not None:
         return by_words, True
@@ -233,8 +233,8 @@ def compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnswe
     note = "Words that only one answer has are marked."
     if not by_words:
         note = "The answers differ too much to compare words: sentences that only one answer has are marked."
-    if max(map(len, texts)) > LONGEST:
-        note += f" Only the first {LONGEST:,} characters are compared."
+    if max(map(len, texts)) > _LONGEST:
+        note += f" Only the first {_LONGEST:,} characters are compared."
     if texts[0] == texts[1]:
         note = "Both answers are equal, to the letter."
     sides = (

@@ -43,12 +43,12 @@ _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
-POLICY: Final = (
+_POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; base-uri 'none'; "
     "frame-ancestors 'none'"
 )
 HEADERS: Final = {
-    "content-security-policy": POLICY,
+    "content-security-policy": _POLICY,
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
     "cross-origin-resource-policy": "same-origin",
@@ -242,7 +242,7 @@ def _file(request: Request) -> Response:
     return Response(data, media_type=_TYPES[name])
 
 
-def make_app(index: Index) -> Starlette:
+def _make_app(index: Index) -> Starlette:
     """Make the application; it must be mounted at a prefix, and guarded."""
     pages = _Pages(index)
     routes: dict[str, _Page] = {
@@ -284,7 +284,7 @@ class View:
         port = self._socket.getsockname()[1]
         self.address = f"http://{_HOST}:{port}/{token}/"
         config = uvicorn.Config(
-            Guard(make_app(index), token, port),
+            Guard(_make_app(index), token, port),
             http="h11",
             ws="none",
             loop="asyncio",

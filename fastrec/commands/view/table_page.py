@@ -37,7 +37,7 @@ _WHICH: Final = {
 }
 
 
-def filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Html:
+def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Html:
     """Make the form; it works without a script."""
     query = state.query
     pairs = [*scope_pairs(query), *filter_pairs(query)]
@@ -133,7 +133,7 @@ def start_page(frame: Frame, index: Index) -> Html:
         [],
         tag("h1", "Pick an evaluation"),
         numbers,
-        find_form(frame, ""),
+        _find_form(frame, ""),
         table if rows else nothing,
     )
 
@@ -163,7 +163,7 @@ def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
     return made
 
 
-def find_form(frame: Frame, text: str) -> Html:
+def _find_form(frame: Frame, text: str) -> Html:
     """Make the form that finds a question."""
     box = tag(
         "input", type="search", name="text", value=Exact(text), placeholder="sample_id, or the beginning of a hash",
@@ -189,7 +189,7 @@ def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
     heads = tag("tr", *(tag("th", name, scope="col") for name in names))
     table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list")
     hint = tag("p", "A question is found by its sample_id, or by the first characters of its sample_hash.")
-    body = joined(find_form(frame, text), table if rows else hint)
+    body = joined(_find_form(frame, text), table if rows else hint)
     title = f"{counted(len(rows), 'question')} found"
     return frame.page(title, [("find", None)], tag("h1", title), body)
 
@@ -226,7 +226,7 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState) -> Ht
         tag("h1", query.evaluation_name),
         tag("p", about + graded + ".", class_="soft"),
         metric_links(index, query, lambda metric: frame.addresses.table(_in_metric(state, metric))),
-        filter_form(scope, state, action, frame.addresses.table(plain)),
+        _filter_form(scope, state, action, frame.addresses.table(plain)),
         _paging(frame.addresses, state, found),
         table if rows else nothing,
         _paging(frame.addresses, state, found, keys=False) if len(rows) > 20 else Html(""),

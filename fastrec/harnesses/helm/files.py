@@ -20,7 +20,7 @@ from fastrec.errors import counted
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.storage import parent_and_name
 
-OTHER: Final = "other"
+_OTHER: Final = "other"
 
 _STATE: Final = re.compile(rb'\s*\{\s*"(adapter_spec|annotator_specs|request_states)"\s*:')
 _REQUESTS: Final = re.compile(rb'"request_states"\s*:\s*\[')
@@ -40,11 +40,11 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
         if _STATS.search(head):
             return "per_instance_stats"
         is_display = b'"predicted_text"' in head or (b'"request"' in head and b'"train_trial_index"' in head)
-        return OTHER if is_display else None
+        return _OTHER if is_display else None
     if _STAT.match(head):
         return "stats" if _STAT_NAME.search(head) and b'"sum_squared"' in head else None
     if _INSTANCE.match(head):
-        return OTHER if b'"references"' in head and b'"id"' in head else None
+        return _OTHER if b'"references"' in head and b'"id"' in head else None
     if head.lstrip()[:1] != b"{":
         return None
     if _STATE.match(head) and _REQUESTS.search(head):
@@ -73,7 +73,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     found = Grouped()
     by_directory: defaultdict[str, defaultdict[str, list[FoundFile]]] = defaultdict(lambda: defaultdict(list))
     for file in files:
-        if file.role == OTHER:
+        if file.role == _OTHER:
             found.others += 1
         else:
             by_directory[parent_and_name(file.path)[0]][file.role].append(file)

@@ -64,7 +64,7 @@ class Compared(msgspec.Struct):
     """The number of instances in all trials, if the run counted them."""
 
 
-def uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
+def _uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
     """Add up how each metric occurs, by `evaluation_result_id`."""
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
     for (metric, trial, count), number in scan.tally.items():
@@ -79,7 +79,7 @@ def uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
     return dict(uses)
 
 
-def read_stats(path: str) -> list[Stat]:
+def _read_stats(path: str) -> list[Stat]:
     """Read `stats.json`."""
     return read_document(path, _decode, FOREIGN)
 
@@ -132,11 +132,11 @@ def plan(log: Log) -> LogPlan:
     assert scores is not None
     scan = scan_run(state.path, scores.path)
     labels = labels_of(scan.perturbations)
-    uses = uses_of(scan, labels)
+    uses = _uses_of(scan, labels)
     run = run_of(log, scan, uses)
     count = len(scan.samples)
     per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
-    compared = compare(read_stats(stats.path) if stats else [], uses, labels, per_request)
+    compared = compare(_read_stats(stats.path) if stats else [], uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.values)
     slices = [
         LogSlice(requests, entries, labels, empty)

@@ -38,7 +38,7 @@ from fastrec.storage import parent_and_name, storage_of
 # @@ texts: The texts of instances and requests: questions, prompts, references, and files that were shown to the model.
 
 
-def input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
+def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
     """Return the question with its references, of which some are right, and the prompts of these requests."""
     question = _question(instance.input)
     prompt = _prompt(requests[0].request)
@@ -54,12 +54,12 @@ def input_of(instance: Instance, requests: Sequence[RequestState], texts: list[s
     )
 
 
-def references_of(instance: Instance) -> tuple[list[str], list[int]]:
+def _references_of(instance: Instance) -> tuple[list[str], list[int]]:
     """Return the texts of all references, and the positions of those that are right."""
     texts, right = [], []
     for position, reference in enumerate(instance.references or ()):
         output = reference.output
-        texts.append(output if isinstance(output, str) else output.text or media_text(output.multimedia_content))
+        texts.append(output if isinstance(output, str) else output.text or _media_text(output.multimedia_content))
         if reference.tags and "correct" in reference.tags:
             right.append(position)
     return texts, right
@@ -73,7 +73,7 @@ def _question(asked: HelmInput | str) -> str:
     if asked.messages:
         users = [message for message in asked.messages if message.get("role") == "user"]
         return _content((users or asked.messages)[-1].get("content"))
-    return media_text(asked.multimedia_content)
+    return _media_text(asked.multimedia_content)
 
 
 def _content(content: Any) -> str:
@@ -90,10 +90,10 @@ def _prompt(request: Request | None) -> str:
         return request.prompt
     if request.messages:
         return spell(request.messages)
-    return media_text(request.multimodal_prompt)
+    return _media_text(request.multimodal_prompt)
 
 
-def media_text(media: MediaList | None) -> str:
+def _media_text(media: MediaList | None) -> str:
     """Return texts as they are, and a placeholder for each file: its type and its name, without its path."""
     if media is None:
         return ""
@@ -204,7 +204,7 @@ _SEPARATE: Final = "multiple_choice_separate"
 _MANY: Final = 1 << 53
 
 
-def sample_of(
+def _sample_of(
     key: Key, requests: list[RequestState], found: SampleScores, method: str, labels: dict[str, str]
 ) -> Sample:
     """Return the sample of a key; `method` is how the run turned instances into requests."""
@@ -212,7 +212,7 @@ def sample_of(
     if len(requests) > 1:
         shown = [one for one in requests if one.request_mode != "calibration"] or requests
     instance = shown[0].instance
-    texts, right = references_of(instance)
+    texts, right = _references_of(instance)
     metadata = _metadata(key, instance, labels)
     if right and len(texts) > 1:
         metadata["reference_index"] = ",".join(map(str, right))
@@ -237,7 +237,7 @@ def sample_of(
         answers.append(extracted(texts[answer], method=extraction))
     return Sample(
         sample_id=key.instance,
-        input=input_of(instance, shown, texts, right),
+        input=_input_of(instance, shown, texts, right),
         scores=list(found.scores.values()),
         output=output,
         answers=answers,
@@ -261,7 +261,7 @@ def _metadata(key: Key, instance: Instance, labels: dict[str, str]) -> dict[str,
 
 def _text(completion: Completion) -> str:
     if not completion.text and completion.multimodal_content:
-        return media_text(completion.multimodal_content)
+        return _media_text(completion.multimodal_content)
     return completion.text or ""
 
 
@@ -340,7 +340,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
     reader = ScoreReader(log_slice.labels, log_slice.empty_metrics, method == LANGUAGE_MODELING)
     for key, some in requests.items():
         found = reader.read(entries.get(key, ()), key.perturbation)
-        yield sample_of(key, some, found, method, log_slice.labels)
+        yield _sample_of(key, some, found, method, log_slice.labels)
 
 
 def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:

@@ -152,7 +152,7 @@ def _long_values(extra: bytes, *values: int) -> Iterator[int]:
 # @@ roles: Tell the logs of Inspect: archives with its members, and JSON documents with its keys.
 
 ARCHIVE: Final = "eval"
-DOCUMENT: Final = "json"
+_DOCUMENT: Final = "json"
 
 _HEADER: Final = Struct("<4s22xH2x")  # of a member: signature, length of its name
 _SIGNATURE: Final = b"PK\x03\x04"
@@ -174,7 +174,7 @@ def role_of(head: bytes, path: str) -> str | None:
     if head.startswith(_SIGNATURE):
         return ARCHIVE if _is_archive(head, path) else None
     if head[:1] == b"{" or head.lstrip()[:1] == b"{":
-        return DOCUMENT if _USUAL.match(head) or _has_keys(head) else None
+        return _DOCUMENT if _USUAL.match(head) or _has_keys(head) else None
     return None
 
 

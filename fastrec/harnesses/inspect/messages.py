@@ -33,7 +33,7 @@ from fastrec.schemas.newest import Message, ToolCall
 # `attachment://INDEX` to the attachments of a chunked sample. A record has the text itself. An image, sound, video or
 # document is named by its media type and the SHA-256 of its bytes.
 
-MEDIA: Final = ("image", "audio", "video", "document")
+_MEDIA: Final = ("image", "audio", "video", "document")
 """Types of content whose data is not text."""
 
 _MARK: Final = "://"
@@ -141,7 +141,7 @@ def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
             texts.append(attachments.resolve(part.text or ""))
         elif part.type == "reasoning":
             thoughts.append(_reasoning(part, attachments))
-        elif part.type in MEDIA:
+        elif part.type in _MEDIA:
             texts.append(placeholder(part, attachments))
         elif part.type == "tool_use":
             calls.append(_server_call(part, attachments))

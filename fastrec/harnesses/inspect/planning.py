@@ -26,7 +26,7 @@ from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.values import check_is_plain, decoder
 from fastrec.storage import storage_of
 
-decode_header: Final = decoder(Header)
+_decode_header: Final = decoder(Header)
 
 _SHOWN: Final = 200
 _MEANS: Final = ("accuracy", "mean")
@@ -57,7 +57,7 @@ class Figures(msgspec.Struct, frozen=True):
     not_compared: dict[str, str]
 
 
-def run_of(header: Header) -> RunInfo:
+def _run_of(header: Header) -> RunInfo:
     """Return what all records of a log have in common."""
     spec = header.eval
     dataset = spec.dataset.name if spec.dataset else None
@@ -71,7 +71,7 @@ def run_of(header: Header) -> RunInfo:
     )
 
 
-def notes_of(header: Header) -> list[str]:
+def _notes_of(header: Header) -> list[str]:
     """Return what a user should know about a run."""
     if header.status in ("success", "started"):
         return ["the run did not finish"] if header.status == "started" else []
@@ -80,13 +80,13 @@ def notes_of(header: Header) -> list[str]:
     return [f"the run ended with status {header.status}{reason}"]
 
 
-def old_score_name(header: Header) -> str:
+def _old_score_name(header: Header) -> str:
     """Return the name of the scorer of samples with `score` instead of `scores`."""
     entries = _entries(header.results)
     return entries[0].name or OLD_SCORE if entries else OLD_SCORE
 
 
-def scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
+def _scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
     """Return the scorers of the first sample that has scores."""
     for sample in samples:
         if scores := scores_in(sample, old_name):
@@ -98,14 +98,14 @@ def _shape(value: Any) -> Shape:
     return Shape(tuple(value) if isinstance(value, dict) else (), isinstance(value, list))
 
 
-def scoring_of(header: Header, seen: Seen) -> Scoring:
+def _scoring_of(header: Header, seen: Seen) -> Scoring:
     """Return how the samples of a log are scored."""
     results = header.results
     completed = results.completed_samples if results else None
     counts_failed = completed is not None and any(
         (entry.scored_samples or 0) + (entry.unscored_samples or 0) > completed for entry in _entries(results)
     )
-    return Scoring(_scorers_of(header, seen), old_score_name(header), counts_failed)
+    return Scoring(_scorers_of(header, seen), _old_score_name(header), counts_failed)
 
 
 def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
@@ -267,7 +267,7 @@ def _plan_document(path: str) -> LogPlan:
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
     try:
-        header = decode_header(memoryview(text))
+        header = _decode_header(memoryview(text))
     except ValueError as exc:
         raise LogError(path, f"{what} is not the header of a log: {exc}") from exc
     if not 1 <= header.version <= _LAST_VERSION:
@@ -282,18 +282,18 @@ def _plan(
     slices: list[dict[str, Any]],
     left_out: dict[str, int],
 ) -> LogPlan:
-    seen = scores_seen((sample for sample, _ in islice(found, _LOOK_AT)), old_score_name(header))
-    scoring = scoring_of(header, seen)
+    seen = _scores_seen((sample for sample, _ in islice(found, _LOOK_AT)), _old_score_name(header))
+    scoring = _scoring_of(header, seen)
     figures = figures_of(header, seen)
     if not slices:
         notes = [*notes, "the log has no samples"]
     return LogPlan(
-        run=run_of(header),
+        run=_run_of(header),
         slices=[LogSlice(scoring, **some) for some in slices],
         aggregates=figures.means,
         not_compared=figures.not_compared,
         expected_samples=header.expected_samples,
-        notes=[*notes, *notes_of(header)],
+        notes=[*notes, *_notes_of(header)],
         left_out=left_out,
     )
 

@@ -28,7 +28,7 @@ from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance
 _SELDOM: Final = ("input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens")
 
 
-def token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsage | None:
+def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsage | None:
     """Return the tokens of a sample.
 
     Logs before 2025 have no `model_usage`. If the model was called more than once, their `events` have the tokens of
@@ -37,20 +37,20 @@ def token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsag
     if sample.model_usage:
         return _sum(sample.model_usage.values())
     answers = sum(message.role == "assistant" for message in sample.messages)
-    usages = list(usages_in(events())) if answers > 1 else []
+    usages = list(_usages_in(events())) if answers > 1 else []
     if not usages and sample.output is not None and sample.output.usage is not None:
         usages = [sample.output.usage]
     return _sum(usages) if usages else None
 
 
-def usages_in(events: Iterable[Any] | None) -> Iterator[Usage]:
+def _usages_in(events: Iterable[Any] | None) -> Iterator[Usage]:
     """Yield the tokens of each call of a model, also of those inside of tools and subtasks."""
     for event in events or ():
         if event.event == "model" and isinstance(event.output, dict):
             usage = event.output.get("usage")
             if isinstance(usage, dict):
                 yield msgspec.convert(usage, Usage)
-        yield from usages_in(event.events)
+        yield from _usages_in(event.events)
 
 
 def _sum(usages: Iterable[Usage]) -> TokenUsage:
@@ -66,7 +66,7 @@ def _sum(usages: Iterable[Usage]) -> TokenUsage:
     return total
 
 
-def performance_of(sample: LoggedSample) -> Performance | None:
+def _performance_of(sample: LoggedSample) -> Performance | None:
     """Return the times of a sample: `latency_ms` is its working time, without waiting for rate limits and others."""
     latency = _milliseconds(sample.working_time)
     total = _milliseconds(sample.total_time)
@@ -139,7 +139,7 @@ class Answers(msgspec.Struct, frozen=True):
     """The number of choices."""
 
 
-def number_or_problem(value: Any) -> tuple[float | None, str]:
+def _number_or_problem(value: Any) -> tuple[float | None, str]:
     """Return a value as a finite number, or the reason why it is none.
 
     >>> number_or_problem("P"), number_or_problem(True), number_or_problem("No"), number_or_problem("0.25")
@@ -177,7 +177,7 @@ def scores_in(sample: LoggedSample, old_name: str) -> dict[str, SampleScore]:
     return sample.scores or {}
 
 
-def scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list[Score]:
+def _scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list[Score]:
     """Return all scores of a sample, and one without a number for each that the log should have."""
     given = scores_in(sample, scoring.old_name)
     scores: list[Score] = []
@@ -198,14 +198,14 @@ def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Sco
     """Return the scores of one scorer."""
     value = given.value
     if isinstance(value, dict) and value:
-        scores = [_score(f"{scorer.name}:{key}", *number_or_problem(part)) for key, part in value.items()]
+        scores = [_score(f"{scorer.name}:{key}", *_number_or_problem(part)) for key, part in value.items()]
         if scorer.is_complete:
             absent = [key for key in scorer.keys if key not in value]
             scores += [_score(f"{scorer.name}:{key}", None, "the score has no such key") for key in absent]
     elif isinstance(value, dict):
         scores = [_score(metric, None, "the score is an empty dict") for metric in _metrics(scorer)]
     else:
-        number, problem = number_or_problem(value)
+        number, problem = _number_or_problem(value)
         metrics = _metrics(scorer) if number is None else [scorer.name]
         scores = [_score(metric, number, problem) for metric in metrics]
     found = _attributions(scorer.name, given.answer, answers)
@@ -268,8 +268,8 @@ def sample_of(logged: LoggedSample, parts: LazyParts, scoring: Scoring) -> Sampl
         input=asked,
         scores=[],
         interaction_type=kind,
-        token_usage=token_usage_of(logged, parts.events),
-        performance=performance_of(logged),
+        token_usage=_token_usage_of(logged, parts.events),
+        performance=_performance_of(logged),
         error=_error(logged),
         metadata=metadata,
     )
@@ -280,7 +280,7 @@ def sample_of(logged: LoggedSample, parts: LazyParts, scoring: Scoring) -> Sampl
         spoken, last = _add_messages(sample, logged.messages, said, attachments)
     source = "output.raw" if kind == "single_turn" else "messages"
     answers = Answers(tuple(spoken), last, source, len(logged.choices or ()))
-    sample.scores = scores_of(logged, scoring, answers)
+    sample.scores = _scores_of(logged, scoring, answers)
     return sample
 
 

@@ -24,7 +24,7 @@ from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.values import read_at
 from fastrec.storage import storage_of
 
-MAGIC: Final = b"PAR1"
+_MAGIC: Final = b"PAR1"
 
 _TAIL_BYTES: Final = 8  # the length of the footer, and the magic bytes
 _LOOK_BYTES: Final = 1 << 20  # schema and first row group, also of files with thousands of row groups
@@ -56,12 +56,12 @@ class Footer(msgspec.Struct, frozen=True):
 def read_footer(path: str) -> Footer | None:
     """Read the footer of a Parquet file; None if it has none, because it is cut or damaged."""
     with storage_of(path).open_reader(path) as reader:
-        if reader.size < len(MAGIC) + _TAIL_BYTES:
+        if reader.size < len(_MAGIC) + _TAIL_BYTES:
             return None
         tail = read_at(reader, _TAIL_BYTES, reader.size - _TAIL_BYTES)
         length = int.from_bytes(tail[:4], "little")
         start = reader.size - _TAIL_BYTES - length
-        if tail[4:] != MAGIC or start < len(MAGIC):
+        if tail[4:] != _MAGIC or start < len(_MAGIC):
             return None
         data = read_at(reader, min(length, _LOOK_BYTES), start)
     try:
@@ -190,8 +190,8 @@ class _Thrift:
 
 # @@ roles: Tell the files of lighteval: details by their columns, results by their keys.
 
-DETAILS: Final = "details"
-RESULTS: Final = "results"
+_DETAILS: Final = "details"
+_RESULTS: Final = "results"
 
 _LAYOUTS: Final = (frozenset({"doc", "model_response", "metric"}), frozenset({"example", "metrics", "predictions"}))
 _FIRST_KEY: Final = re.compile(rb'\s*\{\s*"config_general"\s*:')
@@ -199,13 +199,13 @@ _FIRST_KEY: Final = re.compile(rb'\s*\{\s*"config_general"\s*:')
 
 def role_of(head: bytes, path: str) -> str | None:
     """Return whether a file has details or results of lighteval, or None if neither."""
-    if not head.startswith(MAGIC):
-        return RESULTS if _is_results(head) else None
+    if not head.startswith(_MAGIC):
+        return _RESULTS if _is_results(head) else None
     footer = read_footer(path)
     if footer is None:  # cut: what it was cannot be known, but that it is cut should be said
-        return DETAILS
+        return _DETAILS
     if any(layout <= footer.columns for layout in _LAYOUTS):
-        return DETAILS
+        return _DETAILS
     return "results table" if {"config_general", "results"} <= footer.columns else None
 
 
@@ -246,21 +246,21 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     grouped = Grouped()
     runs = []
     for file in files:
-        if file.role == RESULTS:
+        if file.role == _RESULTS:
             try:
                 runs.append(_Run(file=file, results=read_results(file.path), date=date_of(file.path)))
             except LogError as error:
                 grouped.bad.append(BadLog(path=file.path, reason=error.reason))
     used = set()
     for file in files:
-        if file.role == DETAILS:
+        if file.role == _DETAILS:
             found = _find(file.path, runs)
             if isinstance(found, _Run):
                 used.add(found.file.path)
                 grouped.logs.append(Log(harness=NAME, path=file.path, files=(file, found.file)))
             else:
                 grouped.bad.append(found)
-        elif file.role != RESULTS:
+        elif file.role != _RESULTS:
             grouped.others += 1
     idle = [run.file.path for run in runs if run.file.path not in used]
     if grouped.logs or grouped.bad:

@@ -17,7 +17,7 @@ from fastrec.harnesses.lighteval.sample import COLUMNS, FLAT_COLUMNS, details_of
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
 
-FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
+_FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
 
 
 class LogSlice(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ def plan(log: Log) -> LogPlan:
     begin = started(results, (document, details))
     if not begin:
         raise LogError(document, "these results have no date, neither in their name nor as start_time")
-    parquet = load_parquet(details)
+    parquet = _load_parquet(details)
     survey = parquet.survey(details)
     is_flat = "doc" not in survey.columns
     if not survey.rows:
@@ -71,7 +71,7 @@ def plan(log: Log) -> LogPlan:
     )
 
 
-def load_parquet(path: str) -> Any:
+def _load_parquet(path: str) -> Any:
     """Import the module that needs pyarrow, which only workers may do."""
     if find_spec("pyarrow") is None:
         raise LogError(path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow")
@@ -83,7 +83,7 @@ def _first_task(path: str, parquet: Any) -> str:
     for table in parquet.tables(path, [TASK_COLUMN]):
         for task in table.values(*TASK_COLUMN.split(".")):
             return task if isinstance(task, str) else ""
-    raise LogError(path, FEWER_ROWS)
+    raise LogError(path, _FEWER_ROWS)
 
 
 def _listed(task: str, results: Results) -> str:
@@ -149,7 +149,7 @@ def _aggregates(
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
     """Read the samples of a slice."""
     path = log.files[0].path
-    parquet = load_parquet(path)
+    parquet = _load_parquet(path)
     row = log_slice.before
     for table in parquet.tables(path, FLAT_COLUMNS if log_slice.is_flat else COLUMNS, (log_slice.first, log_slice.end)):
         for detail in flat_details_of(table, row) if log_slice.is_flat else details_of(table):
@@ -160,4 +160,4 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
                 detail.sample_id = str(row - 1)
             yield sample_of(detail, log_slice.metrics)
     if row != log_slice.before + log_slice.rows:
-        raise LogError(path, FEWER_ROWS)
+        raise LogError(path, _FEWER_ROWS)

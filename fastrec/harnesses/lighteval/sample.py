@@ -252,7 +252,7 @@ _CORPUS_INPUTS: Final = ({"golds", "preds"}, {"logprobs", "weights"}, {"source",
 """What lighteval keeps of a sample for a metric that has no scores, only a value for all samples together."""
 
 
-def scores_of(name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
+def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
     """Yield the scores of a metric: one, or one per key of a dict."""
     metric = metrics.get(name)
     if value is None and metric is not None and not _applies(metric, choices):
@@ -314,7 +314,7 @@ def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
             choices=detail.choices if choices is not None and detail.choices else UNSET,
         ),
         output=_written(detail),
-        scores=[score for name, value in detail.metrics.items() for score in scores_of(name, value, choices, metrics)],
+        scores=[score for name, value in detail.metrics.items() for score in _scores_of(name, value, choices, metrics)],
         answers=_answers(detail),
         token_usage=_usage(detail),
         metadata=metadata,

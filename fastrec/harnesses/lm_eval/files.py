@@ -237,8 +237,8 @@ def metric_keys(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
 # A file of samples has one object per line, or, until May 2024, all of them in one indented array. Lines may be longer
 # than what can be seen of the file, so keys are searched for in text that may be cut.
 
-SAMPLES: Final = "samples"
-RESULTS: Final = "results"
+_SAMPLES: Final = "samples"
+_RESULTS: Final = "results"
 
 _FIRST_KEY: Final = re.compile(rb'\s*(?:\[\s*)?\{\s*"doc_id"\s*:\s*[-\d"]')
 _SAMPLE_KEY: Final = re.compile(rb'"(?:arguments|resps|filtered_resps)"\s*:')
@@ -268,11 +268,11 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content
         return None
     if _FIRST_KEY.match(head):
         is_cut = len(head) >= HEAD_BYTES and b"\n" not in head.rstrip()
-        return SAMPLES if _SAMPLE_KEY.search(head) or (is_cut and _EARLY_KEY.search(head)) else None
+        return _SAMPLES if _SAMPLE_KEY.search(head) or (is_cut and _EARLY_KEY.search(head)) else None
     line = head.split(b"\n", 1)[0] if start == b"{" and b"\n" in head else head
     if all(key.search(line) for key in _SURE_KEYS):  # a line whose keys are in another order
-        return SAMPLES
-    return RESULTS if start == b"{" and _has_results(head) else None
+        return _SAMPLES
+    return _RESULTS if start == b"{" and _has_results(head) else None
 
 
 def _has_results(head: bytes) -> bool:
@@ -338,7 +338,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     runs: defaultdict[str, list[_Run]] = defaultdict(list)
     broken: dict[str, str] = {}
     for file in files:
-        if file.role == RESULTS:
+        if file.role == _RESULTS:
             directory, _ = _split(file.path)
             try:
                 runs[directory].append(_Run(file, read_results(file.path), date_in(file.path)))
@@ -347,7 +347,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
                 broken[directory] = file.path
     used: dict[tuple[str, str], str] = {}
     for file in files:
-        if file.role == SAMPLES:
+        if file.role == _SAMPLES:
             directory, _ = _split(file.path)
             beside = runs.get(directory)
             problem = _add(file, beside or _of_same_date(file, runs), used, found)

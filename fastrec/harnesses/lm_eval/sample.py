@@ -44,7 +44,7 @@ from fastrec.schemas.newest import Input, Output
 # the syntax of Python: `['Paris', 'City of Paris']`.
 
 
-def references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
+def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
     """Return the references of a target.
 
     `may_be_list` says that the task can have several: the document has a list, or `doc_to_target` is a template, whose
@@ -58,7 +58,7 @@ def references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
     if target is None:
         return []
     if isinstance(target, list):
-        return [text for one in target for text in references_of(one)]
+        return [text for one in target for text in _references_of(one)]
     return [str(target)]
 
 
@@ -167,7 +167,7 @@ class SampleMaker:
         metadata["log_likelihoods"] = encode(likelihoods).decode()
         if correct:
             metadata["reference_index"] = ",".join(map(str, correct))
-        asked = self._input(row, sent, [texts[index] for index in correct] or references_of(row.target))
+        asked = self._input(row, sent, [texts[index] for index in correct] or _references_of(row.target))
         asked.choices = texts
         sample = Sample(sample_id=str(row.doc_id), input=asked, scores=draft.scores, metadata=metadata)
         _add_picks(sample, texts, choices.picks(draft.metrics, draft.scores, correct))
@@ -208,7 +208,7 @@ class SampleMaker:
         may_be_list = self._target_is_template
         if self._target_key:
             may_be_list = isinstance(getattr(row.doc, self._target_key, None), list)
-        return references_of(row.target, may_be_list=may_be_list)
+        return _references_of(row.target, may_be_list=may_be_list)
 
     def _input(self, row: Any, sent: Any, references: list[str]) -> Input:
         formatted: str | UnsetType = UNSET

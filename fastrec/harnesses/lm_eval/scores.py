@@ -71,7 +71,7 @@ _LOWER: Final = frozenset({"brier_score", "perplexity", "word_perplexity", "byte
 _FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
 
 
-def metric_id(metric: str, name: str) -> str:
+def _metric_id(metric: str, name: str) -> str:
     """Return the `evaluation_result_id` of a metric under a filter.
 
     >>> metric_id("acc", "none"), metric_id("exact_match", "strict-match")
@@ -89,7 +89,7 @@ def aggregates_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> tu
         if reason := _not_a_mean(metric, settings):
             others[key] = reason
         elif value is not None:
-            means.append(Aggregate(metric_id(metric, name), key, value))
+            means.append(Aggregate(_metric_id(metric, name), key, value))
         elif figures[key] != "N/A":
             others[key] = f"its value is {figures[key]}"
     return means, others
@@ -131,7 +131,7 @@ def lower_is_better(figures: Mapping[str, Any], settings: Mapping[str, Any], hig
     better = {metric: metric not in _LOWER for metric, _ in metric_keys(figures)}
     better |= {name: entry["higher_is_better"] for name, entry in listed.items() if "higher_is_better" in entry}
     better |= higher if isinstance(higher, dict) else {}
-    found = {metric_id(metric, name) for metric, name in metric_keys(figures) if better.get(metric) is False}
+    found = {_metric_id(metric, name) for metric, name in metric_keys(figures) if better.get(metric) is False}
     return frozenset(found | {metric for metric, value in better.items() if value is False})
 
 
@@ -176,7 +176,7 @@ class ScoreReader:
 
     def _fields_of(self, name: str, metrics: Sequence[str]) -> list[tuple[str, str, str]]:
         """Return the name, the attribute and the id of each metric; the attribute is empty if the log lacks it."""
-        fields = [(metric, self._attributes.get(metric, ""), metric_id(metric, name)) for metric in metrics]
+        fields = [(metric, self._attributes.get(metric, ""), _metric_id(metric, name)) for metric in metrics]
         if all(attribute for _, attribute, _ in fields):
             self._fields[name] = list(metrics), fields
         return fields
@@ -187,7 +187,7 @@ class ScoreReader:
         for metric, attribute, result_id in fields:
             value = getattr(row, attribute, UNSET)
             parts = (
-                {metric_id(f"{metric}:{key}", name): part for key, part in value.items()}
+                {_metric_id(f"{metric}:{key}", name): part for key, part in value.items()}
                 if value.__class__ is dict
                 else {}
             )

@@ -95,8 +95,8 @@ def day(rng: Rng) -> str:
 
 # @@ trivia: Questions about facts with four choices. Wrong choices are values of similar rows of the same table.
 
-LETTERS: Final = "ABCD"
-NEAR: Final = 6
+_LETTERS: Final = "ABCD"
+_NEAR: Final = 6
 """Wrong choices come from so many rows before and after a row."""
 
 
@@ -126,7 +126,7 @@ def _topic(name: str, *, subject: str, ask: str, state: str, rows: str, ask_back
     split = [(*map(str.strip, row.split("|")), "")[:3] for row in rows.strip().splitlines()]
     forward, back = [], []
     for number, (key, value, lure) in enumerate(split):
-        near = [row for row in split[max(0, number - NEAR) : number + NEAR + 1] if row[0] != key]
+        near = [row for row in split[max(0, number - _NEAR) : number + _NEAR + 1] if row[0] != key]
         others = [other for _, other, _ in near]
         statement = state.replace("{key}", key).replace("{value}", "{}")
         forward.append(Fact(name, subject, ask.format(key=key), value, others, lure, statement))
@@ -143,10 +143,10 @@ def trivia(rng: Rng, number: int) -> Task:
     others = [other for other in rng.shuffled(fact.others) if other not in (fact.answer, fact.lure)]
     wrong = [fact.lure, *others][:3] if fact.lure else others[:3]
     choices = rng.shuffled([fact.answer, *wrong])
-    raw = "\n".join([fact.question, *(f"{letter}. {text}" for letter, text in zip(LETTERS, choices, strict=True))])
+    raw = "\n".join([fact.question, *(f"{letter}. {text}" for letter, text in zip(_LETTERS, choices, strict=True))])
     return Task(
         raw=raw,
-        reference=LETTERS[choices.index(fact.answer)],
+        reference=_LETTERS[choices.index(fact.answer)],
         subject=fact.subject,
         tags=["choice", fact.topic],
         answer=partial(_answer, fact, choices),
@@ -163,7 +163,7 @@ def _answer(fact: Fact, choices: list[str], trial: Trial) -> Given:
             return Given(text, "", 0, f"{fact.question} I do not remember this, and I should not guess.")
         tempting = fact.lure if fact.lure and rng.chance(0.6) else ""
         chosen = tempting or rng.choice([text for text in choices if text != fact.answer])
-    letter = LETTERS[choices.index(chosen)]
+    letter = _LETTERS[choices.index(chosen)]
     statement = fact.statement.format(chosen)
     text = (
         letter,
@@ -185,7 +185,7 @@ def _reasoning(fact: Fact, choices: list[str], chosen: str, letter: str) -> str:
 
 # @@ explanations: Open questions, graded by how many points of the reference an answer makes.
 
-READERS: Final = (
+_READERS: Final = (
     "",
     "Explain it to a child of ten years.",
     "Explain it to a colleague who never studied the subject.",
@@ -193,7 +193,7 @@ READERS: Final = (
     "Write it for the first page of a school book.",
     "Answer as you would in an oral exam.",
 )
-LIMITS: Final = (
+_LIMITS: Final = (
     "",
     "Use at most five sentences.",
     "Use at most eighty words.",
@@ -202,7 +202,7 @@ LIMITS: Final = (
     "Do not use a list.",
     "End with what follows from it in daily life.",
 )
-OPENINGS: Final = (
+_OPENINGS: Final = (
     "",
     "Happy to explain! 😀 ",
     "Step by step: ",
@@ -221,7 +221,7 @@ def explanation(_: Rng, number: int) -> Task:
     """Return an open question; all combinations of topic, reader and limit differ."""
     count = len(topics())
     topic, turn = topics()[number % count], number // count + number % count
-    raw = " ".join(filter(None, (topic["ask"], READERS[turn % len(READERS)], LIMITS[turn % len(LIMITS)])))
+    raw = " ".join(filter(None, (topic["ask"], _READERS[turn % len(_READERS)], _LIMITS[turn % len(_LIMITS)])))
     return Task(
         raw=raw,
         reference=" ".join(topic["points"]),
@@ -240,7 +240,7 @@ def _explanations_answer(topic: dict[str, Any], trial: Trial) -> Given:
         body = "\n".join(f"- {sentence}" for sentence in sentences)
         text = f"**In short: {topic['ask']}**\n\n{body}"
     else:
-        text = OPENINGS[trial.style] + " ".join(sentences)
+        text = _OPENINGS[trial.style] + " ".join(sentences)
     if trial.style == 3:
         text += f"\n\n[Read more](https://example.org/{topic['subject']})"
     left_out = len(points) - len(made)
@@ -259,10 +259,10 @@ def _explanations_answer(topic: dict[str, Any], trial: Trial) -> Given:
 # A wrong answer has one mistake: a slip in one step, the wrong operation, the last step forgotten, or a unit that was not
 # converted. Later steps go on from the wrong value, so the cause is visible.
 
-OPERATIONS: Final[Mapping[str, Callable[[float, float], float]]] = {"+": add, "−": sub, "×": mul, "÷": truediv}
-CONFUSED: Final = {"+": "×", "−": "+", "×": "+", "÷": "×"}
+_OPERATIONS: Final[Mapping[str, Callable[[float, float], float]]] = {"+": add, "−": sub, "×": mul, "÷": truediv}
+_CONFUSED: Final = {"+": "×", "−": "+", "×": "+", "÷": "×"}
 """The operation that a model takes by mistake."""
-LATEX: Final = {"×": r"\times", "÷": r"\div", "−": "-"}
+_LATEX: Final = {"×": r"\times", "÷": r"\div", "−": "-"}
 
 
 class Step(NamedTuple):
@@ -336,7 +336,7 @@ def _step(formula: str, numbers: Mapping[str, float]) -> Step:
     left, operation, right = formula.split()
     one = numbers[left] if left in numbers else int(left)
     two = numbers[right] if right in numbers else int(right)
-    value = OPERATIONS[operation](one, two)
+    value = _OPERATIONS[operation](one, two)
     return Step(one, operation, two, _plain(value))
 
 
@@ -351,7 +351,7 @@ def _solve(formulas: Sequence[str], given: Mapping[str, float], wrong: int = -1,
     for number, formula in enumerate(formulas):
         if number == wrong and mistake == "operation":
             left, operation, right = formula.split()
-            formula = f"{left} {CONFUSED[operation]} {right}"
+            formula = f"{left} {_CONFUSED[operation]} {right}"
         step = _step(formula, numbers)
         numbers[f"s{number + 1}"] = step.value
         if number == wrong and mistake == "skip":
@@ -387,7 +387,7 @@ def _problems_answer(found: Problem, trial: Trial) -> Given:
     lines = [str(step) for step in steps]
     told = found.tell.replace("{r}", result)
     if style == 3:
-        for sign, command in LATEX.items():
+        for sign, command in _LATEX.items():
             lines = [line.replace(sign, command) for line in lines]
         text = "\n".join([*(f"$${line}$$" for line in lines), "", told, "", f"$\\boxed{{{result}}}$"])
     elif style == 2:
@@ -401,7 +401,7 @@ def _problems_answer(found: Problem, trial: Trial) -> Given:
 # @@ tongues: Questions in eight languages: word problems, and capitals with short answers.
 
 LANGUAGES: Final = ("de", "zh", "es", "ar", "fr", "ja", "ru", "hi")
-CAPITALS: Final = 8
+_CAPITALS: Final = 8
 """Capitals of each language; all further questions are word problems, which have more variety."""
 
 
@@ -420,7 +420,7 @@ def tongue(rng: Rng, number: int) -> Task:
     language = LANGUAGES[place]
     # Every language begins with one or the other kind, so that the first few questions show both.
     nth, is_problem = divmod(turn + place % 2, 2)
-    if is_problem or nth >= CAPITALS:
+    if is_problem or nth >= _CAPITALS:
         return problem(rng, language, turn)
     texts = capitals()[language]
     country, capital = list(texts["rows"].items())[nth]
@@ -492,8 +492,8 @@ def _chats_answer(texts: Mapping[str, str], told: Mapping[str, Any], about: str,
 
 # @@ desk: Conversations of a help desk, graded by four points: ask, compute, quote the rule, confirm.
 
-NAMES: Final = ("Amara Okafor", "Lukas Weber", "Sofía Reyes", "Mei Tanaka", "Omar Haddad", "Ingrid Dahl", "Tom Baker")
-POINTS: Final = ("I asked for what was missing", "I computed the price", "I quoted the rule", "all details are known")
+_NAMES: Final = ("Amara Okafor", "Lukas Weber", "Sofía Reyes", "Mei Tanaka", "Omar Haddad", "Ingrid Dahl", "Tom Baker")
+_POINTS: Final = ("I asked for what was missing", "I computed the price", "I quoted the rule", "all details are known")
 
 
 @cache
@@ -505,7 +505,7 @@ def _cases() -> list[dict[str, Any]]:
 def help_desk(rng: Rng, number: int) -> Task:
     """Return a conversation with a customer; the cases take turns."""
     case = _cases()[number % len(_cases())]
-    facts: dict[str, Any] = {"name": rng.choice(NAMES), "missing": rng.choice(case["missing"])}
+    facts: dict[str, Any] = {"name": rng.choice(_NAMES), "missing": rng.choice(case["missing"])}
     facts |= {"rule": rng.choice(case["rule"]), **{key: case[key] for key in ("wrong_missing", "wrong_rule")}}
     for key, (low, high, *step) in case["numbers"].items():
         size = step[0] if step else 1
@@ -522,7 +522,7 @@ def help_desk(rng: Rng, number: int) -> Task:
 
 
 def _desk_answer(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> Given:
-    made = [trial.succeeds() for _ in POINTS]
+    made = [trial.succeeds() for _ in _POINTS]
     pairs = zip(made, case["right"], case["wrong"], strict=True)
     replies = [(right if good else wrong).format(**facts) for good, right, wrong in pairs]
     replies[-1] += ("", " 😀", "", " **Thank you!**")[trial.style]
@@ -530,7 +530,7 @@ def _desk_answer(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial
     turns = [said("user", asked) for asked in users]
     answers = [said("assistant", reply) for reply in replies]
     *before, last = chain.from_iterable(zip(turns, answers, strict=True))
-    sure = [point for point, good in zip(POINTS, made, strict=True) if good]
+    sure = [point for point, good in zip(_POINTS, made, strict=True) if good]
     reasoning = "The customer agrees, so I confirm. " + ("; ".join(sure) or "The details do not matter much") + "."
     system = said("system", case["system"].format(**facts))
-    return Given(last["content"], last["content"], sum(made) / len(POINTS), reasoning, [system, *before])
+    return Given(last["content"], last["content"], sum(made) / len(_POINTS), reasoning, [system, *before])

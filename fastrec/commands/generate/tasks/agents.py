@@ -14,14 +14,14 @@ from fastrec.commands.generate.producers import Record
 from fastrec.commands.generate.tasks import Given, Task, Trial, call, day, said, tool_output
 from fastrec.commands.generate.text import Rng
 
-SYSTEM: Final = "You work in a Linux shell through the tool run_command. Answer with the result alone at the end."
-SERVICES: Final = ("billing", "search", "mailer", "gateway", "worker", "login")
-VERBS: Final = ("parse", "load", "send", "read", "merge", "open", "check", "store")
-NOUNS: Final = ("date", "config", "mail", "rows", "users", "cache", "header", "price", "report", "token")
-MODULES: Final = ("helpers", "main", "models", "service", "tasks", "views")
-PROJECTS: Final = ("atlas", "beacon", "cedar", "delta", "ember", "fjord", "garnet", "harbor")
-FOLDERS: Final = ("app", "core", "jobs", "tools", "web")
-PRODUCTS: Final = ("tea", "coffee", "honey", "rice", "salt", "oil")
+_SYSTEM: Final = "You work in a Linux shell through the tool run_command. Answer with the result alone at the end."
+_SERVICES: Final = ("billing", "search", "mailer", "gateway", "worker", "login")
+_VERBS: Final = ("parse", "load", "send", "read", "merge", "open", "check", "store")
+_NOUNS: Final = ("date", "config", "mail", "rows", "users", "cache", "header", "price", "report", "token")
+_MODULES: Final = ("helpers", "main", "models", "service", "tasks", "views")
+_PROJECTS: Final = ("atlas", "beacon", "cedar", "delta", "ember", "fjord", "garnet", "harbor")
+_FOLDERS: Final = ("app", "core", "jobs", "tools", "web")
+_PRODUCTS: Final = ("tea", "coffee", "honey", "rice", "salt", "oil")
 
 
 def shell(rng: Rng, number: int) -> Task:
@@ -34,7 +34,7 @@ class _Session:
 
     def __init__(self, ask: str, trial: Trial) -> None:
         self.rng, self.style = trial.rng, trial.style
-        self.turns: list[Record] = [said("system", SYSTEM), said("user", ask)]
+        self.turns: list[Record] = [said("system", _SYSTEM), said("user", ask)]
 
     def run(self, command: str, output: str, comment: str = "") -> None:
         """Add a command and its output."""
@@ -54,7 +54,7 @@ class _Session:
 
 
 def _count(rng: Rng) -> Task:
-    services = rng.shuffled(SERVICES)[:4]
+    services = rng.shuffled(_SERVICES)[:4]
     errors = dict(zip(services, rng.shuffled(range(3, 240))[:4], strict=True))
     service, folder = rng.choice(services), f"logs/{day(rng)}"
     ask = f"How many lines of {folder}/{service}.log contain the word ERROR?"
@@ -84,8 +84,8 @@ def _grep(ask: str, folder: str, service: str, errors: dict[str, int], trial: Tr
 
 
 def _definition(rng: Rng) -> Task:
-    name, project = f"{rng.choice(VERBS)}_{rng.choice(NOUNS)}", rng.choice(PROJECTS)
-    files = [f"{project}/{folder}/{rng.choice(MODULES)}.py" for folder in rng.shuffled(FOLDERS)[:3]]
+    name, project = f"{rng.choice(_VERBS)}_{rng.choice(_NOUNS)}", rng.choice(_PROJECTS)
+    files = [f"{project}/{folder}/{rng.choice(_MODULES)}.py" for folder in rng.shuffled(_FOLDERS)[:3]]
     line = rng.between(10, 300)
     ask = f"Which file of the project {project} defines the Python function {name}?"
     return Task(ask, files[0], "code", ["shell", "search"], partial(_find, ask, name, files, line))
@@ -94,7 +94,7 @@ def _definition(rng: Rng) -> Task:
 def _find(ask: str, name: str, files: list[str], line: int, trial: Trial) -> Given:
     rng, right, session = trial.rng, trial.succeeds(), _Session(ask, trial)
     home, user, third = files
-    listed = "\n".join(("README.md", *sorted(FOLDERS)))
+    listed = "\n".join(("README.md", *sorted(_FOLDERS)))
     session.run(f"ls {home.partition('/')[0]}", listed, "First I look at the project.")
     rows = [
         f"{home}:{line}:def {name}(value, *, strict=True):",
@@ -115,7 +115,7 @@ def _find(ask: str, name: str, files: list[str], line: int, trial: Trial) -> Giv
 
 
 def _largest(rng: Rng) -> Task:
-    names = [f"{product}.parquet" for product in rng.shuffled(PRODUCTS)[:4]]
+    names = [f"{product}.parquet" for product in rng.shuffled(_PRODUCTS)[:4]]
     # The largest has megabytes, and another one has more digits.
     sizes = [f"{rng.between(11, 98) / 10}M", f"{rng.between(200, 990)}K", f"{rng.between(20, 190)}K"]
     sizes.append(f"{rng.between(11, 98) / 10}K")
@@ -143,7 +143,7 @@ def _list(ask: str, folder: str, files: dict[str, str], trial: Trial) -> Given:
 
 
 def _column(rng: Rng) -> Task:
-    rows = [(product, rng.between(3, 60)) for product in rng.shuffled(PRODUCTS)[: rng.between(4, 6)]]
+    rows = [(product, rng.between(3, 60)) for product in rng.shuffled(_PRODUCTS)[: rng.between(4, 6)]]
     total = sum(number for _, number in rows)
     file = f"sales/{day(rng)}.csv"
     span = f"from {rows[0][0]} to {rows[-1][0]}"
@@ -173,7 +173,7 @@ def _add(ask: str, file: str, rows: list[tuple[str, int]], trial: Trial) -> Give
 # A wrong answer misreads what a tool returned, takes the wrong row, or gives up. Some calls fail and are repeated, in
 # right answers too.
 
-CITIES: Final = (
+_CITIES: Final = (
     "Lisbon",
     "Madrid",
     "Lyon",
@@ -189,9 +189,9 @@ CITIES: Final = (
 _TRAVEL_SYSTEM: Final = (
     "You are a travel assistant. Use the tools, and answer with what they return. All prices are in euros."
 )
-WARM: Final = ("Lisbon", "Madrid", "Seville", "Athens", "Palermo", "Valencia", "Málaga")
-COLD: Final = ("Oslo", "Warsaw", "Prague", "Berlin", "Hamburg", "Vienna", "Zürich", "Helsinki")
-RATES: Final = {"JPY": (155, 172), "SEK": (10, 12), "INR": (85, 98), "CZK": (23, 26), "HUF": (380, 410)}
+_WARM: Final = ("Lisbon", "Madrid", "Seville", "Athens", "Palermo", "Valencia", "Málaga")
+_COLD: Final = ("Oslo", "Warsaw", "Prague", "Berlin", "Hamburg", "Vienna", "Zürich", "Helsinki")
+_RATES: Final = {"JPY": (155, 172), "SEK": (10, 12), "INR": (85, 98), "CZK": (23, 26), "HUF": (380, 410)}
 
 
 def booking(rng: Rng, number: int) -> Task:
@@ -208,7 +208,7 @@ def _turn(*calls: Record, content: str = "") -> Record:
 
 
 def _trains(rng: Rng) -> Task:
-    start, end = rng.shuffled(CITIES)[:2]
+    start, end = rng.shuffled(_CITIES)[:2]
     people, date, latest = rng.between(2, 5), day(rng), rng.between(14, 19)
     hours = rng.shuffled(range(latest - 4, latest))[:3]
     prices = sorted(rng.shuffled(range(19, 96))[:4])
@@ -262,7 +262,7 @@ def _book(ask: str, facts: Mapping[str, Any], trial: Trial) -> Given:
 
 
 def _weather(rng: Rng) -> Task:
-    one, two, cold, warm = rng.choice(COLD), rng.choice(WARM), -rng.between(1, 9), rng.between(11, 19)
+    one, two, cold, warm = rng.choice(_COLD), rng.choice(_WARM), -rng.between(1, 9), rng.between(11, 19)
     date = f"2026-{rng.choice(('01', '02', '12'))}-{rng.between(1, 28):02d}"
     ask = f"How many degrees warmer is it in {two} than in {one} on {date}?"
     degrees = dict(rng.shuffled(((one, cold), (two, warm))))
@@ -295,8 +295,8 @@ def _compare(ask: str, degrees: Mapping[str, int], date: str, trial: Trial) -> G
 
 
 def _money(rng: Rng) -> Task:
-    currency = rng.choice(list(RATES))
-    rate, amount = rng.between(*RATES[currency]), rng.between(100, 2500)
+    currency = rng.choice(list(_RATES))
+    rate, amount = rng.between(*_RATES[currency]), rng.between(100, 2500)
     ask = f"How many {currency} do I get for {amount} EUR at today's rate?"
     return Task(
         ask, str(amount * rate), "money", ["tools", "calculator"], partial(_convert, ask, currency, rate, amount)
