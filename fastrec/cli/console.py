@@ -39,7 +39,7 @@ def safe(text: str) -> str:
 def format_bytes(size: int) -> str:
     """Format a number of bytes.
 
-    >>> spell_bytes(123), spell_bytes(45_600), spell_bytes(7_890_000), spell_bytes(1_234_000_000)
+    >>> format_bytes(123), format_bytes(45_600), format_bytes(7_890_000), format_bytes(1_234_000_000)
     ('123 B', '45.6 kB', '7.9 MB', '1.23 GB')
     """
     if size < 1_000:
@@ -52,7 +52,7 @@ def format_bytes(size: int) -> str:
 def format_speed(size: int, seconds: float) -> str:
     """Format how long some text took, and how fast that was.
 
-    >>> spell_speed(4_600_000_000, 2.0)
+    >>> format_speed(4_600_000_000, 2.0)
     'in 2.00 s, 2,300 MB/s'
     """
     return f"in {seconds:.2f} s, {size / 1e6 / max(seconds, 1e-9):,.0f} MB/s"
@@ -61,7 +61,7 @@ def format_speed(size: int, seconds: float) -> str:
 def _format_codes(by_code: Mapping[str, int]) -> str:
     """Format counts by code, the largest first; of many codes only the first.
 
-    >>> spell_codes({"repair.nan_score": 7, "repair.null": 1_200})
+    >>> _format_codes({"repair.nan_score": 7, "repair.null": 1_200})
     '1,200 repair.null, 7 repair.nan_score'
     """
     rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
@@ -72,7 +72,7 @@ def _format_codes(by_code: Mapping[str, int]) -> str:
 def format_p(p: float | None) -> str:
     """Format a p-value. One that is too small for a number is not 0.
 
-    >>> spell_p(1.0), spell_p(0.04321), spell_p(0.0000123), spell_p(0.0), spell_p(None)
+    >>> format_p(1.0), format_p(0.04321), format_p(0.0000123), format_p(0.0), format_p(None)
     ('1', '0.0432', '1e-05', '<1e-300', '–')
     """
     if p is None or p == 0:
@@ -83,7 +83,7 @@ def format_p(p: float | None) -> str:
 def format_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected") -> str:
     """Say how many of some rejected lines repairs would keep.
 
-    >>> spell_repairable(9, {"repair.null": 9}, 10)
+    >>> format_repairable(9, {"repair.null": 9}, 10)
     '`--repair all` would keep 9 of 10 rejected lines (9 repair.null)'
     """
     return f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({_format_codes(by_code)})"
