@@ -34,10 +34,10 @@ from bench.scale_corpus import RECORD, SimulatedCorpus
 from bench.scale_workers import Charged, SimulatedWorkers
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.output import CORPUS
-from fastrec.normalize.attempts import Attempts
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.kept import read_kept
 from fastrec.normalize.options import Options
+from fastrec.normalize.run import first_target, run_attempts
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard
@@ -167,18 +167,21 @@ class _Simulation:
         return result
 
     def _drive(self, progress: Progress) -> Corpus:
+        shards, options, output = self._shards, self._options, self._output
         found_at = time.time_ns()
-        kept = read_kept(self._output.kept_path)
-        attempts = Attempts(
-            self._shards,
-            self._options,
-            self._output,
+        kept = read_kept(output.kept_path)
+        return run_attempts(
+            make_corpus,
+            shards,
+            options,
+            output,
+            engine=self._engine,
+            target=first_target(shards, options, output, kept),
+            kept=kept,
             progress=progress,
             notice=lambda _: None,
             found_at=found_at,
-            kept=kept,
         )
-        return attempts.run(make_corpus, self._engine)
 
 
 def _shard(name: str, number: int, lines: int) -> Shard:

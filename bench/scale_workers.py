@@ -21,9 +21,8 @@ from fastrec.engine.base import Engine
 from fastrec.limits import LIMITS
 from fastrec.normalize.pass1 import SortTask
 from fastrec.normalize.pass2 import PartTask
-from fastrec.normalize.plan import Region, RegionTask
+from fastrec.normalize.plan import MergeTask, Region, RegionTask
 from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult
-from fastrec.normalize.rounds import MergeTask
 from fastrec.sorting.cuts import write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice
@@ -149,9 +148,8 @@ class SimulatedWorkers(Engine):
 
     def _sort(self, task: SortTask) -> SortResult:
         """Simulate a task of pass 1."""
-        options = task.options
         name = f"{task.number:06d}-{self._rng.randrange(1 << 32):08x}"
-        at_once = (options.large_run_bytes if task.large else options.run_bytes) // (RECORD + _IN_MEMORY)
+        at_once = (task.sorting.large_run_bytes if task.large else task.sorting.run_bytes) // (RECORD + _IN_MEMORY)
         waiting = 0
         pieces: list[PieceCounts] = []
         runs: list[Run] = []
@@ -214,7 +212,7 @@ class SimulatedWorkers(Engine):
     def _merge(self, task: MergeTask) -> Run:
         """Simulate merging runs. Keys are spread evenly."""
         self.result.merges[-1] += 1
-        self._gather(task.slices, task.options.wide_window_bytes)
+        self._gather(task.slices, task.window_bytes)
         records = sum(piece.data_end - piece.data_start for piece in task.slices) // RECORD
         run = self._run(f"{task.directory}/merged-{task.number:06d}-{_HASH[:8]}", records, fences=0)
         if task.regions is None:
@@ -267,11 +265,11 @@ class SimulatedWorkers(Engine):
         text = part.records * RECORD
         sizes = {"hash": part.records * _CENSUS, "id": part.records * _CENSUS, "counts": _COUNTS}
         border = b""
-        if task.options.incremental:  # then these files are compressed
+        if task.settings.incremental:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
         files = [FileDigest(f"{task.statistics_prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
-        if task.options.incremental and (borders := self._borders(f"{task.statistics_prefix}-borders", first, last)):
+        if task.settings.incremental and (borders := self._borders(f"{task.statistics_prefix}-borders", first, last)):
             border, file = borders
             files.append(file)
         for size in (text // _PART_SHARE, *sizes.values()):

@@ -14,11 +14,10 @@ from bench.scale import Simulated, simulate, simulate_nights
 from bench.scale_workers import reads_of
 from fastrec.corpus.writer import Written
 from fastrec.limits import Limits
-from fastrec.normalize.base import Base
-from fastrec.normalize.kept import Changes
+from fastrec.normalize.kept import Base, Changes
 from fastrec.normalize.options import Options
+from fastrec.normalize.plan import merge_runs
 from fastrec.normalize.results import Part, Piece, PieceCounts
-from fastrec.normalize.rounds import merge_runs
 from fastrec.sorting.gather import RunSlice, gather, slice_merged, whole_run
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard, Slice

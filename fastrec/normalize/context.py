@@ -1,4 +1,4 @@
-"""What all steps of a run share: options, output, engine, journal, progress."""
+"""What all steps of a run share: settings, output, engine, journal, progress."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Engine
 from fastrec.limits import Limits
 from fastrec.normalize.inputs import Streams
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import JudgeSettings, MaxRejects, PartSettings, SortSettings
 from fastrec.normalize.resume import Journal
 from fastrec.progress import Progress
 
 
-class RunContext(msgspec.Struct, frozen=True):
-    """Shared context of a run."""
+class RunContext(msgspec.Struct, frozen=True, kw_only=True):
+    """Shared context of a run, or of one attempt if it starts again."""
 
-    options: Options
+    judging: JudgeSettings
+    sorting: SortSettings
+    parts: PartSettings
+    recorded: dict[str, object]  # options that the manifest records
+    max_rejects: MaxRejects | None
+    skip_bad_shards: bool
+    may_be_empty: bool  # whether the filters may leave no record
     output: Output
     engine: Engine
+    workers: int  # processes besides the driver; 0 if it does all the work itself
     journal: Journal
     progress: Progress
     notice: Callable[[str], None]
-    is_auto: bool = False
-    """Whether the target follows from the content."""
-    target_is_guess: bool = False
-    """Whether the target is a guess, which pass 1 may find wrong."""
-    streams: Streams = msgspec.field(default_factory=Streams)
-    found_at: int = 0
-    """When the shards were found, in nanoseconds since 1970."""
-    is_first: bool = True
-    """Whether this is the first attempt of the run."""
+    streams: Streams
+    found_at: int  # when the shards were found, in nanoseconds since 1970
+    is_first: bool  # whether this is the first attempt
+    is_settled: bool  # whether an earlier attempt has read everything, so that the target is no guess any more
 
     @property
     def limits(self) -> Limits:
-        """The limits of the run."""
-        return self.options.limits
+        return self.sorting.limits
 
     def part_name(self, number: int) -> str:
-        """Return the file name of a part."""
-        return self.output.named(f"part-{number:05d}", SUFFIXES[self.options.compression])
+        return self.output.named(f"part-{number:05d}", SUFFIXES[self.parts.compression])
 
     def part_path(self, number: int) -> str:
-        """Return the path of a part before it is published."""
+        """The path of a part before it is published."""
         return self.output.staged(self.part_name(number))
 
     def statistics_prefix(self, fingerprint: str) -> str:
-        """Return the path prefix of the statistics of a part, and of what is kept of it, by what it is made of."""
+        """The path prefix of the statistics of a part, and of what is kept of it, by what it is made of."""
         return self.output.working(f"census-{fingerprint}")

@@ -1,21 +1,24 @@
 """The driver: runs the steps of `normalize` one after the other, each on the result of the one before.
 
+    pass 1 ──▶ plan ──▶ pass 2 ──▶ line counts ──▶ summary ──▶ rejected lines ──▶ gate ──▶ manifest ──▶ kept work
+
 It holds counts, a sample of keys and where regions begin in runs, but no records. Its memory is bounded, apart from
 some kilobytes per task and per part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import Any
+from typing import Final
 
 import msgspec
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec._version import __version__
-from fastrec.build import identity
 from fastrec.corpus.manifest import (
     InputEntry,
     Manifest,
@@ -25,42 +28,45 @@ from fastrec.corpus.manifest import (
     key_entry,
     tree_hash,
 )
+from fastrec.corpus.output import Output
 from fastrec.corpus.rejects import RejectRange, write_rejects
-from fastrec.errors import utf8
-from fastrec.normalize.base import Base
+from fastrec.corpus.writer import SUFFIXES
+from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.keep import Made, keep_work
-from fastrec.normalize.kept import Changes, KeptRejects
-from fastrec.normalize.line_counts import (
-    LineStatistics,
-    check_line_counts,
-    count_lines,
-    hash_document,
-    input_entries,
-    total_line_counts,
+from fastrec.normalize.kept import (
+    Base,
+    Changes,
+    Kept,
+    KeptFile,
+    KeptRejects,
+    KeptShard,
+    signatures_of,
+    write_kept,
 )
-from fastrec.normalize.options import RECORDED, Options, why_refused
+from fastrec.normalize.options import JudgeSettings, MaxRejects
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
-from fastrec.normalize.results import Part, PartSources, repair_documents
-from fastrec.sorting.files import read_blocks
+from fastrec.normalize.results import (
+    LineStatistics,
+    Part,
+    PartSources,
+    PieceCounts,
+    SortResult,
+    count_lines,
+    repair_documents,
+)
+from fastrec.sorting.files import read_blocks, write_blocks
+from fastrec.sorting.keys import sample_id_of
+from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import parent_and_name
-from fastrec.summary.document import LineCounts, Summary
-from fastrec.summary.part_statistics import Census, PartCounts, add_part_counts
-from fastrec.summary.summarize import same_run_summary, summarize
+from fastrec.storage import FileDigest, is_url, parent_and_name
+from fastrec.summary.document import HashExample, LineCounts, Summary, json_safe
+from fastrec.summary.part_statistics import Census, LinesByPiece, PartCounts, add_part_counts
+from fastrec.summary.summarize import hash_counts, same_run_summary, summarize
 
-
-def settings_of(options: Options, *, is_auto: bool = False) -> dict[str, Any]:
-    """Return everything besides the records that determines the bytes of a corpus."""
-    recorded = {name: options.recorded[name] for name in RECORDED}
-    recorded |= {name: getattr(options, name) for name in ("max_window", "sort_fields")}
-    recorded["filters"] = str(options.filters) or "none"
-    limits = options.limits
-    cuts = (limits.most_borders, limits.most_parts, limits.fewest_parts, limits.least_part)
-    schema = f"auto ({options.target.name})" if is_auto else options.target.name
-    return {"build": identity(), "cuts": cuts, "schema": schema, **recorded}
+_RECENT: Final = 2 * 10**9
+"""Nanoseconds. A file that is modified again so soon may keep its modification time, because clocks are coarse."""
 
 
 class Corpus(msgspec.Struct, frozen=True):
@@ -76,7 +82,6 @@ class Corpus(msgspec.Struct, frozen=True):
 
 def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Corpus:
     """Make a corpus that is ready to be published."""
-    options = context.options
     sorted_shards = sort_shards(shards, context, base)
     plan = plan_parts(context, sorted_shards, base)
     pieces = sorted_shards.pieces()
@@ -88,36 +93,41 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     counts = PartCounts() if is_same else _count_parts(parts, order, context)
     lines = base.lines if is_same and base.lines else counts.lines
     inputs = input_entries(shards, pieces, lines, sorted_shards.decompressed)
-    check_line_counts(inputs, parts)
-    line_counts = total_line_counts(inputs)
+    _check_line_counts(inputs, parts)
+    names = LineCounts.__struct_fields__
+    line_counts = LineCounts(**{name: sum(getattr(entry, name) for entry in inputs) for name in names})
     if is_same:
         summary = Summary.from_json(next(read_blocks(base.summary)))
     else:
         lines_read = count_lines(sorted_shards.results, context.engine, context.limits.part_counts_per_task)
         for part in parts:
             lines_read.codes.update(part.left_out)
-        summary = _summarize(options, line_counts, lines_read, counts, census)
-    left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if options.leaves_out else []
+        summary = _summarize(context.judging, line_counts, lines_read, counts, census)
+    left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.parts.leaves_out else []
     rejects = _write_rejects(context, shards, sorted_shards, left_out, base, count=line_counts.rejected)
-    skipped = sorted_shards.skipped
-    inputs = [entry for number, entry in enumerate(inputs) if number not in skipped]
-    errors = [str(error) for _, error in sorted(skipped.items())]
     numbered = number_parts(context, parts)
-    refused = why_refused(summary.line_counts, options.gate, context.output.old_marker())
+    skipped = sorted_shards.skipped
     manifest = _write_documents(
         context,
         numbered,
         summary,
         rejects=rejects.entry if rejects else None,
-        inputs=inputs,
-        skipped=errors,
-        refused=refused,
+        inputs=[entry for number, entry in enumerate(inputs) if number not in skipped],
+        skipped=[str(error) for _, error in sorted(skipped.items())],
+        refused=_why_refused(summary.line_counts, context.max_rejects, context.output.old_marker()),
     )
     kept = frozenset[str]()
-    if options.incremental:
-        named = {part.fingerprint: part for part in numbered}
-        made = Made(shards, sorted_shards, parts, named, lines, summary, rejects)
-        kept = keep_work(context, made)
+    if context.parts.incremental:
+        kept = _keep_work(
+            context,
+            shards,
+            sorted_shards,
+            parts,
+            numbered=numbered,
+            lines=lines,
+            summary=summary,
+            rejects=rejects,
+        )
     written = sum(part.fingerprint not in unchanged for part in numbered)
     return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
 
@@ -128,17 +138,73 @@ def _count_parts(parts: Sequence[Part], order: Sequence[int], context: RunContex
     return add_part_counts([part.statistics_prefix for part in parts], positions, path, context.engine, at_once)
 
 
+def input_entries(
+    shards: Sequence[Shard], pieces: Sequence[PieceCounts], lines: LinesByPiece, decompressed: Mapping[int, ReadStats]
+) -> list[InputEntry]:
+    """The line counts of each shard; `decompressed` has the shards that the driver read."""
+    totals: list[Counter[str]] = [Counter() for _ in shards]
+    repaired: list[Counter[str]] = [Counter() for _ in shards]
+    shard_of: dict[int, int] = {}  # by number of a piece
+    for counts in pieces:
+        shard = shard_of[counts.piece.number] = counts.piece.shard
+        totals[shard].update(
+            text_bytes=counts.read.text_bytes,
+            lines=counts.lines - counts.filtered,
+            blank=counts.blank,
+            rejected=counts.rejected,
+            filtered=counts.filtered,
+        )
+        repaired[shard].update(counts.repaired)
+    for shard, stats in decompressed.items():
+        totals[shard]["text_bytes"] = stats.text_bytes
+    for name, by_piece in (("kept", lines.kept), ("duplicates", lines.duplicates), ("rejected", lines.left_out)):
+        for number, count in by_piece.items():
+            if count:
+                totals[shard_of[number]][name] += count
+    return [
+        InputEntry(
+            path=utf8(shard.path),
+            format=shard.format.value if shard.format else "stream",
+            bytes=shard.size,
+            **{name: total[name] for name in ("text_bytes", *LineCounts.__struct_fields__, "filtered")},
+            repaired=dict(sorted(repairs.items())),
+        )
+        for shard, total, repairs in zip(shards, totals, repaired, strict=True)
+    ]
+
+
+def _check_line_counts(inputs: Sequence[InputEntry], parts: Sequence[Part]) -> None:
+    """Refuse to publish a corpus that does not account for every line."""
+    for entry in inputs:
+        if entry.lines != entry.kept + entry.duplicates + entry.rejected + entry.blank:
+            raise _bug(
+                f"the line counts of {entry.path} do not add up: {entry.lines:,} lines, but {entry.kept:,} kept + "
+                f"{entry.duplicates:,} duplicates + {entry.rejected:,} rejected + {entry.blank:,} blank"
+            )
+    kept, records = sum(entry.kept for entry in inputs), sum(part.records for part in parts)
+    if kept != records:
+        raise _bug(f"the line counts do not add up: {kept:,} lines kept, but {records:,} records in the parts")
+
+
+def _bug(reason: str) -> FastrecError:
+    return FastrecError(f"{reason}; nothing was published. This is a bug in fastrec: please report it")
+
+
 def _summarize(
-    options: Options, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
+    judging: JudgeSettings, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
 ) -> Summary:
+    wrong_hashes = [
+        HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        for example in lines.wrong_hashes
+    ]
     repaired, repairable = repair_documents(lines.repairs)
     return summarize(
         line_counts,
         lines.codes,
-        hash_document(lines, options),
+        hash_counts(judging.hash_algorithm, judging.target, lines.recipes, wrong_hashes),
         counts.tally,
         census,
-        schema=options.target,
+        schema=judging.target,
         versions=lines.versions,
         notes=lines.notes,
         repaired=repaired,
@@ -164,12 +230,12 @@ def _write_rejects(
         for counts, line_base in sorted_shards.with_line_bases()
         if counts.rejects[1] > counts.rejects[0]
     ]
-    used = [(msgspec.structs.replace(piece, path=utf8(piece.path)), names[piece.shard]) for piece in ranges]
+    used = [(replace(piece, path=utf8(piece.path)), names[piece.shard]) for piece in ranges]
     fingerprint = xxh3_128_hexdigest(msgspec.msgpack.encode((used, list(map(utf8, left_out)))))
     name = context.output.named("rejects", ".jsonl.zst")
     if base.rejects and base.rejects.fingerprint == fingerprint:
         path = context.output.reuse(base.rejects.path, name)
-        entry = msgspec.structs.replace(base.rejects.entry, file=parent_and_name(path)[1])
+        entry = replace(base.rejects.entry, file=parent_and_name(path)[1])
         return KeptRejects(fingerprint, path, entry)
     path = context.output.staged(name)
     written = write_rejects(path, ranges, left_out, names)
@@ -179,8 +245,28 @@ def _write_rejects(
     return KeptRejects(fingerprint, path, entry)
 
 
-def _sources_entry(sources: PartSources) -> SourcesEntry:
-    return SourcesEntry(file=parent_and_name(sources.path)[1], bytes=sources.bytes, sha256=sources.sha256)
+class _OldCorpus(msgspec.Struct):
+    """What the gate reads of the manifest of the corpus to be replaced."""
+
+    records: int
+
+
+def _why_refused(counts: LineCounts, max_rejects: MaxRejects | None, old_manifest: bytes | None) -> str | None:
+    """Why a corpus must not be published; None if it passes the gate.
+
+    It is refused if more lines were rejected than `max_rejects` allows, or if it has no records at all and would
+    replace a corpus that has some, whose manifest is `old_manifest`.
+    """
+    if max_rejects and not max_rejects.allows(counts):
+        rejected = f"{counts.rejected:,} of {counted(counts.lines, 'line')}"
+        return f"{rejected} were rejected, and --max-rejects is {max_rejects}"
+    if counts.kept or old_manifest is None:
+        return None
+    try:
+        records = msgspec.json.decode(old_manifest, type=_OldCorpus).records
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return "it has no records, and would replace a corpus whose manifest cannot be read"
+    return f"it has no records, and would replace a corpus with {records:,}" if records else None
 
 
 def _write_documents(
@@ -193,13 +279,13 @@ def _write_documents(
     skipped: list[str],
     refused: str | None,
 ) -> Manifest:
-    options, document = context.options, summary.to_json()
+    document, sort_fields = summary.to_json(), context.sorting.sort_fields
     summary_file = context.output.named("summary", ".json")
     manifest = Manifest(
         fastrec=__version__,
-        schema=options.target.label,
-        options=options.recorded,
-        sort_fields=options.sort_fields,
+        schema=context.judging.target.label,
+        options=context.recorded,
+        sort_fields=sort_fields,
         records=summary.line_counts.kept,
         text_bytes=sum(part.written.text_bytes for part in parts),
         text_xxh3_128=tree_hash("text_xxh3_128", (part.written.text_xxh3_128 for part in parts)),
@@ -207,8 +293,8 @@ def _write_documents(
             PartEntry(
                 file=parent_and_name(part.path)[1],
                 records=part.records,
-                first=key_entry(part.first, options.sort_fields),
-                last=key_entry(part.last, options.sort_fields),
+                first=key_entry(part.first, sort_fields),
+                last=key_entry(part.last, sort_fields),
                 sources=_sources_entry(part.sources) if part.sources else msgspec.UNSET,
                 **asdict(part.written),
             )
@@ -225,3 +311,131 @@ def _write_documents(
     context.output.write(summary_file, document)
     context.output.write_marker(manifest.to_json())
     return manifest
+
+
+def _sources_entry(sources: PartSources) -> SourcesEntry:
+    return SourcesEntry(file=parent_and_name(sources.path)[1], bytes=sources.bytes, sha256=sources.sha256)
+
+
+# What stays for the next run
+
+
+def _keep_work(
+    context: RunContext,
+    shards: Sequence[Shard],
+    sorted_shards: SortedShards,
+    parts: Sequence[Part],
+    *,
+    numbered: Sequence[Part],
+    lines: LinesByPiece,
+    summary: Summary,
+    rejects: KeptRejects | None,
+) -> frozenset[str]:
+    """Describe the work in a document, just before the corpus is published; return the paths of all files to keep.
+
+    `numbered` are the parts with records in place.
+    """
+    output, compression = context.output, context.parts.compression
+    in_place = {part.fingerprint: part for part in numbered}
+    kept_parts: list[Part] = []
+    for part in parts:
+        if part.records:
+            placed = in_place[part.fingerprint]
+            name = f"part-{part.fingerprint}{SUFFIXES[compression]}"
+            path = output.keep(placed.path, name, linked=compression != "none")
+            kept_parts.append(replace(part, path=path, sources=_kept_sources(output, placed)))
+        elif part.excluded:
+            kept_parts.append(replace(part, sources=None))
+    summary_path = output.working(f"summary-{secrets.token_hex(8)}")  # the old one stays until this work is kept
+    written = FileDigest(summary_path, *write_blocks(summary_path, [summary.to_json()], compressed=True))
+    if rejects:
+        rejects = replace(rejects, path=output.keep(rejects.path, f"rejects-{rejects.fingerprint}.jsonl.zst"))
+    numbers = [number for number in range(len(shards)) if number not in sorted_shards.skipped]
+    positions = {number: position for position, number in enumerate(numbers)}
+    tasks = [_kept_task(result, positions) for result in sorted_shards.results if result.pieces]
+    document = Kept(
+        settings=context.journal.settings,
+        shards=_kept_shards([(number, shards[number]) for number in numbers], sorted_shards, context.found_at),
+        tasks=tasks,
+        decompressed={
+            positions[number]: stats for number, stats in sorted_shards.decompressed.items() if number in positions
+        },
+        parts=kept_parts,
+        lines=lines.packed(),
+        order=[counts.piece.number for counts in sorted_shards.pieces()],
+        summary=summary_path,
+        rejects=rejects,
+        files=_kept_files(context, list(_files(tasks, kept_parts, written, rejects))),
+        next_task=sorted_shards.next_task,
+        next_piece=sorted_shards.next_piece,
+    )
+    output.check()
+    try:
+        write_kept(output.next_kept_path, document)
+    except (UnicodeEncodeError, OverflowError) as exc:
+        reason = "a path is not UTF-8" if isinstance(exc, UnicodeEncodeError) else "its list would be too long"
+        context.notice(f"this work is not kept for the next run: {reason}")
+        return frozenset()
+    return frozenset(file.path for file in document.files)
+
+
+def _kept_sources(output: Output, part: Part) -> PartSources | None:
+    """Keep the sources of a part. They may change while the part stays, so their name has their own fingerprint."""
+    if part.sources is None:
+        return None
+    name = xxh3_128_hexdigest(f"{part.fingerprint} {part.sources.names}".encode())
+    return replace(part.sources, path=output.keep(part.sources.path, f"sources-{name}.zst"))
+
+
+def _kept_task(result: SortResult, positions: Mapping[int, int]) -> SortResult:
+    pieces = (replace(one, piece=replace(one.piece, shard=positions[one.piece.shard])) for one in result.pieces)
+    return replace(result, pieces=tuple(pieces), runs=())
+
+
+def _kept_shards(shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShards, found_at: int) -> list[KeptShard]:
+    """Describe shards, given with their numbers, so that the next run can tell whether they changed."""
+    hashes = {number: stats.raw_hash for number, stats in sorted_shards.decompressed.items()}
+    ranges: dict[int, list[tuple[int, int, str]]] = {}
+    for counts in sorted_shards.pieces():
+        piece, read = counts.piece, counts.read
+        if piece.temporary:
+            continue
+        if (piece.slice.start, piece.slice.end) == (0, None):
+            hashes[piece.shard] = read.raw_hash
+        else:
+            ranges.setdefault(piece.shard, []).append((read.raw_start, read.raw_bytes, read.raw_hash))
+    return [
+        KeptShard(
+            path=shard.path,
+            signature=shard.signature,
+            hash=hashes.get(number, ""),
+            certain=is_url(shard.path) or found_at - shard.version > _RECENT,
+            ranges=tuple(ranges.get(number, ())),
+        )
+        for number, shard in shards
+    ]
+
+
+def _kept_files(context: RunContext, files: Sequence[tuple[str, str]]) -> list[KeptFile]:
+    """Describe files, given their paths and hashes; DamagedFileError if one is missing."""
+    signatures = signatures_of([context.output.before_publishing(path) for path, _ in files], context.engine)
+    if "" in signatures:
+        raise DamagedFileError(files[signatures.index("")][0], "it is missing")
+    return [KeptFile(path, signature, hash_) for (path, hash_), signature in zip(files, signatures, strict=True)]
+
+
+def _files(
+    tasks: Sequence[SortResult], parts: Sequence[Part], summary: FileDigest, rejects: KeptRejects | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the paths and hashes of all files to keep."""
+    for task in tasks:
+        yield from ((file.path, file.hash) for file in task.files)
+    for part in parts:
+        yield from ((file.path, file.hash) for file in part.files)
+        if part.records:
+            yield part.path, part.written.sha256
+        if part.sources:
+            yield part.sources.path, part.sources.sha256
+    yield summary.path, summary.hash
+    if rejects:
+        yield rejects.path, rejects.entry.sha256

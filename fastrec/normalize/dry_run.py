@@ -18,15 +18,15 @@ from fastrec.corpus.output import CORPUS, KEPT
 from fastrec.corpus.publish import check_output, work_root_of
 from fastrec.engine import make_engine
 from fastrec.errors import utf8
-from fastrec.normalize.attempts import Attempts
-from fastrec.normalize.base import Base
+from fastrec.limits import Limits
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import find_records
-from fastrec.normalize.kept import Kept, read_kept
-from fastrec.normalize.options import Options
+from fastrec.normalize.kept import Base, Kept, read_kept
+from fastrec.normalize.options import AUTO, Options
 from fastrec.normalize.pass1 import guess_target
 from fastrec.normalize.pass1_driver import sort_shards
 from fastrec.normalize.plan import plan_parts
+from fastrec.normalize.run import first_target, run_attempts
 from fastrec.progress import Progress
 from fastrec.sorting.cuts import part_size_for
 from fastrec.sources.shard import Shard
@@ -87,16 +87,19 @@ def plan(
     paths = [without_file_protocol(os.fspath(name)) for name in names]
     target = without_file_protocol(os.fspath(output))
     shards, notices = find_records(paths, files_from=files_from)
-    text = total_text(shards)
-    task_bytes = min(options.limits.task_bytes, options.run_bytes)
+    text, schema = total_text(shards), options.target
+    if options.schema == AUTO:
+        schema = guess_target(shards, options.for_judge(schema))
+    limits = options.limits
+    task_bytes = min(limits.task_bytes, options.for_sorting(schema).run_bytes)
     slices = [piece for shard in shards for piece in shard.slices(task_bytes)]
     planned = Plan(
         shards=len(shards),
         input_bytes=sum(shard.size for shard in shards),
         estimated_text_bytes=text,
-        schema=guess_target(shards, options).name,
-        tasks=len(gather_tasks(slices, task_bytes * growth(text, options.limits.task_bytes))),
-        estimated_parts=_estimated_parts(text, options),
+        schema=schema.name,
+        tasks=len(gather_tasks(slices, task_bytes * growth(text, limits.task_bytes))),
+        estimated_parts=_estimated_parts(text, options.part_size, limits),
         paths=[utf8(shard.path) for shard in shards],
         notices=notices,
     )
@@ -116,20 +119,28 @@ def _plan_reuse(shards: Sequence[Shard], kept: Kept | str | None, options: Optio
     ):
         output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"), options.limits)
         output.prepare(fresh=True)
-        notice = planned.notices.append
-        attempts = Attempts(shards, options, output, progress=Progress(), notice=notice, found_at=0, kept=kept)
-        return attempts.run(_reuse, engine)
+        return run_attempts(
+            _reuse,
+            shards,
+            options,
+            output,
+            engine=engine,
+            target=first_target(shards, options, output, kept),
+            kept=kept,
+            progress=Progress(),
+            notice=planned.notices.append,
+            found_at=0,
+        )
 
 
 def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedReuse:
     changes = base.changes
-    parts, written, is_estimate = 0, 0, not base.parts
-    if is_estimate:
-        parts = written = _estimated_parts(total_text(shards), context.options)
-    else:
+    if base.parts:
         plan = plan_parts(context, sort_shards(shards, context, base), base)
         parts = len(plan.ranges)
         written = parts - len(plan.unchanged)
+    else:
+        parts = written = _estimated_parts(total_text(shards), context.sorting.part_size, context.limits)
     return PlannedReuse(
         unchanged=len(changes.unchanged),
         new=[utf8(shards[number].path) for number in changes.new],
@@ -137,9 +148,9 @@ def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedR
         gone=sorted(map(utf8, base.paths_gone)),
         parts=parts,
         parts_written=written,
-        is_estimate=is_estimate,
+        is_estimate=not base.parts,
     )
 
 
-def _estimated_parts(text: int, options: Options) -> int:
-    return -(-text // part_size_for(text, options.part_size, options.limits))
+def _estimated_parts(text: int, part_size: int, limits: Limits) -> int:
+    return -(-text // part_size_for(text, part_size, limits))

@@ -1,4 +1,7 @@
-"""Find the shards of a run, and tell a user who names logs of a harness instead what to do."""
+"""The input of a run: find the shards, and read streams.
+
+A user who names logs of a harness instead of shards is told what to do.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from fastrec.errors import ShardError, UsageError, shown
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import JudgeSettings
 from fastrec.sources.inputs import find_files, find_shards
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
@@ -42,7 +45,7 @@ def _these_are_logs(harness: str, paths: Sequence[str]) -> UsageError:
 
 
 def _harness_of(shard: Shard) -> str | None:
-    """Return the harness that wrote a file; None if it may be a shard. Most shards cost one small read."""
+    """The harness that wrote a file; None if it may be a shard. Most shards cost one small read."""
     from fastrec.harnesses.registry import harness_of, head_of  # noqa: PLC0415 - takes a millisecond
 
     try:
@@ -54,7 +57,7 @@ def _harness_of(shard: Shard) -> str | None:
 
 
 def _harness_in(paths: Sequence[str]) -> str | None:
-    """Return the harness that wrote the first of some files that is a log."""
+    """The harness that wrote the first of some files that is a log."""
     from fastrec.harnesses.registry import harness_of  # noqa: PLC0415 - only for input that is wrong
 
     try:
@@ -64,20 +67,10 @@ def _harness_in(paths: Sequence[str]) -> str | None:
     return next(filter(None, (harness_of(file.path) for file in files)), None)
 
 
-# @@ streams: Streams: standard input and pipes, which can be read only once.
-#
-# While the target may change, pass 1 may have to start again. So the driver reads streams itself, and keeps their chunks
-# in files until the target is certain. A second reading takes the chunks from these files, and continues with the rest of
-# the stream.
-
-
-def read_chunks(shard: Shard, options: Options, stats: ReadStats) -> Iterator[Chunk | LongLine]:
+def read_chunks(shard: Shard, judging: JudgeSettings, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
     """Read a shard in chunks that are tasks of their own."""
     return shard.read(
-        chunk_bytes=options.limits.decompressed_chunk_bytes,
-        max_line_bytes=options.max_line_bytes,
-        max_window=options.max_window,
-        stats=stats,
+        chunk_bytes=chunk_bytes, max_line_bytes=judging.max_line_bytes, max_window=judging.max_window, stats=stats
     )
 
 
@@ -88,17 +81,21 @@ class _KeptChunk(NamedTuple):
 
 
 class _Stream:
-    """A stream, what was read of it, and the rest."""
+    """A stream: what was read of it, and the rest."""
 
-    def __init__(self, shard: Shard, options: Options) -> None:
-        self.stats = ReadStats()
+    def __init__(self, rest: Iterator[Chunk | LongLine], stats: ReadStats) -> None:
+        self.rest = rest
+        self.stats = stats
         self.read: list[_KeptChunk | LongLine] = []
-        self.rest = read_chunks(shard, options, self.stats)
         self.error: ShardError | None = None
 
 
 class Streams:
-    """The streams of a run."""
+    """Standard input and pipes, which can be read only once, although pass 1 may have to start again.
+
+    While the target may change, the driver keeps their chunks in files. A second reading takes the chunks from these
+    files, and continues with the rest of the stream.
+    """
 
     def __init__(self, *, kept: bool = False) -> None:
         """With `kept`, streams can be read again until `release` is called."""
@@ -106,10 +103,11 @@ class Streams:
         self._streams: dict[int, _Stream] = {}
         self._finished: dict[str, bool] = {}  # files of chunks, and whether their tasks are finished
 
-    def open(self, number: int, shard: Shard, options: Options) -> ReadStats:
+    def open(self, number: int, shard: Shard, judging: JudgeSettings, chunk_bytes: int) -> ReadStats:
         """Open a stream, unless it is open; return the statistics of reading it."""
         if number not in self._streams:
-            self._streams[number] = _Stream(shard, options)
+            stats = ReadStats()
+            self._streams[number] = _Stream(read_chunks(shard, judging, chunk_bytes, stats), stats)
         return self._streams[number].stats
 
     def chunks(self, number: int) -> Iterator[Chunk | LongLine]:
@@ -138,11 +136,11 @@ class Streams:
             self._streams[number].read.append(_KeptChunk(path, chunk.offset, chunk.line))
 
     def files(self) -> set[str]:
-        """Return the paths of all chunks that are kept."""
+        """The paths of all chunks that are kept."""
         return set(self._finished)
 
     def finish(self, paths: Iterable[str]) -> list[str]:
-        """Return which of the files of a finished task are not needed any more."""
+        """Note that a task is finished; return those of its files that are not needed any more."""
         for path in self._finished.keys() & paths:
             self._finished[path] = True
         return [path for path in paths if path not in self._finished]

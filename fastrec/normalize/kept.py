@@ -1,50 +1,47 @@
-"""Kept work: what a run with `--incremental` leaves in the work directory for the next one.
+"""Kept work: what a run with `--incremental` leaves in the work directory, and what the next one builds on.
 
     parts        the parts of the corpus, which the next run reads like runs; each with its index, borders and counts
     pieces       per piece of input: its counts, its statistics, and its rejected lines
     shards       size, modification time and inode (or ETag) of each shard, and a hash of its bytes
 
-One document lists all of it. The next one is written just before the corpus is published, and replaces it afterwards.
-So a run that is killed leaves one whose files are in place: what no document needs is removed by the next run.
+One document lists all of it (`Kept`). The next one is written just before the corpus is published (`driver`), and
+replaces it afterwards. So a run that is killed leaves one whose files are in place: what no document needs is removed
+by the next run.
 
-Nothing of it is trusted. The document has a checksum. Its purpose has to be the same. All files have to be unchanged,
+Nothing of it is trusted. The document has a checksum. Its settings have to be the same. All files have to be unchanged,
 by size, modification time and inode, or by content with `--check content`. What is read has checksums of its own.
+
+The next run compares its shards with the kept ones (`match_shards`): unchanged, new, changed or gone. Its base (`Base`)
+is the last corpus without the records of shards that are gone. So only new and changed shards are judged.
 """
 
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from fastrec.corpus.manifest import RejectsEntry
 from fastrec.engine.base import Engine
 from fastrec.errors import shown
-from fastrec.normalize.results import Part, SortResult
+from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.resume import difference, framed, unframed
+from fastrec.sorting.cuts import END
+from fastrec.sorting.gather import RunSlice, part_slice
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import hash_of_file, sha256_of_file, storage_of
+from fastrec.summary.part_statistics import LinesByPiece
 
-# @@ changes: Compare the shards of a run with those that an earlier run kept work of: unchanged, new, changed or gone.
-#
-# A kept shard is matched with the shard of the same path first, then with one of another path: it was renamed or moved.
-# What has to be equal:
-#
-#     by signature    size, modification time and inode, or ETag; no file is read
-#     by content      hashes of all bytes; every shard that has the size of a kept one is read
-#
-# A signature proves nothing if the file was modified just before it was read: a later write may have the same time. Nor
-# does it if the store tells no version. Then the hashes have to be equal, too.
-#
-# A name that promises another compression is no mere rename: a shard that is neither text nor as its name says is bad.
-#
-# A large shard is read in several ranges, each with its hash. The ranges of a file depend on its lines. So a shard is
-# hashed in the ranges of the kept shards that it may be equal to.
+_FILES: Final = 1_000  # files whose signatures one task asks for
+_BLOCK: Final = 1_024  # parts of the base that `Base.removed` looks at together
 
 
 class KeptShard(msgspec.Struct, frozen=True, array_like=True):
@@ -59,150 +56,6 @@ class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     """Whether it was last modified so long before it was read that a later change has another time."""
     ranges: tuple[tuple[int, int, str], ...] = ()
     """Start, size and hash of all ranges in which the file was read, if its own hash is not known."""
-
-
-_Hashed = tuple[tuple[int, int, str], ...]
-_Proof = tuple[str, _Hashed]
-"""What has to be equal: the signature, hashed ranges, or both."""
-
-
-class Changes(msgspec.Struct):
-    """How the shards of a run differ from those that were kept. All lists are in ascending order."""
-
-    unchanged: dict[int, int]
-    """Numbers of shards, with the position of the kept shard that has the same content."""
-    new: list[int]
-    """Numbers of shards that have no kept shard of the same content or path."""
-    changed: list[int]
-    """Numbers of shards that have another content than the kept shard of the same path."""
-    gone: list[int]
-    """Positions of the kept shards that no shard matches; also those of shards that changed."""
-
-
-def match_shards(shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> Changes:
-    """Find out which shards are unchanged. Files are read in parallel, and only if their content decides."""
-    proofs = _Proofs(shards, kept, by_content=by_content, engine=engine)
-    ours = {number: proofs.of_shard(shard) for number, shard in enumerate(shards)}
-    theirs = {position: proofs.of_kept(one) for position, one in enumerate(kept)}
-    paths = [shard.path for shard in shards], [one.path for one in kept]
-    unchanged: dict[int, int] = {}
-    for with_path in (True, False):
-        matched = set(unchanged.values())
-        left = _grouped(ours, unchanged, paths[0], with_path=with_path)
-        kept_left = _grouped(theirs, matched, paths[1], with_path=with_path)
-        for key in sorted(left.keys() & kept_left.keys()):
-            numbers = [number for number in left[key] if number not in unchanged]
-            unchanged.update(zip(numbers, kept_left[key], strict=False))
-    known = {one.path for one in kept if one.signature}
-    others = [number for number in range(len(shards)) if number not in unchanged]
-    changed = [number for number in others if not shards[number].stream and shards[number].path in known]
-    return Changes(
-        unchanged=dict(sorted(unchanged.items())),
-        new=sorted(set(others).difference(changed)),
-        changed=changed,
-        gone=sorted(set(range(len(kept))).difference(unchanged.values())),
-    )
-
-
-def _grouped(
-    proofs: Mapping[int, list[_Proof]], matched: Iterable[int], paths: Sequence[str], *, with_path: bool
-) -> dict[tuple[str, _Proof], list[int]]:
-    """Group what is not matched yet by what has to be equal. Groups are sorted by path: the order does not matter."""
-    done = set(matched)
-    groups: defaultdict[tuple[str, _Proof], list[int]] = defaultdict(list)
-    for number in sorted(proofs.keys() - done, key=paths.__getitem__):
-        for proof in proofs[number]:
-            groups[paths[number] if with_path else _promise_of(paths[number]), proof].append(number)
-    return groups
-
-
-def _promise_of(path: str) -> str:
-    """Return the compression that a name promises."""
-    return (format_of_name(path) or Format.PLAIN).value
-
-
-class _Proofs:
-    """What has to be equal for a shard to be the same as a kept one."""
-
-    def __init__(self, shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> None:
-        self._by_content = by_content
-        self._doubtful = {one.signature for one in kept if not one.certain}
-        self._doubtful.update(shard.signature for shard in shards if not shard.version)
-        self._layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)
-        """How to hash shards: ranges of kept shards by signature, or by size."""
-        for one in kept:
-            hashed = _hashed(one)
-            if hashed is not None and self._needs_content(one.signature):
-                self._layouts[self._likeness(one.signature)].add(tuple((start, size) for start, size, _ in hashed))
-        wanted = dict.fromkeys(
-            (shard.path, *range_)
-            for shard in shards
-            for layout in sorted(self._layouts_for(shard))
-            for range_ in layout
-        )
-        arguments = list(wanted)
-        self._hashes = {arguments[number]: found for number, found in engine.run(_hash_of, arguments)}
-
-    def _needs_content(self, signature: str) -> bool:
-        return self._by_content or signature in self._doubtful
-
-    def _likeness(self, signature: str) -> str:
-        """Return what has to be equal before content is compared."""
-        return _size_in(signature) if self._by_content else signature
-
-    def _layouts_for(self, shard: Shard) -> set[tuple[tuple[int, int], ...]]:
-        needed = shard.signature and self._needs_content(shard.signature)
-        return self._layouts.get(self._likeness(shard.signature), set()) if needed else set()
-
-    def of_shard(self, shard: Shard) -> list[_Proof]:
-        """Return all that may be equal to what a kept shard has; nothing if it cannot match."""
-        if not shard.signature or not self._needs_content(shard.signature):
-            return [(shard.signature, ())] if shard.signature else []
-        hashed = [
-            tuple((start, size, self._hashes[shard.path, start, size]) for start, size in layout)
-            for layout in self._layouts_for(shard)
-        ]
-        return [(self._likeness(shard.signature), one) for one in hashed if all(content for _, _, content in one)]
-
-    def of_kept(self, kept: KeptShard) -> list[_Proof]:
-        """Return what has to be equal to a kept shard; nothing if that is not known."""
-        if not kept.signature or not self._needs_content(kept.signature):
-            return [(kept.signature, ())] if kept.signature else []
-        hashed = _hashed(kept)
-        return [] if hashed is None else [(self._likeness(kept.signature), hashed)]
-
-
-def _hashed(kept: KeptShard) -> _Hashed | None:
-    """Return the hashes of all bytes of a kept shard by range; None if they are not known."""
-    if not kept.signature:
-        return None
-    size = int(_size_in(kept.signature))
-    if kept.hash:
-        return ((0, size, kept.hash),)
-    ranges = tuple(sorted(range_ for range_ in kept.ranges if range_[1]))
-    end = 0
-    for start, length, content in ranges:
-        if start != end or not content:
-            return None
-        end += length
-    return ranges if ranges and end == size else None
-
-
-def _size_in(signature: str) -> str:
-    return signature.partition("-")[0]
-
-
-def _hash_of(argument: tuple[str, int, int]) -> str:
-    """Hash a range of a file; empty if it cannot be read, which pass 1 will report. Runs in a worker."""
-    path, start, size = argument
-    try:
-        count, content = hash_of_file(path, start, size)
-    except OSError:
-        return ""
-    return content if count == size else ""
-
-
-_FILES: Final = 1_000  # files whose signatures one task asks for
 
 
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):
@@ -222,7 +75,7 @@ class KeptRejects(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """The document."""
+    """The document that lists kept work."""
 
     settings: dict[str, Any]
     shards: list[KeptShard]
@@ -239,7 +92,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_kept(path: str, kept: Kept) -> None:
-    """Replace the document."""
     storage_of(path).write_all(path, framed(_encode(kept)))
 
 
@@ -274,13 +126,13 @@ def recover_kept(path: str, next_path: str) -> Kept | str | None:
 
 
 def why_unusable(kept: Kept, settings: dict[str, Any]) -> str | None:
-    """Return why the work of another purpose cannot be used; None if the purpose is the same."""
+    """Why work with other settings cannot be used; None if the settings are the same."""
     before, now = _encode(kept.settings), _encode(settings)
     return None if before == now else difference(before, settings)
 
 
 def why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
-    """Return why kept work cannot be used, if a file is missing or changed."""
+    """Why kept work cannot be used, if a file is missing or changed."""
     if by_content:
         checked = engine.run(_has_hash, kept.files)
         changed = [kept.files[number] for number, is_same in checked if not is_same]
@@ -296,7 +148,7 @@ def why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
 
 
 def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
-    """Return the signatures of files, empty if they are missing; many are asked for in tasks: a store is slow."""
+    """The signatures of files, empty if they are missing; many are asked for in tasks: a store is slow."""
     if len(paths) <= _FILES:
         return _signatures(paths)
     groups = [paths[first : first + _FILES] for first in range(0, len(paths), _FILES)]
@@ -304,7 +156,7 @@ def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
 
 
 def _signatures(paths: Sequence[str]) -> list[str]:
-    """Return the signatures of some files. Runs in a worker if there are many."""
+    """Runs in a worker if there are many files."""
     found = []
     for path in paths:
         try:
@@ -325,3 +177,294 @@ def _has_hash(file: KeptFile) -> bool:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kept).decode
+
+_Hashed = tuple[tuple[int, int, str], ...]
+_Proof = tuple[str, _Hashed]
+"""What has to be equal: the signature, hashed ranges, or both."""
+
+
+class Changes(msgspec.Struct):
+    """How the shards of a run differ from those that were kept. All lists are in ascending order."""
+
+    unchanged: dict[int, int]
+    """Numbers of shards, with the position of the kept shard that has the same content."""
+    new: list[int]
+    """Numbers of shards that have no kept shard of the same content or path."""
+    changed: list[int]
+    """Numbers of shards that have another content than the kept shard of the same path."""
+    gone: list[int]
+    """Positions of the kept shards that no shard matches; also those of shards that changed."""
+
+
+def match_shards(shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> Changes:
+    """Compare the shards of a run with those that an earlier run kept work of.
+
+    A kept shard is matched with the shard of the same path first, then with one of another path: it was renamed or
+    moved. What has to be equal:
+
+        by signature    size, modification time and inode, or ETag; no file is read
+        by content      hashes of all bytes; every shard that has the size of a kept one is read, in parallel
+
+    A signature proves nothing if the file was modified just before it was read: a later write may have the same time.
+    Nor does it if the store tells no version. Then the hashes have to be equal, too.
+
+    A name that promises another compression is no mere rename: a shard that is neither text nor as its name says is
+    bad.
+
+    A large shard is read in several ranges, each with its hash. The ranges of a file depend on its lines. So a shard is
+    hashed in the ranges of the kept shards that it may be equal to.
+    """
+    proofs = _Proofs(shards, kept, by_content=by_content, engine=engine)
+    ours = {number: proofs.of_shard(shard) for number, shard in enumerate(shards)}
+    theirs = {position: proofs.of_kept(one) for position, one in enumerate(kept)}
+    paths = [shard.path for shard in shards], [one.path for one in kept]
+    unchanged: dict[int, int] = {}
+    for with_path in (True, False):
+        matched = set(unchanged.values())
+        left = _grouped(ours, unchanged, paths[0], with_path=with_path)
+        kept_left = _grouped(theirs, matched, paths[1], with_path=with_path)
+        for key in sorted(left.keys() & kept_left.keys()):
+            numbers = [number for number in left[key] if number not in unchanged]
+            unchanged.update(zip(numbers, kept_left[key], strict=False))
+    known = {one.path for one in kept if one.signature}
+    others = [number for number in range(len(shards)) if number not in unchanged]
+    changed = [number for number in others if not shards[number].stream and shards[number].path in known]
+    return Changes(
+        unchanged=dict(sorted(unchanged.items())),
+        new=sorted(set(others).difference(changed)),
+        changed=changed,
+        gone=sorted(set(range(len(kept))).difference(unchanged.values())),
+    )
+
+
+def _grouped(
+    proofs: Mapping[int, list[_Proof]], matched: Iterable[int], paths: Sequence[str], *, with_path: bool
+) -> dict[tuple[str, _Proof], list[int]]:
+    """Group what is not matched yet by what has to be equal. Groups are sorted by path: the order does not matter."""
+    done = set(matched)
+    groups: defaultdict[tuple[str, _Proof], list[int]] = defaultdict(list)
+    for number in sorted(proofs.keys() - done, key=paths.__getitem__):
+        for proof in proofs[number]:
+            promised = format_of_name(paths[number]) or Format.PLAIN
+            groups[paths[number] if with_path else promised.value, proof].append(number)
+    return groups
+
+
+class _Proofs:
+    """What has to be equal for a shard to be the same as a kept one."""
+
+    def __init__(self, shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> None:
+        self._by_content = by_content
+        self._doubtful = {one.signature for one in kept if not one.certain}
+        self._doubtful.update(shard.signature for shard in shards if not shard.version)
+        self._layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)
+        """How to hash shards: ranges of kept shards by signature, or by size."""
+        for one in kept:
+            hashed = _hashed(one)
+            if hashed is not None and self._needs_content(one.signature):
+                self._layouts[self._likeness(one.signature)].add(tuple((start, size) for start, size, _ in hashed))
+        wanted = dict.fromkeys(
+            (shard.path, *range_)
+            for shard in shards
+            for layout in sorted(self._layouts_for(shard))
+            for range_ in layout
+        )
+        arguments = list(wanted)
+        self._hashes = {arguments[number]: found for number, found in engine.run(_hash_of_range, arguments)}
+
+    def _needs_content(self, signature: str) -> bool:
+        return self._by_content or signature in self._doubtful
+
+    def _likeness(self, signature: str) -> str:
+        """What has to be equal before content is compared."""
+        return _size_in(signature) if self._by_content else signature
+
+    def _layouts_for(self, shard: Shard) -> set[tuple[tuple[int, int], ...]]:
+        needed = shard.signature and self._needs_content(shard.signature)
+        return self._layouts.get(self._likeness(shard.signature), set()) if needed else set()
+
+    def of_shard(self, shard: Shard) -> list[_Proof]:
+        """All that may be equal to what a kept shard has; nothing if it cannot match."""
+        if not shard.signature or not self._needs_content(shard.signature):
+            return [(shard.signature, ())] if shard.signature else []
+        hashed = [
+            tuple((start, size, self._hashes[shard.path, start, size]) for start, size in layout)
+            for layout in self._layouts_for(shard)
+        ]
+        return [(self._likeness(shard.signature), one) for one in hashed if all(content for _, _, content in one)]
+
+    def of_kept(self, kept: KeptShard) -> list[_Proof]:
+        """What has to be equal to a kept shard; nothing if that is not known."""
+        if not kept.signature or not self._needs_content(kept.signature):
+            return [(kept.signature, ())] if kept.signature else []
+        hashed = _hashed(kept)
+        return [] if hashed is None else [(self._likeness(kept.signature), hashed)]
+
+
+def _hashed(kept: KeptShard) -> _Hashed | None:
+    """The hashes of all bytes of a kept shard by range; None if they are not known."""
+    if not kept.signature:
+        return None
+    size = int(_size_in(kept.signature))
+    if kept.hash:
+        return ((0, size, kept.hash),)
+    ranges = tuple(sorted(range_ for range_ in kept.ranges if range_[1]))
+    end = 0
+    for start, length, content in ranges:
+        if start != end or not content:
+            return None
+        end += length
+    return ranges if ranges and end == size else None
+
+
+def _size_in(signature: str) -> str:
+    return signature.partition("-")[0]
+
+
+def _hash_of_range(argument: tuple[str, int, int]) -> str:
+    """Hash a range of a file; empty if it cannot be read, which pass 1 will report. Runs in a worker."""
+    path, start, size = argument
+    try:
+        count, content = hash_of_file(path, start, size)
+    except OSError:
+        return ""
+    return content if count == size else ""
+
+
+class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What an incremental run builds on: the corpus of the last run; empty if there is no kept work.
+
+    Its parts are read like runs, without the records of shards that are gone.
+    """
+
+    changes: Changes
+    paths_gone: tuple[str, ...] = ()  # of shards of the last run that are not there any more, under no other name
+    tasks: tuple[SortResult, ...] = ()  # of unchanged shards; their pieces have the shards of this run
+    gone: tuple[PieceCounts, ...] = ()  # pieces of shards that are gone or changed
+    decompressed: dict[int, ReadStats] = {}  # unchanged shards that the driver of an earlier run decompressed
+    parts: tuple[Part, ...] = ()
+    lines: LinesByPiece | None = None
+    """What became of the records of each piece in all parts."""
+    order: list[int] = []  # the numbers of all pieces, in the order that was applied to `lines`
+    summary: str = ""  # path of the summary of the last run
+    rejects: KeptRejects | None = None
+    files: frozenset[str] = frozenset()
+    """All kept files, which must stay until this run is complete."""
+    next_task: int = 0
+    next_piece: int = 0
+
+    @property
+    def unchanged(self) -> dict[int, int]:
+        return self.changes.unchanged
+
+    @property
+    def is_newer_version(self) -> bool:
+        """Whether an unchanged shard has a record of a later version than the default one."""
+        return any(task.is_newer_version for task in self.tasks)
+
+    @cached_property
+    def cuts(self) -> list[bytes]:
+        """The first keys of all parts but the first."""
+        return [part.low for part in self.parts[1:] if part.low is not None]
+
+    def range_of(self, number: int) -> tuple[bytes | None, bytes | None]:
+        low = self.parts[number].low if number else None
+        return low, self.parts[number + 1].low if number + 1 < len(self.parts) else None
+
+    def overlaps(self, number: int, low: bytes | None, high: bytes | None) -> bool:
+        """Whether a part may have records in a range of keys."""
+        part = self.parts[number]
+        if part.excluded:  # where these records are is not known
+            return True
+        return (low is None or part.last >= low) and (high is None or part.first < high)
+
+    def is_within(self, number: int, low: bytes | None, high: bytes | None) -> bool:
+        """Whether all records of a part are in a range of keys."""
+        part = self.parts[number]
+        if part.excluded:
+            return (low, high) == self.range_of(number)
+        return (low is None or low <= part.first) and (high is None or part.last < high)
+
+    def gaps(self, low: bytes, high: bytes, first_field: Callable[[bytes], bytes]) -> list[bytes]:
+        """Where the gaps between parts begin and end in which a range of keys may have new evaluations."""
+        gaps: list[bytes] = []
+        for number, part in enumerate(self.parts):
+            begin, end = self.range_of(number)
+            if part.excluded:
+                continue
+            if begin is None and low < part.first:
+                gaps.append(first_field(part.first))
+            after = first_field(part.last) + END
+            if after <= high and (end is None or (low < end and after < end)):
+                gaps.append(after)
+        return gaps
+
+    def removed(self, number: int) -> tuple[int, ...]:
+        """The pieces that are gone and may have records in a part."""
+        found = self._gone_by_block[number // _BLOCK]
+        return tuple(piece for first, last, piece in found if first <= number <= last)
+
+    @cached_property
+    def _gone_by_block(self) -> list[list[tuple[int, int, int]]]:
+        """For each block of parts, the pieces that are gone and may have records in it, with their range of parts."""
+        blocks: list[list[tuple[int, int, int]]] = [[] for _ in range(-(-len(self.parts) // _BLOCK))]
+        for counts in self.gone:
+            if counts.first and blocks:
+                first, last = bisect_right(self.cuts, counts.first), bisect_right(self.cuts, counts.last)
+                for block in range(first // _BLOCK, last // _BLOCK + 1):
+                    blocks[block].append((first, last, counts.piece.number))
+        return blocks
+
+
+def no_base(shards: Sequence[Shard], kept: Kept | None = None) -> Base:
+    """An empty base. Files of kept work that this run does not use stay for now, and its numbers are taken."""
+    changes = Changes({}, list(range(len(shards))), [], [])
+    if kept is None:
+        return Base(changes=changes)
+    files = frozenset(file.path for file in kept.files)
+    return Base(changes=changes, files=files, next_task=kept.next_task, next_piece=kept.next_piece)
+
+
+def base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool) -> Base:
+    """Match kept work with the shards of this run."""
+    changes = match_shards(shards, kept.shards, by_content=by_content, engine=engine)
+    numbers = {position: number for number, position in changes.unchanged.items()}
+    gone: list[PieceCounts] = []
+    tasks: list[SortResult] = []
+    for task in kept.tasks:
+        left: list[PieceCounts] = []
+        for counts in task.pieces:
+            number = numbers.get(counts.piece.shard)
+            if number is None:
+                gone.append(counts)
+            else:
+                piece = replace(counts.piece, shard=number, source=shards[number].path)
+                left.append(replace(counts, piece=piece))
+        if left:
+            tasks.append(replace(task, pieces=tuple(left)))
+    paths = {shard.path for shard in shards}
+    return Base(
+        changes=changes,
+        paths_gone=tuple(path for at in changes.gone if (path := kept.shards[at].path) not in paths),
+        tasks=tuple(tasks),
+        gone=tuple(gone),
+        decompressed={numbers[at]: stats for at, stats in kept.decompressed.items() if at in numbers},
+        parts=tuple(kept.parts),
+        lines=LinesByPiece.unpacked(kept.lines),
+        order=kept.order,
+        summary=kept.summary,
+        rejects=kept.rejects,
+        files=frozenset(file.path for file in kept.files),
+        next_task=kept.next_task,
+        next_piece=kept.next_piece,
+    )
+
+
+def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
+    """A part of the base, with the records that it left out, as slices that can be gathered."""
+    slices = []
+    if part.records:
+        slices.append(part_slice(part.path, part.written.text_bytes, part.index, part.index_bytes, removed))
+    if excluded := part.excluded:
+        slices.append(part_slice(excluded.path, excluded.text_bytes, excluded.index, excluded.index_bytes, removed))
+    return slices

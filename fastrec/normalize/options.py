@@ -1,4 +1,8 @@
-"""The options of a run, and the sizes of buffers that follow from them."""
+"""The options of a run, and what each part of a run needs of them.
+
+A run takes the `Options` apart once, when it knows the target: for the judge (`JudgeSettings`), for sorting
+(`SortSettings`) and for the parts (`PartSettings`). No step of the run and no task sees anything else of them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from fastrec.corpus.writer import COMPRESSIONS
-from fastrec.errors import UsageError, counted
+from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, as_tuple, field_names, make_filters
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
@@ -22,10 +26,47 @@ from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES
 from fastrec.summary.document import LineCounts
 
-# @@ gate: The gate of `normalize`: a corpus that fails it is refused, and does not replace anything.
-#
-# It is refused if more lines were rejected than `max_rejects` allows, or if it has no records at all and would replace
-# a corpus that has some. Without `max_rejects`, only the second rule holds.
+MEMORY_PER_JOB: Final = 512 << 20
+_PART_BYTES: Final = 64 << 20
+
+AUTO: Final = "auto"
+"""The `schema` that follows from the content."""
+
+Choice = Literal["keep", "first", "reject"]
+"""Which of several records to keep: all, the first in the sort order, or none."""
+
+_SampleHash = Literal["replace", "fill", "verify"]
+_ZSTD_LEVELS: Final = range(-7, 23)
+_GZIP_LEVELS: Final = range(10)
+
+RECORDED: Final = (
+    "hash",
+    "sample_hash",
+    "repair",
+    "same_run",
+    "conflicts",
+    "repeats",
+    "part_size",
+    "compression",
+    "level",
+    "max_line_bytes",
+)
+"""Options that the manifest records; `hash` is the algorithm of `sample_hash`."""
+RECORDED_IF_SET: Final = ("filters", "track_sources")
+"""Options that it records if they are given."""
+_FIELDS: Final = {"hash": "hash_algorithm"}  # recorded options that have another name in `Options`
+
+_ALLOWED: Final = {
+    "engine": ("pool", "dask"),
+    "schema": (*TARGETS, AUTO),
+    "hash_algorithm": tuple(HASHES),
+    "sample_hash": ("replace", "fill", "verify"),
+    "same_run": ("keep", "ignore"),
+    "conflicts": ("keep", "first", "reject"),
+    "repeats": ("keep", "first", "reject"),
+    "compression": COMPRESSIONS,
+    "check": ("stat", "content"),
+}
 
 
 class MaxRejects(NamedTuple):
@@ -35,7 +76,6 @@ class MaxRejects(NamedTuple):
     is_share: bool  # the number is a percentage of all lines
 
     def allows(self, counts: LineCounts) -> bool:
-        """Return whether not too many lines were rejected."""
         from fractions import Fraction  # noqa: PLC0415 - takes a millisecond, and is rarely needed
 
         limit = Fraction(str(self.number))  # exact: with doubles, 0.7 % of 1,000 lines are less than 7
@@ -43,12 +83,6 @@ class MaxRejects(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.number:.15g}{'%' if self.is_share else ''}"
-
-
-class _OldCorpus(msgspec.Struct):
-    """What the gate reads of the manifest of the corpus to be replaced."""
-
-    records: int
 
 
 def parse_max_rejects(value: float | str) -> MaxRejects:
@@ -69,59 +103,13 @@ def parse_max_rejects(value: float | str) -> MaxRejects:
     return MaxRejects(number, text.endswith("%"))
 
 
-def why_refused(counts: LineCounts, max_rejects: MaxRejects | None, old_manifest: bytes | None) -> str | None:
-    """Return why a corpus must not be published, or None. `old_manifest` is of the corpus that it would replace."""
-    if max_rejects and not max_rejects.allows(counts):
-        rejected = f"{counts.rejected:,} of {counted(counts.lines, 'line')}"
-        return f"{rejected} were rejected, and --max-rejects is {max_rejects}"
-    if counts.kept or old_manifest is None:
-        return None
-    try:
-        records = msgspec.json.decode(old_manifest, type=_OldCorpus).records
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return "it has no records, and would replace a corpus whose manifest cannot be read"
-    return f"it has no records, and would replace a corpus with {records:,}" if records else None
-
-
-MEMORY_PER_JOB: Final = 512 << 20
-_PART_BYTES: Final = 64 << 20
-
-AUTO: Final = "auto"
-"""The `schema` that follows from the content."""
-
-_FIELDS: Final = {"hash": "hash_algorithm"}
-"""Recorded options that have another name in `Options`."""
-
-Choice = Literal["keep", "first", "reject"]
-"""Which of several records to keep: all, the first in the sort order, or none."""
-
-_ZSTD_LEVELS: Final = range(-7, 23)
-_GZIP_LEVELS: Final = range(10)
-
-RECORDED: Final = (
-    "hash",
-    "sample_hash",
-    "repair",
-    "same_run",
-    "conflicts",
-    "repeats",
-    "part_size",
-    "compression",
-    "level",
-    "max_line_bytes",
-)
-"""Options that the manifest records; `hash` is the algorithm of `sample_hash`."""
-RECORDED_IF_SET: Final = ("filters", "track_sources")
-"""Options that it records if they are given."""
-
-
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to normalize. Only the first group of options influences the corpus."""
 
     schema: str = AUTO
     """The schema version of the corpus, or `auto`."""
     hash_algorithm: str = "sha256"
-    sample_hash: Literal["replace", "fill", "verify"] = "replace"
+    sample_hash: _SampleHash = "replace"
     repair: tuple[str, ...] = ()
     """Codes of the repairs to make."""
     sort_by: tuple[str, ...] = ()
@@ -159,17 +147,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError(f"{name} must be an integer, not {value!r}; sizes are in bytes")
         if self.jobs < 1:
             raise UsageError(f"jobs must be at least 1, not {self.jobs}")
-        _one_of("engine", self.engine, ("pool", "dask"))
+        for name, allowed in _ALLOWED.items():
+            _one_of(name, getattr(self, name), allowed)
         if self.scheduler and self.engine != "dask":
             raise UsageError("a scheduler needs the engine dask: give --engine dask")
-        _one_of("schema", self.schema, (*TARGETS, AUTO))
-        _one_of("hash_algorithm", self.hash_algorithm, tuple(HASHES))
-        _one_of("sample_hash", self.sample_hash, ("replace", "fill", "verify"))
-        _one_of("same_run", self.same_run, ("keep", "ignore"))
-        _one_of("conflicts", self.conflicts, ("keep", "first", "reject"))
-        _one_of("repeats", self.repeats, ("keep", "first", "reject"))
-        _one_of("compression", self.compression, COMPRESSIONS)
-        _one_of("check", self.check, ("stat", "content"))
         if self.check == "content" and not self.incremental:
             raise UsageError("check content needs an incremental run: give --incremental, too")
         for code in self.repair:
@@ -192,15 +173,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """The schema version of the corpus; the default one if it is not known yet."""
         return TARGETS.get(self.schema, DEFAULT_SCHEMA)
 
-    def with_target(self, target: Schema) -> Options:
-        """Return the options for a corpus of this version, which may lack some of the fields to sort by."""
-        sort_by = tuple(field for field in self.sort_by if field in target.sort_fields)
-        return msgspec.structs.replace(self, schema=target.name, sort_by=sort_by)
-
     @property
     def sort_fields(self) -> tuple[str, ...]:
         """All fields of the sort key, in order."""
-        fields = self.target.sort_fields
+        return self.sort_fields_of(self.target)
+
+    def sort_fields_of(self, target: Schema) -> tuple[str, ...]:
+        """The same for a corpus of this version, which may lack some of the fields to sort by."""
+        fields = target.sort_fields
         return sort_order((field for field in self.sort_by if field in fields), fields)
 
     @property
@@ -228,39 +208,97 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Memory limit of one process."""
         return MEMORY_PER_JOB if self.memory is None else self.memory // self.jobs
 
+    def for_judge(self, target: Schema) -> JudgeSettings:
+        """What the judge of a target needs."""
+        return JudgeSettings(
+            schema=target.name,
+            target_is_guess=self.schema == AUTO,
+            hash_algorithm=self.hash_algorithm,
+            sample_hash=self.sample_hash,
+            repairs=frozenset(self.repair),
+            filters=self.filters,
+            max_line_bytes=self.max_line_bytes,
+            max_window=self.max_window,
+            known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),
+        )
+
+    def for_sorting(self, target: Schema) -> SortSettings:
+        """What sorting into a corpus of a target needs."""
+        return SortSettings(self.sort_fields_of(target), self.part_size, self.memory_per_job, self.limits)
+
+    def for_parts(self) -> PartSettings:
+        """What making parts needs."""
+        return PartSettings(**{name: getattr(self, name) for name in PartSettings.__struct_fields__})
+
+
+class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to read and judge lines."""
+
+    schema: str  # name of the target; a `Schema` is an object of its process
+    target_is_guess: bool  # the target follows from the content, so a later record changes it
+    hash_algorithm: str
+    sample_hash: _SampleHash
+    repairs: frozenset[str]
+    filters: Filters
+    max_line_bytes: int
+    max_window: int
+    known_input_bytes: int
+    """Memory for known inputs; it stays occupied while a worker sorts."""
+
+    @property
+    def target(self) -> Schema:
+        """The schema version of the corpus."""
+        return TARGETS[self.schema]
+
+
+class SortSettings(msgspec.Struct, frozen=True):
+    """How to sort, and the sizes of buffers that follow from the memory."""
+
+    sort_fields: tuple[str, ...]
+    part_size: int
+    memory: int  # of one process
+    limits: Limits
+
     @property
     def run_bytes(self) -> int:
         """Text and bookkeeping that a worker collects before it spills; sorting needs some more memory."""
-        return min(max(self.memory_per_job // 5, 1 << 20), self.limits.run_bytes)
-
-    @property
-    def known_input_bytes(self) -> int:
-        """Memory for known inputs; it stays occupied while a worker sorts."""
-        return min(self.memory_per_job // 40, KNOWN_INPUT_BYTES)
+        return min(max(self.memory // 5, 1 << 20), self.limits.run_bytes)
 
     @property
     def large_run_bytes(self) -> int:
         """The same for a huge input, where fewer runs are worth more memory."""
-        return max(min(self.memory_per_job // 5, 96 << 20), self.run_bytes)
-
-    @property
-    def window_bytes(self) -> int:
-        """Bytes of a part merged at a time."""
-        return min(max(self.memory_per_job // 32, 1 << 20), self.limits.window_bytes)
+        return max(min(self.memory // 5, 96 << 20), self.run_bytes)
 
     def window_for(self, runs: int) -> int:
         """Bytes merged at a time from this many runs: more for many runs, so that reads do not become too small."""
-        return max(self.window_bytes, min(runs * self.limits.read_bytes, self.memory_per_job // 8))
+        return max(self._window_bytes, min(runs * self.limits.read_bytes, self.memory // 8))
 
     @property
     def wide_window_bytes(self) -> int:
         """Bytes merged at a time from hundreds of runs, in as few reads as memory allows."""
-        return max(self.window_bytes, min(self.memory_per_job // 4, self.limits.wide_window_bytes))
+        return max(self._window_bytes, min(self.memory // 4, self.limits.wide_window_bytes))
+
+    @property
+    def _window_bytes(self) -> int:
+        return min(max(self.memory // 32, 1 << 20), self.limits.window_bytes)
 
     @property
     def fan_in(self) -> int:
         """Runs that can be merged at a time without reads that are too small."""
-        return max(self.memory_per_job // 4 // (self.limits.read_bytes // 4), 2)
+        return min(max(self.memory // 4 // (self.limits.read_bytes // 4), 2), self.limits.merge_fan_in)
+
+
+class PartSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How to make parts: options of the same names."""
+
+    same_run: Literal["keep", "ignore"]
+    conflicts: Choice
+    repeats: Choice
+    compression: str
+    level: int
+    track_sources: bool
+    incremental: bool
+    leaves_out: bool
 
 
 def make_options(**given: Any) -> Options:
@@ -279,7 +317,7 @@ def make_options(**given: Any) -> Options:
 
 
 def options_from(recorded: Mapping[str, object], **more: Any) -> Options:
-    """Return the options that a manifest records, with some others.
+    """The options that a manifest records, with some others.
 
     Raises:
         msgspec.ValidationError: A value has a wrong type.

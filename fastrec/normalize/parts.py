@@ -6,28 +6,29 @@
    before again.
 4. Count the census. Records of one identity with different hashes may be in different parts. With `--repeats`, make the
    parts that lose others of them than before again.
+5. With `--track-sources`, bring the sources of the parts of the base up to date: their records stay, but shards may
+   have other names or another order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 from xxhash import xxh3_128, xxh3_128_hexdigest
 
 from fastrec.corpus.sources import sources_path
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.pass1_driver import SortedShards
-from fastrec.normalize.pass2 import PartTask, make_part
+from fastrec.normalize.pass2 import Locations, PartTask, SourcesTask, make_part, names_hash, update_sources
 from fastrec.normalize.plan import Plan
 from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
-from fastrec.normalize.sources import Locations, complete_sources, names_hash, write_locations
+from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import RunSlice
-from fastrec.sorting.runs import Run
 from fastrec.sources.shard import Shard
 from fastrec.storage import parent_and_name, storage_of
 from fastrec.summary.part_statistics import Census, RepeatsRule, count_census, read_lines_by_piece
@@ -46,12 +47,50 @@ def make_parts(
 
     If input and parts are the same as in the last run, its summary is still true, and the census is not needed.
     """
-    locations, path, names = write_locations(context, shards, sorted_shards)
+    locations, path, names = _write_locations(context, shards, sorted_shards)
     context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
     parts, census = _PartsMaker(context, plan, path, locations, names, has_same_input).make()
-    with_sources = complete_sources(context, parts, plan.base.parts, path)
+    with_sources = _complete_sources(context, parts, plan.base.parts, path)
     context.progress.finish()
     return with_sources, census
+
+
+def _write_locations(
+    context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards
+) -> tuple[Locations, str, str]:
+    """Write the locations of all pieces, if tasks need them; return them, the path of the file, and a fingerprint."""
+    if not (context.parts.leaves_out or context.parts.track_sources):
+        return {}, "", ""
+    locations = {
+        counts.piece.number: (at, utf8(shards[counts.piece.shard].path), base)
+        for at, (counts, base) in enumerate(sorted_shards.with_line_bases())
+    }
+    names = xxh3_128_hexdigest(msgspec.msgpack.encode(sorted(locations.items())))
+    path = context.output.working(f"locations-{names}")
+    write_blocks(path, [locations])
+    return locations, path, names
+
+
+def _complete_sources(
+    context: RunContext, parts: Mapping[int, Part], base: Sequence[Part], locations: str
+) -> list[Part]:
+    """All parts in order, each with its sources as they are now; without, if they are not tracked.
+
+    Parts that this run has made have them already. `locations` is the path of the locations of all pieces.
+    """
+    if not context.parts.track_sources:
+        return [replace(part, sources=None) for _, part in sorted(parts.items())]
+    known = {part.fingerprint for part in base}
+    done = dict(parts)
+    stale = [number for number, part in sorted(parts.items()) if part.fingerprint in known and part.records]
+    tasks = (SourcesTask(parts[number], sources_path(context.part_path(number)), locations) for number in stale)
+    for at, sources in context.engine.run(update_sources, tasks):
+        context.output.check()
+        number = stale[at]
+        if sources != parts[number].sources:
+            context.output.sync(sources.path)
+            done[number] = replace(parts[number], sources=sources)
+    return [part for _, part in sorted(done.items())]
 
 
 def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
@@ -76,8 +115,8 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
         name, sources = context.part_name(number), part.sources
         path = put(part.path, name)
         if sources:
-            sources = msgspec.structs.replace(sources, path=put(sources.path, sources_path(name)))
-        numbered.append(msgspec.structs.replace(part, number=number, path=path, sources=sources))
+            sources = replace(sources, path=put(sources.path, sources_path(name)))
+        numbered.append(replace(part, number=number, path=path, sources=sources))
     return numbered
 
 
@@ -89,11 +128,8 @@ class _Step(IntEnum):
     REPEATS = 2
 
 
-class _Superseded(NamedTuple):
-    """Records that a part leaves out because of other parts."""
-
-    same_run: Sequence[RunSlice] = ()
-    repeats: Sequence[RunSlice] = ()
+_Superseded = tuple[Sequence[RunSlice], Sequence[RunSlice]]
+"""Records that a part leaves out because of other parts: equal but for their run, and repeats."""
 
 
 class _PartsMaker(msgspec.Struct, frozen=True):
@@ -107,25 +143,26 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _has_same_input: bool
 
     def make(self) -> tuple[dict[int, Part], Census]:
-        options = self._context.options
-        superseded = {number: _Superseded() for number in range(len(self._plan.ranges))}
+        context, settings, ranges = self._context, self._context.parts, self._plan.ranges
+        superseded: dict[int, _Superseded] = dict.fromkeys(range(len(ranges)), ((), ()))
         parts = self._make(_Step.ALL, superseded, self._unchanged())
         same_run = SameRunCounts()
-        if options.same_run == "ignore":
+        if settings.same_run == "ignore":
             same_run = self._find_same_run(parts)
-            superseded = {number: _Superseded(self._slices(same_run.superseded, number)) for number in parts}
+            superseded = {number: (slices_of(same_run.superseded, *ranges[number]), ()) for number in parts}
             parts = self._make(_Step.SAME_RUN, superseded, parts)
         rule = None
-        if options.repeats != "keep":
-            path = self._context.output.working("repeats")
-            rule = RepeatsRule(options.sort_fields, options.repeats, options.conflicts == "reject", path)
+        if settings.repeats != "keep":
+            path, rejects_conflicts = context.output.working("repeats"), settings.conflicts == "reject"
+            rule = RepeatsRule(context.sorting.sort_fields, settings.repeats, rejects_conflicts, path)
         unchanged = {part.fingerprint for part in self._plan.base.parts}
         is_same = self._has_same_input and all(part.fingerprint in unchanged for part in parts.values())
         census = Census() if is_same and not rule else self._count_census(parts, rule)
         census.same_run = same_run
         if rule:
             superseded = {
-                number: self._with_repeats(some, census.superseded, number) for number, some in superseded.items()
+                number: (first, slices_of(census.superseded, *ranges[number]))
+                for number, (first, _) in superseded.items()
             }
             made = self._make(_Step.REPEATS, superseded, parts)
             if made != parts:
@@ -134,40 +171,38 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         return parts, census
 
     def _find_same_run(self, parts: Mapping[int, Part]) -> SameRunCounts:
-        context = self._context
-        output, sort_fields = context.output, context.options.sort_fields
-        prefixes = _prefixes(parts)
-        path = output.working("same-run")
+        context, output = self._context, self._context.output
         return find_same_run(
-            prefixes, path, sort_fields, directory=output.work, engine=context.engine, limits=context.limits
+            _prefixes(parts),
+            output.working("same-run"),
+            context.sorting.sort_fields,
+            directory=output.work,
+            engine=context.engine,
+            limits=context.limits,
         )
 
     def _count_census(self, parts: Mapping[int, Part], rule: RepeatsRule | None) -> Census:
         context = self._context
         return count_census(_prefixes(parts), context.output.work, context.engine, context.limits, rule)
 
-    def _with_repeats(self, superseded: _Superseded, runs: Sequence[Run], number: int) -> _Superseded:
-        return superseded._replace(repeats=self._slices(runs, number))
-
-    def _slices(self, runs: Sequence[Run], number: int) -> list[RunSlice]:
-        """Return the superseded records of a part."""
-        return slices_of(runs, *self._plan.ranges[number])
-
     def _unchanged(self) -> dict[int, Part]:
-        """Return the parts of the base that stay as they are, unless they leave out others than before."""
+        """The parts of the base that stay as they are, unless they leave out others than before."""
         unchanged: dict[int, Part] = {}
         for number, part in self._plan.unchanged.items():
             # The records that a part leaves out are named by shard and line.
             if not part.names or part.names == names_hash(
                 self._locations, read_lines_by_piece(part.statistics_prefix).pieces()
             ):
-                unchanged[number] = msgspec.structs.replace(part, number=number, low=self._plan.ranges[number][0])
+                unchanged[number] = replace(part, number=number, low=self._plan.ranges[number][0])
         return unchanged
 
     def _make(self, step: _Step, superseded: Mapping[int, _Superseded], parts: Mapping[int, Part]) -> dict[int, Part]:
         """Make the parts that are missing, or leave out other superseded records; return all of them by number."""
-        context = self._context
-        hashes = {number: self._superseded_hashes(number, some) for number, some in superseded.items()}
+        context, ranges = self._context, self._plan.ranges
+        hashes = {
+            number: (_hash_of_superseded(first, *ranges[number]), _hash_of_superseded(second, *ranges[number]))
+            for number, (first, second) in superseded.items()
+        }
         made = {number: part for number, part in parts.items() if part.superseded[:step] == hashes[number][:step]}
         wanted = [number for number in superseded if number not in made]
         fingerprint = {number: self._fingerprint(number, hashes[number]) for number in wanted}
@@ -182,11 +217,10 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             if part := found.get(fingerprint[number]):
                 self._sync(part)
                 context.journal.add(part)  # another run may have made it
-                made[number] = self._held(msgspec.structs.replace(part, number=number))
-        text = sum(part.written.text_bytes for part in found.values())
+                made[number] = self._held(replace(part, number=number))
+        text, count = sum(part.written.text_bytes for part in found.values()), len(found)
         if found:
             context.progress.reuse(text)
-        count = len(found)
         # The largest parts come first, so that all workers end at about the same time.
         left = sorted(
             (number for number in wanted if fingerprint[number] not in found),
@@ -212,58 +246,52 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             self._context.output.sync(part.sources.path)
 
     def _held(self, part: Part) -> Part:
-        """Return what later steps need of a part."""
-        return part if self._context.options.incremental else msgspec.structs.replace(part, files=())
+        """What later steps need of a part."""
+        return part if self._context.parts.incremental else replace(part, files=())
 
     def _fingerprint(self, number: int, hashes: tuple[str, str]) -> str:
-        """Return a fingerprint of everything that determines the content of a part."""
-        settings, options = self._context.journal.settings, self._context.options
-        extras = (options.incremental, options.track_sources)
-        slices = self._plan.slices(number)
-        named = [msgspec.structs.replace(one, path=utf8(one.path), index=utf8(one.index)) for one in slices]
-        return _hash_of((settings, *self._plan.ranges[number], named, hashes, self._names, *extras))
+        """A fingerprint of everything that determines the content of a part."""
+        settings = self._context.parts
+        extras = (settings.incremental, settings.track_sources)
+        named = [replace(one, path=utf8(one.path), index=utf8(one.index)) for one in self._plan.slices(number)]
+        made_of = (self._context.journal.settings, *self._plan.ranges[number], named, hashes, self._names, *extras)
+        return xxh3_128_hexdigest(_encode(made_of))
 
     def _task(self, number: int, fingerprint: str, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
-        context, options = self._context, self._context.options
+        context, sorting = self._context, self._context.sorting
         low, high = self._plan.ranges[number]
         slices = self._plan.slices(number)
         merged = any(run.bounds for run in self._plan.runs)
+        path = context.part_path(number)
         return PartTask(
             number=number,
             fingerprint=fingerprint,
             low=low,
             high=high,
             slices=slices,
-            window_bytes=options.wide_window_bytes if merged else options.window_for(len(slices)),
-            path=context.part_path(number),
+            window_bytes=sorting.wide_window_bytes if merged else sorting.window_for(len(slices)),
+            path=path,
             statistics_prefix=context.statistics_prefix(fingerprint),
-            options=options,
+            sort_fields=sorting.sort_fields,
+            settings=context.parts,
             locations=self._locations_path,
-            same_run_losers=superseded.same_run,
-            superseded=superseded.repeats,
+            same_run_losers=superseded[0],
+            superseded=superseded[1],
             superseded_hashes=hashes,
-            sources=sources_path(context.part_path(number)) if options.track_sources else "",
+            sources=sources_path(path) if context.parts.track_sources else "",
         )
 
-    def _superseded_hashes(self, number: int, superseded: _Superseded) -> tuple[str, str]:
-        """Return fingerprints of the superseded records of a part; empty if there are none."""
-        low, high = self._plan.ranges[number]
-        return _losers_hash(superseded.same_run, low, high), _losers_hash(superseded.repeats, low, high)
 
-
-def _losers_hash(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> str:
+def _hash_of_superseded(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> str:
+    """A fingerprint of the superseded records of a part; empty if there are none."""
     digest = xxh3_128()
-    for loser in superseded_in(slices, low, high):
-        digest.update(_encode(loser))
+    for one in superseded_in(slices, low, high):
+        digest.update(_encode(one))
     return digest.hexdigest() if slices else ""
 
 
 def _prefixes(parts: Mapping[int, Part]) -> list[str]:
     return [part.statistics_prefix for _, part in sorted(parts.items())]
-
-
-def _hash_of(values: Any) -> str:
-    return xxh3_128_hexdigest(_encode(values))
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode

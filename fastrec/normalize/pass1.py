@@ -4,6 +4,15 @@
 
 A task takes pieces of shards and returns counts, fences of its runs, and the location of its rejected lines. Records
 only move through files.
+
+The target is the schema version of a corpus, to which all of its records are upgraded. With `--schema auto` it follows
+from the content alone: the default version if every valid record is of that version, also if there is none; else the
+newest one. Nobody knows before everything is read, so a run guesses:
+
+1. The target of an interrupted run whose finished work can be reused. Else the one that the first lines of some shards
+   give.
+2. If the guess is the default version, pass 1 makes no more tasks after the first later record. If it is the newest
+   version, pass 1 may end without any later record. In both cases, the run starts again with the other target.
 """
 
 from __future__ import annotations
@@ -23,8 +32,7 @@ from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
-from fastrec.judge.slow import SampleHashMode
-from fastrec.normalize.options import AUTO, Options
+from fastrec.normalize.options import JudgeSettings, SortSettings
 from fastrec.normalize.results import (
     Piece,
     PieceCounts,
@@ -32,9 +40,8 @@ from fastrec.normalize.results import (
     SortResult,
     examples_of,
     hash_examples,
-    stopped_result,
 )
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
@@ -43,16 +50,6 @@ from fastrec.sources.lines import Chunk, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of
 from fastrec.summary.rows import row_maker
-
-# @@ targets: The target: the schema version of a corpus, to which all of its records are upgraded.
-#
-# With `--schema auto` it follows from the content alone: the default version if every valid record is of that version,
-# also if there is none; else the newest one. Nobody knows before everything is read, so a run guesses:
-#
-# 1. The target of an interrupted run whose finished work can be reused. Else the one that the first lines of some shards
-#    give.
-# 2. If the guess is the default version, pass 1 stops at the first later record. If it is the newest version, pass 1 may
-#    end without any later record. In both cases, the run starts again with the other target.
 
 _VALID_ELSEWHERE: Final = ("version.newer", "hash.mismatch")
 """Codes of lines that follow a schema version, but are rejected: by the target, or by `--sample-hash verify`."""
@@ -76,47 +73,25 @@ class WrongTargetError(Exception):
             reason = f"there are records of a later schema version than {DEFAULT_SCHEMA.name}"
         else:
             reason = f"all records are of schema version {DEFAULT_SCHEMA.name}"
-        return f"{reason}: starting again with --schema {self.target.name}, which would have saved the time"
-
-
-def _judge_for(target: Schema, options: Options, *, is_auto: bool) -> Judge:
-    """Return the judge of this process for a target. What it learns from the first lines serves pass 1, too."""
-    repairs = frozenset(options.repair)
-    return _judge(
-        target.name,
-        options.hash_algorithm,
-        options.sample_hash,
-        repairs,
-        options.filters,
-        is_auto=is_auto,
-        memory=options.known_input_bytes,
-    )
+        return f"{reason}: starting again with --schema {self.target.name}; pass it explicitly to avoid this restart"
 
 
 @lru_cache(maxsize=4)
-def _judge(
-    target: str,
-    algorithm: str,
-    mode: SampleHashMode,
-    repairs: frozenset[str],
-    filters: Filters,
-    *,
-    is_auto: bool,
-    memory: int,
-) -> Judge:
+def _judge_of(settings: JudgeSettings) -> Judge:
+    """The judge of this process. What it learns from the first lines serves pass 1, too."""
     return Judge(
-        target=TARGETS[target],
-        algorithm=algorithm,
-        sample_hash=mode,
-        repairs=repairs,
-        is_guess=is_auto,
-        known_input_bytes=memory,
-        filters=filters,
+        target=settings.target,
+        algorithm=settings.hash_algorithm,
+        sample_hash=settings.sample_hash,
+        repairs=settings.repairs,
+        is_guess=settings.target_is_guess,
+        known_input_bytes=settings.known_input_bytes,
+        filters=settings.filters,
     )
 
 
 def _has_later(batch: Batch) -> bool:
-    """Return whether a chunk has a record of a later version than the default one, whichever target it is judged for.
+    """Whether a chunk has a record of a later version than the default one, whichever target it is judged for.
 
     A record counts even if its `sample_hash` is the reason to reject it.
     """
@@ -127,44 +102,40 @@ def _has_later(batch: Batch) -> bool:
     )
 
 
-def guess_target(shards: Sequence[Shard], options: Options) -> Schema:
-    """Return the target, or guess it from the first lines of some shards, spread over all of them."""
-    if options.schema != AUTO:
-        return options.target
+def guess_target(shards: Sequence[Shard], settings: JudgeSettings) -> Schema:
+    """Guess the target from the first lines of some shards, spread over all of them."""
     files = [shard for shard in shards if not shard.stream]
     count = min(len(files), _PEEKED_SHARDS)
     # Without filters: what matches is rarely among the first lines, and mostly of the same version as other records.
-    judge = _judge_for(DEFAULT_SCHEMA, msgspec.structs.replace(options, filters=Filters()), is_auto=True)
-    for number in range(count):
-        # An unreadable shard is reported when it is read completely.
-        with contextlib.suppress(ShardError, OSError, MemoryError):
-            if _begins_with_later(files[number * len(files) // count], judge, options):
-                return NEWEST_SCHEMA
+    settings = msgspec.structs.replace(settings, schema=DEFAULT_SCHEMA.name, filters=Filters())
+    if any(_begins_with_later(files[number * len(files) // count], settings) for number in range(count)):
+        return NEWEST_SCHEMA
     return DEFAULT_SCHEMA
 
 
-def prepare_judge(target: Schema, shards: Sequence[Shard], options: Options) -> None:
-    """Make the judge of this process for a target, and let it learn from the first lines of a shard."""
-    is_auto = options.schema == AUTO
-    judge = _judge_for(target, options, is_auto=is_auto)
+def prepare_judge(shards: Sequence[Shard], settings: JudgeSettings) -> None:
+    """Make the judge of this process, and let it learn from the first lines of a shard."""
+    _judge_of(settings)
+    has_guessed = settings.target_is_guess and settings.target is DEFAULT_SCHEMA and not settings.filters
     first = next((shard for shard in shards if not shard.stream), None)
-    if first and not (is_auto and target is DEFAULT_SCHEMA and not options.filters):  # else it has made the guess
-        with contextlib.suppress(ShardError, OSError, MemoryError):
-            _begins_with_later(first, judge, options)
+    if first and not has_guessed:
+        _begins_with_later(first, settings)
 
 
-def _begins_with_later(shard: Shard, judge: Judge, options: Options) -> bool:
-    """Return whether the first lines of a shard have a record of a later version than the default one."""
-    longest = min(options.max_line_bytes, _PEEKED_LINE)
-    chunks = shard.read(
-        chunk_bytes=_PEEKED_BYTES,
-        max_line_bytes=longest,
-        max_window=options.max_window,
-        text_bytes=_PEEKED_TEXT,
-    )
-    first = next(chunks, None)
-    del chunks  # closes the file
-    return isinstance(first, Chunk) and _has_later(judge.judge_chunk(first.data, bytearray()))
+def _begins_with_later(shard: Shard, settings: JudgeSettings) -> bool:
+    """Whether the first lines of a shard have a record of a later version than the default one."""
+    # An unreadable shard is reported when it is read completely.
+    with contextlib.suppress(ShardError, OSError, MemoryError):
+        chunks = shard.read(
+            chunk_bytes=_PEEKED_BYTES,
+            max_line_bytes=min(settings.max_line_bytes, _PEEKED_LINE),
+            max_window=settings.max_window,
+            text_bytes=_PEEKED_TEXT,
+        )
+        first = next(chunks, None)
+        del chunks  # closes the file
+        return isinstance(first, Chunk) and _has_later(_judge_of(settings).judge_chunk(first.data, bytearray()))
+    return False
 
 
 _encode = msgspec.json.Encoder().encode
@@ -179,11 +150,10 @@ class SortTask(msgspec.Struct, frozen=True):
     number: int
     pieces: tuple[Piece, ...]
     directory: str
-    options: Options
+    judging: JudgeSettings
+    sorting: SortSettings
     large: bool = False  # whether runs may be larger than usual
     fenced: bool = True  # whether to return all fences of runs, and not only a few
-    is_auto: bool = False  # whether the target follows from the content
-    stops: bool = False  # whether to stop at a record of a later version than the default one
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -197,7 +167,7 @@ def sort_pieces(task: SortTask) -> SortResult:
 
 @lru_cache(maxsize=1)
 def _text_buffer() -> bytearray:
-    """Return the text buffer of this process, which grows. Reusing it for every task saves touching new memory."""
+    """The text buffer of this process, which grows. Reusing it for every task saves touching new memory."""
     return bytearray()
 
 
@@ -210,10 +180,10 @@ class _RunBuffer:
     """Records that wait to be spilled."""
 
     def __init__(self, task: SortTask) -> None:
-        options = task.options
-        self._most_bytes = options.large_run_bytes if task.large else options.run_bytes
-        self._key_of: Callable[[Any], bytes] = key_maker(options.sort_fields)
-        self._row_of = row_maker(options.target)
+        self._fenced = task.fenced
+        self._most_bytes = task.sorting.large_run_bytes if task.large else task.sorting.run_bytes
+        self._key_of: Callable[[Any], bytes] = key_maker(task.sorting.sort_fields)
+        self._row_of = row_maker(task.judging.target)
         self._text = _text_buffer()
         self._size = 0
         self._ends: list[int] = []
@@ -224,7 +194,6 @@ class _RunBuffer:
         return bool(self._keys)
 
     def has_room(self, size: int) -> bool:
-        """Return whether a text of this size fits into memory."""
         return self._size + size + len(self._keys) * _RECORD_BYTES <= self._most_bytes
 
     def add(self, number: int, batch: Batch, normal: bytearray) -> list[bytes]:
@@ -238,10 +207,10 @@ class _RunBuffer:
         self._rows += [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
         return keys
 
-    def spill(self, path: str, task: SortTask) -> Run:
+    def spill(self, path: str) -> Run:
         """Write the records as a sorted run, and forget them."""
         run = spill(path, self._text, self._ends, self._keys, self._rows)
-        if not task.fenced:
+        if not self._fenced:
             run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // _FEW_FENCES)])
         self._size = 0
         self._ends, self._keys, self._rows = [], [], []
@@ -253,21 +222,17 @@ class _Sorter:
 
     def __init__(self, task: SortTask) -> None:
         self._task = task
-        options = task.options
-        self._judge = _judge_for(options.target, options, is_auto=task.is_auto)
+        self._judge = _judge_of(task.judging)
         self._buffer = _RunBuffer(task)
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
         self._statistics: list[PieceStatistics] = []
-        self._is_stopped = False
 
     def run(self) -> SortResult:
         task, rejects = self._task, f"{self._task.directory}/rejects-{self._name}"
         with RejectsWriter(rejects) as writer:
-            pieces = tuple(self._sort(piece, writer) for piece in task.pieces if not self._is_stopped)
-        if self._is_stopped:
-            return stopped_result(task.number)
+            pieces = tuple(self._sort(piece, writer) for piece in task.pieces)
         if self._buffer:
             self._spill()
         statistics = f"{task.directory}/statistics-{self._name}"
@@ -285,17 +250,15 @@ class _Sorter:
     def _sort(self, piece: Piece, rejects: RejectsWriter) -> PieceCounts:
         try:
             counts, statistics = self._read(piece, rejects)
-        except ShardError as exc:
-            counts, statistics = PieceCounts(piece=piece, error=exc), PieceStatistics(piece.number)
-        except MemoryError:
-            error = out_of_memory(piece.source)
+        except (ShardError, MemoryError) as exc:
+            error = exc if isinstance(exc, ShardError) else out_of_memory(piece.source)
             counts, statistics = PieceCounts(piece=piece, error=error), PieceStatistics(piece.number)
         self._statistics.append(statistics)
         return msgspec.structs.replace(counts, rejects=rejects.end_range())
 
     def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, PieceStatistics]:
-        options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
-        invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
+        judging, buffer, source = self._task.judging, self._buffer, utf8(piece.source)
+        invalid = [invalid_line(line, judging.max_line_bytes) for line in piece.long_lines]
         stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
         codes, versions, notes, repaired = (Counter[str]() for _ in range(4))
         recipes: Counter[tuple[str, str, str]] = Counter()
@@ -304,8 +267,8 @@ class _Sorter:
         for batch, normal, _, _ in judge_slice(
             self._judge,
             piece.slice,
-            max_line_bytes=options.max_line_bytes,
-            max_window=options.max_window,
+            max_line_bytes=judging.max_line_bytes,
+            max_window=judging.max_window,
             line=piece.line,
             offset=piece.offset,
             stats=stats,
@@ -323,9 +286,6 @@ class _Sorter:
             repaired.update(statistics.repairs.add(batch))
             recipes.update(batch.recipes)
             is_newer_version = is_newer_version or _has_later(batch)
-            if is_newer_version and self._task.stops:
-                self._is_stopped = True
-                break
             if batch.filtered_out:
                 statistics.filtered_out.add(batch.filtered_out)
                 filtered += batch.filtered
@@ -352,7 +312,7 @@ class _Sorter:
 
     def _spill(self) -> None:
         path = f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}"
-        self._runs.append(self._buffer.spill(path, self._task))
+        self._runs.append(self._buffer.spill(path))
 
 
 def _reject(source: str, lines: Sequence[InvalidLine], rejects: RejectsWriter, codes: Counter[str]) -> int:

@@ -1,4 +1,13 @@
-"""Run pass 1: reuse finished tasks, run the others, and leave out bad shards."""
+"""Run pass 1: make its tasks, reuse finished ones, run the others, and leave out bad shards.
+
+Tasks are made as fast as workers take them. A large compressed shard and a stream can only be read from front to back,
+by one process. The driver decompresses such a shard and makes tasks from chunks of whole lines, so that one huge shard
+keeps all workers busy. If there are many large shards, some are tasks of their own, because the driver could not
+decompress them all as fast as workers sort them. How many depends on the number of workers; the bytes of the corpus do
+not.
+
+Finished tasks of an interrupted run are not repeated: their slices are skipped, and chunks with the same text too.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +19,28 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import BadShardsError, ShardError, utf8
-from fastrec.normalize.base import Base
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import Streams, read_chunks
-from fastrec.normalize.line_counts import count_lines
-from fastrec.normalize.options import Options
+from fastrec.normalize.kept import Base
+from fastrec.normalize.options import JudgeSettings, SortSettings
 from fastrec.normalize.pass1 import SortTask, WrongTargetError, sort_pieces
-from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult, nothing_matches
+from fastrec.normalize.results import (
+    MergedRun,
+    Part,
+    Piece,
+    PieceCounts,
+    SortResult,
+    count_lines,
+    nothing_matches,
+)
 from fastrec.normalize.resume import Reusable, find_reusable
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.sorting.cuts import RegionSample
-from fastrec.sorting.runs import Run
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.sources.tasks import TextEstimate, gather_tasks, growth, total_text
 from fastrec.storage import join, storage_of
-
-# @@ pass1_tasks: Make the tasks of pass 1 from the shards, as fast as workers take them.
-#
-# A large compressed shard and a stream can only be read from front to back, by one process. The driver decompresses such
-# a shard and makes tasks from chunks of whole lines, so that one huge shard keeps all workers busy. If there are many
-# large shards, some are tasks of their own, because the driver could not decompress them all as fast as workers sort
-# them. How many depends on the number of workers; the bytes of the corpus do not.
-#
-# Finished tasks of an interrupted run are not repeated: their slices are skipped, and chunks with the same text too.
 
 _SHARE: Final = 16
 """A shard that is at most this fraction of the work of a worker is not too large for one."""
@@ -49,7 +55,10 @@ class SortTasks:
         self,
         shards: Sequence[Shard],
         directory: str,
-        options: Options,
+        judging: JudgeSettings,
+        sorting: SortSettings,
+        *,
+        workers: int,
         streams: Streams | None = None,
         unchanged: Container[int] = (),
     ) -> None:
@@ -59,12 +68,14 @@ class SortTasks:
         self._wanted = [shard for number, shard in enumerate(shards) if number not in unchanged]
         self._streams = streams or Streams()
         self._directory = directory
-        self._options = options
+        self._judging = judging
+        self._sorting = sorting
+        self._chunk_bytes = sorting.limits.decompressed_chunk_bytes
         self._text = total_text(self._wanted)
-        self._task_bytes = min(options.limits.task_bytes, options.run_bytes)
-        self._growth = growth(self._text, options.limits.task_bytes)
-        self._here = self._choose()
-        self._next = self._next_piece = 0
+        self._task_bytes = min(sorting.limits.task_bytes, sorting.run_bytes)
+        self._growth = growth(self._text, sorting.limits.task_bytes)
+        self._here = self._choose(workers)
+        self.next_task = self.next_piece = 0  # the first numbers that no task and no piece has
         self.text = TextEstimate(self._wanted)
         self._chunks: dict[int, tuple[int, int]] = {}  # text of finished chunks by shard: found, and estimated
         self.decompressed: dict[int, ReadStats] = {}  # shards that the driver decompressed
@@ -72,7 +83,7 @@ class SortTasks:
         self.reused: list[SortResult] = []  # chunks that an interrupted run has sorted
 
     def slices(self) -> dict[tuple[str, int, int | None], tuple[int, Slice]]:
-        """Return all slices that workers read, each with the number of its shard, by path and range."""
+        """All slices that workers read, each with the number of its shard, by path and range."""
         return {
             (shard.path, slice_.start, slice_.end): (number, slice_)
             for number, shard in enumerate(self._shards)
@@ -86,10 +97,10 @@ class SortTasks:
         Tasks with decompressed chunks and others come in turns, such that both end at the same time: while the driver
         decompresses, workers have other tasks to do.
         """
-        self._next, self._next_piece = reusable.next_task, reusable.next_piece
+        self.next_task, self.next_piece = reusable.next_task, reusable.next_piece
         others = self._groups(reusable)
         text = total_text(self._shards[number] for number in self._here)
-        step = text // (len(others) + 1) or self._options.limits.decompressed_chunk_bytes  # a stream has no known size
+        step = text // (len(others) + 1) or self._chunk_bytes  # a stream has no known size
         done = 0
         for number in sorted(self._here):
             for task in self._decompress(number, reusable):
@@ -115,18 +126,8 @@ class SortTasks:
         return pieces[::-1]
 
     def _piece_number(self) -> int:
-        self._next_piece += 1
-        return self._next_piece - 1
-
-    @property
-    def next_piece(self) -> int:
-        """The first number that no piece has."""
-        return self._next_piece
-
-    @property
-    def next_task(self) -> int:
-        """The first number that no task has."""
-        return self._next
+        self.next_piece += 1
+        return self.next_piece - 1
 
     def learn_from(self, result: SortResult) -> None:
         """Compare the text of a finished task with its estimate: compressed shards expand more or less than usual."""
@@ -141,15 +142,14 @@ class SortTasks:
                 self._chunks[piece.shard] = before + text, known + estimated
             self.text.add(estimated, text)
 
-    def _choose(self) -> frozenset[int]:
+    def _choose(self, workers: int) -> frozenset[int]:
         """Choose the shards that the driver decompresses."""
-        options = self._options
-        if options.jobs == 1 and options.engine == "pool":
+        if not workers:
             # The driver does all the work itself. A stream that may be read again has to be kept in chunks.
             return frozenset(n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept)
         wanted = [(number, shard) for number, shard in enumerate(self._shards) if number not in self._unchanged]
-        share = self._text // options.jobs
-        least = max(2 * options.limits.task_bytes, share // _SHARE)
+        share = self._text // workers
+        least = max(2 * self._sorting.limits.task_bytes, share // _SHARE)
         sizes = [(shard.estimated_text, number) for number, shard in wanted if not shard.splittable]
         chosen, text = {number for number, shard in wanted if shard.stream}, 0
         for size, number in sorted(sizes, reverse=True):
@@ -160,18 +160,19 @@ class SortTasks:
         return frozenset(chosen)
 
     def _task(self, pieces: tuple[Piece, ...]) -> SortTask:
-        self._next += 1
-        return SortTask(self._next - 1, pieces, self._directory, self._options, large=self._growth > 1)
+        self.next_task += 1
+        number = self.next_task - 1
+        return SortTask(number, pieces, self._directory, self._judging, self._sorting, large=self._growth > 1)
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         """Decompress a shard, and make a task of each chunk."""
         long_lines: list[LongLine] = []
         if self._shards[shard].stream:
-            stats = self._streams.open(shard, self._shards[shard], self._options)
+            stats = self._streams.open(shard, self._shards[shard], self._judging, self._chunk_bytes)
             chunks = self._streams.chunks(shard)
         else:
             stats = ReadStats()
-            chunks = read_chunks(self._shards[shard], self._options, stats)
+            chunks = read_chunks(self._shards[shard], self._judging, self._chunk_bytes, stats)
         self.decompressed[shard] = stats
         count = 0
         try:
@@ -231,7 +232,7 @@ class SortedShards(msgspec.Struct, frozen=True):
     next_piece: int
 
     def pieces(self) -> list[PieceCounts]:
-        """Return all pieces in the order of shards, and within each shard."""
+        """All pieces in the order of shards, and within each shard."""
         pieces = (counts for result in self.results for counts in result.pieces)
         return sorted(pieces, key=lambda counts: counts.piece.place)
 
@@ -243,12 +244,6 @@ class SortedShards(msgspec.Struct, frozen=True):
                 yield counts, base
                 # Chunks that the driver decompressed already have line numbers of their shard.
                 base += 0 if counts.piece.temporary else counts.lines
-
-
-def live_runs(results: Iterable[SortResult], merged: Sequence[MergedRun]) -> list[Run]:
-    """Return the runs that exist: merged runs, and runs of pass 1 that were not merged."""
-    covered = {path for one in merged for path in one.covers}
-    return [run for result in results for run in result.runs if run.path not in covered] + [one.run for one in merged]
 
 
 def sort_shards(shards: Sequence[Shard], context: RunContext, base: Base) -> SortedShards:
@@ -263,16 +258,24 @@ class _Pass1:
         self._shards = shards
         self._context = context
         self._base = base
-        self._tasks = SortTasks(shards, context.output.work, context.options, context.streams, base.unchanged)
-        self._stops = context.target_is_guess and context.options.target is DEFAULT_SCHEMA
-        self._is_stopped = self._stops and base.is_newer_version
+        self._tasks = SortTasks(
+            shards,
+            context.output.work,
+            context.judging,
+            context.sorting,
+            workers=context.workers,
+            streams=context.streams,
+            unchanged=base.unchanged,
+        )
+        self._target_is_guess = context.judging.target_is_guess and not context.is_settled
+        self._is_newer_version = base.is_newer_version  # whether there is a later record, as far as is known
         self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
         self._sample = RegionSample()
         self._runs = 0
 
     def run(self) -> SortedShards:
-        self._check_stopped()
+        self._check_guess()
         self._context.progress.start("sort", self._tasks.text.total)
         reusable = find_reusable(self._context.journal.entries, self._tasks.slices(), self._context.engine)
         reusable.next_task = max(reusable.next_task, self._base.next_task)
@@ -285,9 +288,9 @@ class _Pass1:
         self._sort(self._tasks.make(reusable))
         for task in self._tasks.reused:
             self._add(task)
-        self._check_stopped()
+        self._check_guess()
         bad = self._bad_shards()
-        if bad and not self._context.options.skip_bad_shards:
+        if bad and not self._context.skip_bad_shards:
             raise BadShardsError([error for _, error in sorted(bad.items())])
         removed = self._removed(bad, reusable.merged)
         self._durable -= {
@@ -310,27 +313,31 @@ class _Pass1:
             next_piece=self._tasks.next_piece,
         )
 
-    def _check_stopped(self) -> None:
-        """Start again if there is a record of a later version than the target."""
-        if self._is_stopped:
+    @property
+    def _is_refuted(self) -> bool:
+        """Whether the target was guessed to be the default version, and there is a later record."""
+        return self._target_is_guess and self._is_newer_version and self._context.judging.target is DEFAULT_SCHEMA
+
+    def _check_guess(self) -> None:
+        if self._is_refuted:
             self._context.progress.finish()
             raise WrongTargetError(NEWEST_SCHEMA)
 
     def _check_matches(self) -> None:
         """Check that a record matches the filters, if there are any."""
-        options, results = self._context.options, [*self._base.tasks, *self._finished.values()]
-        if not options.filters or options.may_be_empty:
+        context, results = self._context, [*self._base.tasks, *self._finished.values()]
+        if not context.judging.filters or context.may_be_empty:
             return
         pieces = [counts for result in results for counts in result.pieces]
         if all(one.lines == one.blank + one.rejected + one.filtered for one in pieces):
-            lines = count_lines(results, self._context.engine, options.limits.part_counts_per_task)
-            raise nothing_matches(options.filters, lines.filtered_out)
+            lines = count_lines(results, context.engine, context.limits.part_counts_per_task)
+            raise nothing_matches(context.judging.filters, lines.filtered_out)
 
     def _settle_target(self) -> None:
         """Start again if there is no record of the target's version, but only of the default one."""
         context = self._context
         is_newer_version = self._base.is_newer_version or any(task.is_newer_version for task in self._finished.values())
-        if context.target_is_guess and not self._stops and not is_newer_version:
+        if self._target_is_guess and context.judging.target is not DEFAULT_SCHEMA and not is_newer_version:
             context.progress.finish()
             raise WrongTargetError(DEFAULT_SCHEMA)
         self._release_streams()
@@ -355,20 +362,12 @@ class _Pass1:
 
         def started() -> Iterator[SortTask]:
             for task in tasks:
-                if self._is_stopped:
-                    return
-                yield msgspec.structs.replace(
-                    task,
-                    fenced=self._runs <= self._context.limits.unmerged_runs,
-                    is_auto=self._context.is_auto,
-                    stops=self._stops,
-                )
+                if self._is_refuted:
+                    return  # the run starts again; tasks that run already end first
+                yield msgspec.structs.replace(task, fenced=self._runs <= self._context.limits.unmerged_runs)
 
         for _, result in self._context.engine.run(sort_pieces, started()):
             self._context.output.check()
-            self._is_stopped = self._is_stopped or (self._stops and result.is_newer_version)
-            if self._is_stopped:
-                continue  # tasks that run already end first; their files are removed when the run starts again
             pieces = [counts.piece for counts in result.pieces]
             chunks = [piece.slice.shard.path for piece in pieces if piece.temporary]
             storage_of(self._context.output.work).remove(*self._context.streams.finish(chunks))
@@ -380,8 +379,8 @@ class _Pass1:
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
         """Keep what later steps need of a finished task."""
-        self._is_stopped = self._is_stopped or (self._stops and result.is_newer_version)
-        if result.is_newer_version and not self._stops and not self._context.options.skip_bad_shards:
+        self._is_newer_version = self._is_newer_version or result.is_newer_version
+        if result.is_newer_version and not self._is_refuted and not self._context.skip_bad_shards:
             self._release_streams()  # the newest version is certain
         for run in result.runs:
             self._sample.add(run.fences, run.data_bytes)
@@ -410,7 +409,7 @@ class _Pass1:
         return bad
 
     def _removed(self, bad: Container[int], merged: Iterable[MergedRun]) -> dict[str, tuple[int, ...]]:
-        """Return the pieces of bad shards in each run: a shard counts as a whole or not at all."""
+        """The pieces of bad shards in each run: a shard counts as a whole or not at all."""
         removed: dict[str, tuple[int, ...]] = {}
         by_task = {
             number: [counts.piece.number for counts in task.pieces if counts.piece.shard in bad]

@@ -1,9 +1,20 @@
 """Pass 2: make the parts of the corpus from runs, and from parts of the last run.
 
-    gather a range of keys from all runs · merge · drop duplicates ──▶ count ──▶ compress · checksum
+    gather a range of keys from all runs · merge · drop duplicates ──▶ leave out ──▶ count ──▶ compress · checksum
 
 One task makes one part. It writes the counts of the part, its census and the records that options left out to files, so
 what the driver holds of a part does not grow with the part.
+
+`--same-run`, `--conflicts` and `--repeats` leave out records of a part, in this order:
+
+    records of a window ──▶ equal but for the run: duplicates ──▶ contradictions ──▶ repeats ──▶ kept
+
+Records with equal keys are adjacent, so a part resolves them by itself. What depends on other keys, which may be in
+other parts, is known only after all parts were counted. Then the parts with superseded records are made again
+(`parts`).
+
+With `--track-sources`, a task writes the shard and the line of each record to a file beside the part. Of several copies
+of a record, the first one in the order of the input is the source.
 
 If the next run is to build on this one, the task also writes the index of the part, its borders, and the records that
 options left out. So the part can be read like a run.
@@ -12,50 +23,212 @@ options left out. So the part can be read like a run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
 from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
+from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
-from fastrec.corpus.writer import ShardWriter
+from fastrec.corpus.sources import line_begin
+from fastrec.corpus.writer import ShardWriter, Written
 from fastrec.engine.base import collector_off
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
-from fastrec.normalize.options import Choice, Options
+from fastrec.normalize.options import Choice, PartSettings
 from fastrec.normalize.pass1 import release_buffer
-from fastrec.normalize.results import Excluded, Part
-from fastrec.normalize.sources import Locations, SourcesWriter, names_hash, read_locations
+from fastrec.normalize.results import Excluded, Part, PartSources
 from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.fields import KeyColumns, column_splitter
+from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import key_splitter
-from fastrec.sorting.runs import IndexWriter, Sources
+from fastrec.sorting.runs import IndexWriter, Origins, Sources, decode_rows, index_reader
 from fastrec.storage import FileDigest, digest_of
-from fastrec.summary.part_statistics import LinesByPiece, PartCounts, write_statistics
+from fastrec.summary.part_statistics import LinesByPiece, PartCounts, read_lines_by_piece, write_statistics
 from fastrec.summary.rows import Column, outcome_of
 from fastrec.summary.same_run import Contradictions, body_digest, find_contradictions, superseded_in, write_bodies
 from fastrec.summary.tally import Outcome
 
-# @@ resolve: Leave out records of a part: what `--same-run`, `--conflicts` and `--repeats` do, in this order.
-#
-#     records of a window ──▶ equal but for the run: duplicates ──▶ contradictions ──▶ repeats ──▶ kept
-#
-# Records with equal keys are adjacent, so a part resolves them by itself. What depends on other keys, which may be in
-# other parts, is known only after all parts were counted. Then the parts with superseded records are made again (`parts`).
-
-_MESSAGES = {
+_BATCH: Final = 20_000  # records added to the tally at a time, because it adds up columns by model
+_EXCLUDED_LEVEL: Final = 1  # compression of records that are only kept for the next run
+_SOURCES_LEVEL: Final = 1  # numbers of lines are in no order, so a higher level does not save much
+_INDEX_BYTES: Final = 1 << 20  # of an index read at a time
+_MESSAGES: Final = {
     "conflict": "expected one verdict on this output, found others",
     "repeat": "expected one record of this identity, found others that differ",
 }
 
+_piece_of: Final = itemgetter(Column.SOURCE)
+_piece_and_line: Final = itemgetter(Column.SOURCE, Column.LINE)
 
-def select(window: Window, records: Sequence[int]) -> Window:
-    """Return some records of a window, given by position in ascending order."""
+
+Locations = Mapping[int, tuple[int, str, int]]
+"""By number of a piece: its position in the order of all pieces, the name of its source, and the lines before it.
+
+Tasks know the lines of a record by piece. Its shard may have another name and another place in the order of the input
+than when the piece was sorted. So the driver writes the locations of all pieces to a file once pass 1 is done.
+"""
+
+
+class PartTask(msgspec.Struct, frozen=True):
+    """A task of pass 2."""
+
+    number: int
+    fingerprint: str
+    low: bytes | None
+    high: bytes | None
+    slices: list[RunSlice]
+    window_bytes: int  # bytes merged at a time
+    path: str
+    statistics_prefix: str
+    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
+    work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records (`-excluded`)."""
+    sort_fields: tuple[str, ...]
+    settings: PartSettings
+    locations: str  # path of the locations of all pieces; empty if they are not needed
+    same_run_losers: Sequence[RunSlice] = ()  # records that lose against others that are equal but for their run
+    superseded: Sequence[RunSlice] = ()  # keys that lose against other keys of the same identity
+    superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
+    sources: str = ""  # path of the sources of the records; empty if they are not tracked
+
+    def __str__(self) -> str:
+        return f"writing part {self.number} of the corpus"
+
+
+@collector_off()
+def make_part(task: PartTask) -> Part:
+    """Make one part. Runs in a worker."""
+    release_buffer()
+    settings = task.settings
+    split = key_splitter(task.sort_fields)
+    same_run = resolver = None
+    if settings.same_run == "ignore":
+        same_run = _SameRunFilter(superseded_in(task.same_run_losers, task.low, task.high))
+    if settings.leaves_out:
+        superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
+        resolver = _Resolver(settings.conflicts, settings.repeats, superseded, task.locations)
+    kept, seen = _Records(task.sort_fields), _Records(task.sort_fields, with_counts=False)
+    lines = kept.counts.lines
+    contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
+    first = last = b""
+    keeper = _Keeper(task) if settings.incremental else None
+    sources = _SourcesWriter(task.sources, task.locations) if task.sources else None
+    with (
+        keeper or nullcontext(),
+        sources or nullcontext(),
+        ShardWriter(task.path, settings.compression, settings.level, synced=False) as writer,
+    ):
+        for everything in gather(task.slices, task.low, task.high, task.window_bytes):
+            window = everything
+            left: Sequence[int] = range(len(everything.keys))
+            if same_run:
+                left = same_run.filter(everything)
+                for index in set(range(len(everything.keys))).difference(left):
+                    for number, _, count in _sources_of(everything, index):
+                        lines.duplicates[number] += count
+                window = _select(everything, left)
+            found = find_contradictions(window.keys, window.texts, window.groups)
+            contradictions |= {tuple(split(key)): numbers for key, numbers in found.items()}
+            if resolver:
+                seen.add(window)
+                stay = resolver.resolve(window, found)
+                left = [left[index] for index in stay]
+                window = _select(window, stay)
+            if keeper:
+                keeper.add(everything, left, window)
+            if window.keys:
+                kept.add(window)
+                _count_sources(window, lines)
+                first = first or window.keys[0]
+                last = window.keys[-1]
+                writer.write(window.texts)
+                if sources:
+                    sources.write(window.rows, window.origins)
+        written = writer.finish()
+    if resolver:
+        lines.left_out = resolver.by_piece
+        lines.duplicates.update(resolver.duplicates)
+    files = write_statistics(
+        task.statistics_prefix,
+        kept.counts,
+        kept.keys(),
+        kept.outcomes,
+        contradictions,
+        seen=seen.keys() if resolver else None,
+        compressed=settings.incremental,
+    )
+    if same_run:
+        files.append(write_bodies(task.statistics_prefix, same_run.bodies, compressed=settings.incremental))
+    if resolver:
+        files.append(resolver.write(f"{task.statistics_prefix}-left-out"))
+    part = Part(
+        number=task.number,
+        fingerprint=task.fingerprint,
+        low=task.low,
+        written=written,
+        records=len(kept.outcomes),
+        first=first,
+        last=last,
+        left_out=resolver.by_code if resolver else {},
+        files=tuple(files),
+        path=task.path,
+        statistics_prefix=task.statistics_prefix,
+        superseded=task.superseded_hashes,
+        names=resolver.names_hash(lines.pieces()) if resolver else "",
+        sources=sources.result(lines.pieces()) if sources else None,
+    )
+    return keeper.finish(part) if keeper else part
+
+
+class _Records:
+    """What statistics need of the records of a part. Many at a time are split and tallied, which is faster."""
+
+    def __init__(self, sort_fields: tuple[str, ...], *, with_counts: bool = True) -> None:
+        self._with_counts = with_counts
+        self._split = column_splitter(sort_fields)
+        self._waiting_keys: list[bytes] = []
+        self._waiting_rows: list[Any] = []
+        self._keys = KeyColumns()
+        self.counts = PartCounts()
+        self.outcomes: list[Outcome] = []
+
+    def add(self, window: Window) -> None:
+        self._waiting_keys += window.keys
+        if self._with_counts:
+            self._waiting_rows += window.rows
+            self.outcomes += map(outcome_of, window.rows)
+        if len(self._waiting_keys) >= _BATCH:
+            self._add_waiting()
+
+    def keys(self) -> KeyColumns:
+        """The key fields, after all records were added."""
+        self._add_waiting()
+        return self._keys
+
+    def _add_waiting(self) -> None:
+        columns = self._split(self._waiting_keys)
+        if self._with_counts:
+            self.counts.tally.add(columns, self._waiting_rows)
+        self._keys += columns
+        self._waiting_keys, self._waiting_rows = [], []
+
+
+def _count_sources(window: Window, lines: LinesByPiece) -> None:
+    """Count where the records of a window come from."""
+    lines.kept.update(map(_piece_of, window.rows))
+    for index, sources in window.origins.items():
+        lines.kept[window.rows[index][Column.SOURCE]] -= 1
+        lines.shared[tuple((number, count) for number, _, count in sources)] += 1
+
+
+def _select(window: Window, records: Sequence[int]) -> Window:
+    """Some records of a window, given by position in ascending order."""
     if len(records) == len(window.keys):
         return window
     keys, origins = [window.keys[index] for index in records], window.origins
@@ -74,15 +247,15 @@ def select(window: Window, records: Sequence[int]) -> Window:
 
 
 def _sources_of(window: Window, index: int) -> Sources:
-    """Return where a record of a window and its copies come from."""
+    """Where a record of a window and its copies come from."""
     row = window.rows[index]
     return window.origins.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
 
 
-class SameRunFilter:
+class _SameRunFilter:
     """Drops records of a part that are equal to others but for their run and their label.
 
-    `superseded records` are the keys and digests of records that lose against records of other keys.
+    `superseded` are the keys and digests of records that lose against records of other keys.
     """
 
     def __init__(self, superseded: Iterable[tuple[bytes, bytes]]) -> None:
@@ -90,7 +263,7 @@ class SameRunFilter:
         self.bodies: list[tuple[bytes, bytes]] = []  # the digest of each record's body, and its key
 
     def filter(self, window: Window) -> list[int]:
-        """Return the positions of the records of a window that stay; the others are duplicates."""
+        """The positions of the records of a window that stay; the others are duplicates."""
         kept: list[int] = []
         last, seen = b"", set[bytes]()
         for index, (key, text) in enumerate(zip(window.keys, window.texts, strict=True)):
@@ -104,12 +277,11 @@ class SameRunFilter:
         return kept
 
 
-class Resolver:
+class _Resolver:
     """Leaves out contradictions and repeats of a part, and collects them.
 
-    `superseded records` are the keys whose records are left out because another key has the same identity. The file `locations` has
-    by number of a piece its position in the order of all pieces, the name of its source, and the number of lines before
-    it.
+    `superseded` are the keys whose records are left out because another key has the same identity. `locations` is the
+    path of the locations of all pieces.
     """
 
     def __init__(self, conflicts: Choice, repeats: Choice, superseded: Iterable[bytes], locations: str) -> None:
@@ -128,7 +300,7 @@ class Resolver:
         return Counter(record.code for record in self._left_out)
 
     def resolve(self, window: Window, contradictions: Contradictions) -> list[int]:
-        """Return the positions of the records of a window to keep."""
+        """The positions of the records of a window to keep."""
         keys = window.keys
         kept: list[int] = []
         if not window.groups and self._superseded.isdisjoint(keys):
@@ -174,7 +346,7 @@ class Resolver:
     def _leave_out(self, kind: str, choice: Choice, records: Iterable[int], window: Window) -> None:
         code = f"{kind}.not_first" if choice == "first" else f"{kind}.rejected"
         for index in records:
-            self._locations = self._locations or read_locations(self._locations_path)
+            self._locations = self._locations or _read_locations(self._locations_path)
             sources = _sources_of(window, index)
             for number, _, count in sources:
                 self.duplicates[number] += count
@@ -187,7 +359,7 @@ class Resolver:
             self._left_out.append(rejected_line(name, InvalidLine(line + base, None, (finding,), raw)))
 
     def names_hash(self, pieces: Iterable[int]) -> str:
-        """Return a fingerprint of where the pieces of the part are, if records were left out."""
+        """A fingerprint of where the pieces of the part are, if records were left out."""
         return names_hash(self._locations, pieces) if self._left_out else ""
 
     def write(self, path: str) -> FileDigest:
@@ -200,156 +372,85 @@ class Resolver:
         return digest_of(path)
 
 
-_BATCH: Final = 20_000  # records added to the tally at a time, because it adds up columns by model
-_ASIDE_LEVEL: Final = 1  # compression of records that are only kept for the next run
+@lru_cache(maxsize=1)
+def _read_locations(path: str) -> Locations:
+    """Read a file of locations, whose name has a fingerprint of its content. A worker reads it once."""
+    found: Locations = next(read_blocks(path))
+    return found
 
-_source_of: Final = itemgetter(Column.SOURCE)
+
+def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
+    """A fingerprint of what some pieces are called, and of their order."""
+    found = [(locations[number], number) for number in pieces if number in locations]
+    names = [(name, base, number) for (_, name, base), number in sorted(found)]
+    return xxh3_128_hexdigest(msgspec.msgpack.encode(names))
 
 
-class PartTask(msgspec.Struct, frozen=True):
-    """A task of pass 2."""
+class _SourcesWriter:
+    """Writes the sources of the records of a part. The file is complete once the context is left."""
 
-    number: int
-    fingerprint: str
-    low: bytes | None
-    high: bytes | None
-    slices: list[RunSlice]
-    window_bytes: int  # bytes merged at a time
-    path: str
-    statistics_prefix: str
-    """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
-    work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records (`-excluded`)."""
-    options: Options
-    locations: str  # path of the locations of all pieces; empty if they are not needed
-    same_run_losers: Sequence[RunSlice] = ()  # records that lose against others that are equal but for their run
-    superseded: Sequence[RunSlice] = ()  # keys that lose against other keys of the same identity
-    superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
-    sources: str = ""  # path of the sources of the records; empty if they are not tracked
+    def __init__(self, path: str, locations: str) -> None:
+        self._path = path
+        self._locations = _read_locations(locations)
+        self._begins: dict[int, tuple[bytes, int]] = {}  # by piece: how its lines begin, and the lines before it
+        self._file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
+        self._written: Written | None = None
+
+    def write(self, rows: Sequence[Any], origins: Origins) -> None:
+        """Append the sources of records, given their rows and the sources of those with several copies."""
+        places = list(map(_piece_and_line, rows))
+        for index, sources in origins.items():
+            places[index] = min(sources, key=self._position)[:2]
+        begins = self._begins
+        for piece in {piece for piece, _ in places}.difference(begins):
+            _, name, base = self._locations[piece]
+            begins[piece] = line_begin(name), base
+        lines = [b"%b%d}\n" % (begins[piece][0], line + begins[piece][1]) for piece, line in places]
+        self._file.write([b"".join(lines)])
+
+    def _position(self, source: tuple[int, int, int]) -> int:
+        return self._locations[source[0]][0]
+
+    def result(self, pieces: Iterable[int]) -> PartSources:
+        """The file, which is complete by now, of a part with records of these pieces."""
+        assert self._written
+        names = names_hash(self._locations, pieces)
+        return PartSources(self._path, self._written.bytes, self._written.sha256, names)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._file:
+            if kind is None:
+                self._written = self._file.finish()
+
+
+class SourcesTask(msgspec.Struct, frozen=True):
+    """A task that brings the sources of a part of the base up to date."""
+
+    part: Part
+    path: str  # of new sources
+    locations: str
 
     def __str__(self) -> str:
-        return f"writing part {self.number} of the corpus"
+        return f"writing the sources of part {self.part.number} of the corpus"
 
 
-@collector_off()
-def make_part(task: PartTask) -> Part:
-    """Make one part. Runs in a worker."""
-    release_buffer()
-    options = task.options
-    split = key_splitter(options.sort_fields)
-    same_run, resolver = _same_run(task), _resolver(task)
-    kept, seen = _Records(options), _Records(options, with_counts=False)
-    lines = kept.counts.lines
-    contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
-    first = last = b""
-    keeper = _Keeper(task) if options.incremental else None
-    sources = SourcesWriter(task.sources, task.locations) if task.sources else None
-    with (
-        keeper or nullcontext(),
-        sources or nullcontext(),
-        ShardWriter(task.path, options.compression, options.level, synced=False) as writer,
-    ):
-        for everything in gather(task.slices, task.low, task.high, task.window_bytes):
-            window = everything
-            left: Sequence[int] = range(len(everything.keys))
-            if same_run:
-                left = same_run.filter(everything)
-                for index in set(range(len(everything.keys))).difference(left):
-                    for number, _, count in _sources_of(everything, index):
-                        lines.duplicates[number] += count
-                window = select(everything, left)
-            found = find_contradictions(window.keys, window.texts, window.groups)
-            contradictions |= {tuple(split(key)): numbers for key, numbers in found.items()}
-            if resolver:
-                seen.add(window)
-                stay = resolver.resolve(window, found)
-                left = [left[index] for index in stay]
-                window = select(window, stay)
-            if keeper:
-                keeper.add(everything, left, window)
-            if window.keys:
-                kept.add(window)
-                _count_sources(window, lines)
-                first = first or window.keys[0]
-                last = window.keys[-1]
-                writer.write(window.texts)
-                if sources:
-                    sources.write(window.rows, window.origins)
-        written = writer.finish()
-    if resolver:
-        lines.left_out = resolver.by_piece
-        lines.duplicates.update(resolver.duplicates)
-    files = write_statistics(
-        task.statistics_prefix,
-        kept.counts,
-        kept.keys(),
-        kept.outcomes,
-        contradictions,
-        seen=seen.keys() if resolver else None,
-        compressed=options.incremental,
-    )
-    if same_run:
-        files.append(write_bodies(task.statistics_prefix, same_run.bodies, compressed=options.incremental))
-    if resolver:
-        files.append(resolver.write(f"{task.statistics_prefix}-left-out"))
-    part = Part(
-        number=task.number,
-        fingerprint=task.fingerprint,
-        low=task.low,
-        written=written,
-        records=len(kept.outcomes),
-        first=first,
-        last=last,
-        left_out=resolver.by_code if resolver else {},
-        files=tuple(files),
-        path=task.path,
-        statistics_prefix=task.statistics_prefix,
-        superseded=task.superseded_hashes,
-        names=resolver.names_hash(lines.pieces()) if resolver else "",
-        sources=sources.result(lines.pieces()) if sources else None,
-    )
-    return keeper.finish(part) if keeper else part
-
-
-class _Records:
-    """What statistics need of the records of a part. Many at a time are split and tallied, which is faster."""
-
-    def __init__(self, options: Options, *, with_counts: bool = True) -> None:
-        self._with_counts = with_counts
-        self._split = column_splitter(options.sort_fields)
-        self._waiting_keys: list[bytes] = []
-        self._waiting_rows: list[Any] = []
-        self._keys = KeyColumns()
-        self.counts = PartCounts()
-        self.outcomes: list[Outcome] = []
-
-    def add(self, window: Window) -> None:
-        """Add the records of a window."""
-        self._waiting_keys += window.keys
-        if self._with_counts:
-            self._waiting_rows += window.rows
-            self.outcomes += map(outcome_of, window.rows)
-        if len(self._waiting_keys) >= _BATCH:
-            self._add_waiting()
-
-    def keys(self) -> KeyColumns:
-        """Return the key fields, after all records were added."""
-        self._add_waiting()
-        return self._keys
-
-    def _add_waiting(self) -> None:
-        columns = self._split(self._waiting_keys)
-        if self._with_counts:
-            self.counts.tally.add(columns, self._waiting_rows)
-        self._keys += columns
-        self._waiting_keys, self._waiting_rows = [], []
-
-
-def _count_sources(window: Window, lines: LinesByPiece) -> None:
-    """Count where the records of a window come from."""
-    lines.kept.update(map(_source_of, window.rows))
-    for index, sources in window.origins.items():
-        lines.kept[window.rows[index][Column.SOURCE]] -= 1
-        lines.shared[tuple((number, count) for number, _, count in sources)] += 1
+def update_sources(task: SourcesTask) -> PartSources:
+    """The sources of a part, which are written again if shards have other names or another order. Runs in a worker."""
+    part = task.part
+    pieces = read_lines_by_piece(part.statistics_prefix).pieces()
+    if part.sources and part.sources.names == names_hash(_read_locations(task.locations), pieces):
+        return part.sources
+    with _SourcesWriter(task.path, task.locations) as writer:
+        reader = index_reader(part.index, 0, part.index_bytes, _INDEX_BYTES)
+        while not reader.at_end:
+            for _, _, _, rows, origins in reader.read():
+                writer.write(decode_rows(rows), dict(origins))
+    return writer.result(pieces)
 
 
 class _Keeper:
@@ -357,7 +458,7 @@ class _Keeper:
 
     def __init__(self, task: PartTask) -> None:
         self._task = task
-        self._borders = BorderSizes(task.options.sort_fields)
+        self._borders = BorderSizes(task.sort_fields)
         self._files = ExitStack()
         self._index = self._files.enter_context(
             IndexWriter(f"{task.statistics_prefix}-index", fenced=False, compressed=True)
@@ -380,11 +481,11 @@ class _Keeper:
         self._borders.add(window.keys, list(map(len, window.texts)))
         _write_index(self._index, kept)
         if len(left) < len(window.keys):
-            excluded = select(window, sorted(set(range(len(window.keys))).difference(left)))
+            excluded = _select(window, sorted(set(range(len(window.keys))).difference(left)))
             if self._excluded is None:
                 path = f"{self._task.statistics_prefix}-excluded"
                 data, index = (
-                    ShardWriter(path, "zst", _ASIDE_LEVEL),
+                    ShardWriter(path, "zst", _EXCLUDED_LEVEL),
                     IndexWriter(f"{path}.index", fenced=False, compressed=True),
                 )
                 self._excluded = self._files.enter_context(data), self._files.enter_context(index)
@@ -392,7 +493,7 @@ class _Keeper:
             _write_index(self._excluded[1], excluded)
 
     def finish(self, part: Part) -> Part:
-        """Return the part with all files, which are complete by now."""
+        """The part with all files, which are complete by now."""
         borders = self._borders.finish()
         files = [
             *part.files,
@@ -416,17 +517,3 @@ class _Keeper:
 def _write_index(index: IndexWriter, window: Window) -> None:
     sizes = list(map(len, window.texts))
     index.add(window.keys, sizes, window.fingerprints, window.rows, window.origins)
-
-
-def _same_run(task: PartTask) -> SameRunFilter | None:
-    if task.options.same_run == "keep":
-        return None
-    return SameRunFilter(superseded_in(task.same_run_losers, task.low, task.high))
-
-
-def _resolver(task: PartTask) -> Resolver | None:
-    options = task.options
-    if not options.leaves_out:
-        return None
-    superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
-    return Resolver(options.conflicts, options.repeats, superseded, task.locations)

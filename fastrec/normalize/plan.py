@@ -6,24 +6,31 @@
 A region is a range of keys that one task can plan. Where regions begin does not matter for the result. The keys of all
 records in it are merged without duplicates, which gives the exact size of each question. Only index files are read. A
 region that is a part of the base, and has no new or missing records, is not even read.
+
+Each part reads a range of each run. If there are few runs, their fences say where. With thousands of runs and thousands
+of parts, that would take millions of small reads and gigabytes of fences. So runs are merged, in as many rounds as
+necessary, and the runs of the last round record where each region begins: two numbers per region instead of a fence per
+block.
 """
 
 from __future__ import annotations
 
+import secrets
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
 import msgspec
+from xxhash import xxh3_128_hexdigest
 
 from fastrec.engine.base import collector_off
-from fastrec.normalize.base import Base, slices_of_part
 from fastrec.normalize.context import RunContext
+from fastrec.normalize.kept import Base, slices_of_part
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.pass1_driver import SortedShards
-from fastrec.normalize.results import Part
-from fastrec.normalize.rounds import merge_rounds
+from fastrec.normalize.results import MergedRun, Part
 from fastrec.sorting.cuts import (
     Border,
     BorderSizes,
@@ -33,14 +40,333 @@ from fastrec.sorting.cuts import (
     read_borders,
     write_borders,
 )
-from fastrec.sorting.gather import RunSlice, gather_keys, slice_merged, slice_run
-from fastrec.sorting.runs import Run
+from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
+from fastrec.sorting.gather import RunSlice, Window, gather, gather_keys, slice_merged, slice_run, whole_run
+from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Origins, Run, index_of
+from fastrec.storage import join, storage_of
 from fastrec.summary.part_statistics import read_lines_by_piece
 
 _AT_ONCE: Final = 4  # regions that a task plans, if there are many runs
 
 Range = tuple[bytes | None, bytes | None]
 """A range of keys: from the first one on, below the second one; None is no limit."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The result of planning."""
+
+    runs: list[Run]  # that parts are made from
+    ranges: list[Range]
+    unchanged: dict[int, Part]  # by number of a range, the part of the base that has the same records
+    regions: list[bytes]
+    removed: dict[str, tuple[int, ...]]  # by path of a run, pieces whose records do not count
+    base: Base
+
+    def slices(self, number: int) -> list[RunSlice]:
+        """What a range is gathered from."""
+        low, high = self.ranges[number]
+        first = 0 if low is None else bisect_right(self.regions, low)
+        last = len(self.regions) if high is None else bisect_left(self.regions, high)
+        found = [*self._slices_of_runs(low, high, first, last), *self._slices_of_base(low, high)]
+        return [piece for piece in found if piece]
+
+    def estimated_text(self, number: int) -> int:
+        """The size of what a range is gathered from, which may include some neighbours and duplicates."""
+        return sum(piece.data_end - piece.data_start for piece in self.slices(number))
+
+    def _slices_of_runs(
+        self, low: bytes | None, high: bytes | None, first: int, last: int
+    ) -> Iterator[RunSlice | None]:
+        for run in self.runs:
+            piece = slice_merged(run, first, last) if run.bounds else slice_run(run, low, high)
+            removed = self.removed.get(run.path)
+            yield msgspec.structs.replace(piece, removed=removed) if piece and removed else piece
+
+    def _slices_of_base(self, low: bytes | None, high: bytes | None) -> Iterator[RunSlice]:
+        cuts = self.base.cuts
+        first = 0 if low is None else bisect_right(cuts, low)
+        last = len(cuts) if high is None else bisect_left(cuts, high)
+        for number in range(first, last + 1 if self.base.parts else 0):
+            if self.base.overlaps(number, low, high):
+                yield from slices_of_part(self.base.parts[number], self.base.removed(number))
+
+
+def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
+    """Choose where parts begin."""
+    sorting = context.sorting
+    text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
+    has_runs = any(result.runs for result in sorted_shards.results)
+    least, likely = (part_size_for(size, sorting.part_size, context.limits) for size in (0, text))
+    region_bytes = max(likely, text // context.limits.most_parts)
+    also = [*base.cuts, *_gaps(sorted_shards, base, sorting.sort_fields)]
+    regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
+    runs = _Rounds(context, sorted_shards).merge(regions)
+
+    def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
+        ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
+        return Plan(runs, ranges, unchanged, regions, sorted_shards.removed, base)
+
+    if not has_runs and not base.gone:
+        return plan(base.cuts, dict(enumerate(base.parts)))
+    if not base.parts and 2 * text <= 3 * least:  # a part may be as large as this
+        return plan([], {})
+    planned = regions
+    if any(run.bounds for run in runs):  # fewer tasks, which make fewer and larger reads of each of many runs
+        planned = sorted({*regions[_AT_ONCE - 1 :: _AT_ONCE], *also})
+    return _Planner(context, plan(planned, {})).plan()
+
+
+def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -> list[bytes]:
+    """Where gaps between parts begin and end: new evaluations there do not change the parts beside them."""
+    new = [counts for result in sorted_shards.results if result.runs for counts in result.pieces if counts.first]
+    if not new:
+        return []
+    low, high = min(counts.first for counts in new), max(counts.last for counts in new)
+    return base.gaps(low, high, prefix_maker(sort_fields[:1]))
+
+
+# Merging runs
+
+
+class _Rounds:
+    """Merges runs between the passes, until every part can read from all of them.
+
+    A merged run is written to the journal. Then it replaces the runs that it was made from, which are removed, so
+    merging needs little additional disk space.
+    """
+
+    def __init__(self, context: RunContext, sorted_shards: SortedShards) -> None:
+        self._context = context
+        self._sorted = sorted_shards
+        self._made = 0
+
+    def merge(self, regions: Sequence[bytes]) -> list[Run]:
+        """Merge the runs of pass 1 if there are too many; return the runs that parts are made from.
+
+        `regions` are the first keys of all regions but the first.
+        """
+        merged = self._merged(regions)
+        covered = {path for one in merged for path in one.covers}
+        runs = [run for result in self._sorted.results for run in result.runs if run.path not in covered]
+        return runs + [one.run for one in merged]
+
+    def _merged(self, regions: Sequence[bytes]) -> list[MergedRun]:
+        """All merged runs, reused ones included; none if there are few runs."""
+        limits, fan_in = self._context.limits, self._context.sorting.fan_in
+        regions_hash = xxh3_128_hexdigest(msgspec.msgpack.encode(regions))
+        ready = [one for one in self._sorted.merged if one.regions == regions_hash]
+        loose = self._loose(regions_hash)
+        if all(one.run.fences for one in loose) and len(loose) + len(ready) <= limits.unmerged_runs:
+            return ready
+        groups = max(min(limits.merged_runs - len(ready), -(-len(loose) // limits.least_merge_fan_in)), 1)
+        self._context.progress.start("round", sum(one.run.data_bytes for one in loose))
+        while len(loose) > groups * fan_in:
+            loose = self._round(loose, -(-len(loose) // fan_in), None, "")
+        path = join(self._context.output.work, f"regions-{regions_hash}")
+        write_blocks(path, [regions])
+        ready += self._round(loose, groups, path, regions_hash)
+        self._context.progress.finish()
+        return ready
+
+    def _loose(self, regions_hash: str) -> list[MergedRun]:
+        """The runs that the last round has not merged yet, those of tasks in the journal first."""
+        merged, durable = self._sorted.merged, self._sorted.durable
+        covered = {path for one in merged for path in one.covers}
+        results = sorted(self._sorted.results, key=lambda result: (result.task not in durable, result.task))
+        alone = [
+            MergedRun(run, [run.path], [result.task], "")
+            for result in results
+            for run in result.runs
+            if run.path not in covered
+        ]
+        return [*(one for one in merged if one.regions != regions_hash), *alone]
+
+    def _round(self, runs: list[MergedRun], groups: int, regions: str | None, regions_hash: str) -> list[MergedRun]:
+        """Merge runs in groups, each into one run."""
+        bounds = [len(runs) * number // groups for number in range(groups + 1)]
+        grouped = [runs[start:end] for start, end in pairwise(bounds) if start < end]
+        first, self._made = self._made, self._made + len(grouped)
+        context, window_bytes = self._context, self._context.sorting.wide_window_bytes
+        tasks = (
+            MergeTask(number, [self._whole(one.run) for one in group], context.output.work, regions, window_bytes)
+            for number, group in enumerate(grouped, first)
+        )
+        done: dict[int, MergedRun] = {}
+        for number, run in context.engine.run(merge_some, tasks):
+            context.output.check()
+            done[number] = self._replace(run, grouped[number], regions_hash)
+            context.progress.advance(run.data_bytes, run.records, 0)
+        return [merged for _, merged in sorted(done.items())]
+
+    def _whole(self, run: Run) -> RunSlice:
+        return msgspec.structs.replace(whole_run(run), removed=self._sorted.removed.get(run.path, ()))
+
+    def _replace(self, run: Run, group: list[MergedRun], regions_hash: str) -> MergedRun:
+        """Write a merged run to the journal, and remove the runs that it replaces."""
+        merged = MergedRun(
+            run,
+            [path for one in group for path in one.covers],
+            sorted({task for one in group for task in one.tasks}),
+            regions_hash,
+        )
+        if self._sorted.durable.issuperset(merged.tasks) and self._context.journal.add(merged):
+            paths = [file.path for one in group for file in one.run.files]
+            storage_of(run.path).remove(*paths)
+        return merged
+
+
+class MergeTask(msgspec.Struct, frozen=True):
+    """A task that merges runs."""
+
+    number: int
+    slices: list[RunSlice]
+    directory: str
+    regions: str | None
+    """Path of a file with the first key of each region but the first; None if the run will be merged again."""
+    window_bytes: int  # bytes merged at a time
+
+    def __str__(self) -> str:
+        return f"merging {len(self.slices):,} runs"
+
+
+@collector_off()
+def merge_some(task: MergeTask) -> Run:
+    """Merge some runs. Runs in a worker."""
+    release_buffer()
+    regions = None if task.regions is None else next(read_blocks(task.regions))
+    # The random suffix keeps two workers apart if one was wrongly taken for dead.
+    path = join(task.directory, f"merged-{task.number:06d}-{secrets.token_hex(4)}")
+    return merge_runs(path, task.slices, task.window_bytes, regions)
+
+
+def merge_runs(
+    path: str, slices: Sequence[RunSlice], window_bytes: int, cuts: Sequence[bytes] | None, block_rows: int = BLOCK_ROWS
+) -> Run:
+    """Merge whole runs into a new one at `path`. Without `cuts`, it will be merged again, and has no bounds."""
+    with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows, fenced=False) as index:
+        regions = _Regions(index, cuts or ())
+        for window in gather(slices, None, None, window_bytes):
+            data.write(window.texts)
+            regions.add(window)
+        bounds = regions.finish()
+    run = Run(path, index.records, data.size, index.size, [], data.hash(), index.hash())
+    return run if cuts is None else msgspec.structs.replace(run, bounds=bounds)
+
+
+class _Regions:
+    """Writes the index of a merged run in blocks that end where a region begins."""
+
+    def __init__(self, index: IndexWriter, cuts: Sequence[bytes]) -> None:
+        self._index = index
+        self._cuts = list(reversed(cuts))
+        self._bounds = array("Q", [0, 0])
+
+    def add(self, window: Window) -> None:
+        sizes = list(map(len, window.texts))
+        first = 0
+        while self._cuts and window.keys[-1] >= self._cuts[-1]:
+            last = bisect_left(window.keys, self._cuts.pop())
+            self._append(window, sizes, first, last)
+            self._end_region()
+            first = last
+        self._append(window, sizes, first, len(sizes))
+
+    def finish(self) -> bytes:
+        """Write the remaining rows; return the bounds of all regions."""
+        for _ in range(len(self._cuts) + 1):
+            self._end_region()
+        return self._bounds.tobytes()
+
+    def _append(self, window: Window, sizes: list[int], first: int, last: int) -> None:
+        origins: Origins = window.origins
+        if origins and (first or last < len(sizes)):
+            origins = {position - first: each for position, each in origins.items() if first <= position < last}
+        some = slice(first, last)
+        self._index.add(window.keys[some], sizes[some], window.fingerprints[some], window.rows[some], origins)
+
+    def _end_region(self) -> None:
+        self._index.end_block()
+        self._bounds.extend((self._index.size, self._index.data_offset))
+
+
+# Choosing cuts
+
+
+class _Planner:
+    """Finds the borders of all regions, and chooses the cuts."""
+
+    def __init__(self, context: RunContext, regions: Plan) -> None:
+        self._context = context
+        self._regions = regions
+        self._base = regions.base
+
+    def plan(self) -> Plan:
+        sorting = self._context.sorting
+        tasks = (self._task(number) for number in range(len(self._regions.ranges)))
+        found = dict(self._context.engine.run(plan_region, tasks))
+        regions = [found[number] for number in range(len(found))]
+        for number, region in enumerate(regions):
+            if region.is_unchanged:
+                part = self._base.parts[self._part_of(number)]
+                regions[number] = Region(part.border, part.borders, is_unchanged=True)
+        lasts: dict[int, bytes] = {}
+        cuts = choose_cuts(_borders(regions, lasts), sorting.part_size, sorting.sort_fields, sorting.limits)
+        return msgspec.structs.replace(
+            self._regions,
+            ranges=list(pairwise([None, *cuts, None])),
+            unchanged=self._unchanged(regions, lasts, cuts),
+        )
+
+    def _part_of(self, number: int) -> int:
+        """The number of the part of the base that a region belongs to."""
+        low, _ = self._regions.ranges[number]
+        return 0 if low is None else bisect_right(self._base.cuts, low)
+
+    def _task(self, number: int) -> RegionTask:
+        context, base, region = self._context, self._base, self._regions.ranges[number]
+        slices = self._regions.slices(number)
+        at = self._part_of(number)
+        is_whole = bool(base.parts) and base.is_within(at, *region)
+        return RegionTask(
+            low=region[0],
+            high=region[1],
+            slices=[piece for piece in slices if not piece.is_part],
+            base=[piece for piece in slices if piece.is_part],
+            statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
+            removed=base.removed(at) if is_whole else (),
+            path=context.output.working(f"borders-{number:05d}"),
+            sort_fields=context.sorting.sort_fields,
+            window_bytes=context.sorting.window_for(len(slices)),
+        )
+
+    def _unchanged(
+        self, regions: Sequence[Region], lasts: Mapping[int, bytes], cuts: Sequence[bytes]
+    ) -> dict[int, Part]:
+        """Find the new parts that have exactly the records of a part of the base; `lasts` are the last borders."""
+        unchanged: dict[int, Part] = {}
+        ends = [None, *cuts, None]
+        filled = sorted(lasts)
+        for before, number, after in zip([None, *filled], filled, [*filled[1:], None], strict=False):
+            new = bisect_right(cuts, regions[number].first)
+            low, high = ends[new], ends[new + 1]
+            # A cut may be lower than the border that follows it, but not as low as the one before.
+            begins = before is None or (low is not None and lasts[before] < low)
+            if high is None or after is None:
+                is_end = high is None and after is None
+            else:
+                is_end = lasts[number] < high <= regions[after].first
+            if regions[number].is_unchanged and begins and is_end:
+                unchanged[new] = self._base.parts[self._part_of(number)]
+        return unchanged
+
+
+def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Border]:
+    """Yield the borders of all regions, and remember the last one of each."""
+    for number, region in enumerate(regions):
+        if region.borders:
+            for border in read_borders(region.borders):
+                lasts[number] = border[0]
+                yield border
 
 
 class RegionTask(msgspec.Struct, frozen=True):
@@ -90,153 +416,3 @@ def _has_keys(task: RegionTask) -> bool:
 
 def _has_removed(task: RegionTask) -> bool:
     return bool(task.removed) and not read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(task.removed)
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """The result of planning."""
-
-    runs: list[Run]  # that parts are made from
-    ranges: list[Range]
-    unchanged: dict[int, Part]  # by number of a range, the part of the base that has the same records
-    regions: list[bytes]
-    removed: dict[str, tuple[int, ...]]  # by path of a run, pieces whose records do not count
-    base: Base
-
-    def slices(self, number: int) -> list[RunSlice]:
-        """Return what a range is gathered from."""
-        low, high = self.ranges[number]
-        first = 0 if low is None else bisect_right(self.regions, low)
-        last = len(self.regions) if high is None else bisect_left(self.regions, high)
-        found = [*self._slices_of_runs(low, high, first, last), *self._slices_of_base(low, high)]
-        return [piece for piece in found if piece]
-
-    def estimated_text(self, number: int) -> int:
-        """Return the size of what a range is gathered from, which may include some neighbours and duplicates."""
-        return sum(piece.data_end - piece.data_start for piece in self.slices(number))
-
-    def _slices_of_runs(
-        self, low: bytes | None, high: bytes | None, first: int, last: int
-    ) -> Iterator[RunSlice | None]:
-        for run in self.runs:
-            piece = slice_merged(run, first, last) if run.bounds else slice_run(run, low, high)
-            removed = self.removed.get(run.path)
-            yield msgspec.structs.replace(piece, removed=removed) if piece and removed else piece
-
-    def _slices_of_base(self, low: bytes | None, high: bytes | None) -> Iterator[RunSlice]:
-        cuts = self.base.cuts
-        first = 0 if low is None else bisect_right(cuts, low)
-        last = len(cuts) if high is None else bisect_left(cuts, high)
-        for number in range(first, last + 1 if self.base.parts else 0):
-            if self.base.overlaps(number, low, high):
-                yield from slices_of_part(self.base.parts[number], self.base.removed(number))
-
-
-def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
-    """Choose where parts begin."""
-    options = context.options
-    text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
-    has_runs = any(result.runs for result in sorted_shards.results)
-    least, likely = (part_size_for(size, options.part_size, context.limits) for size in (0, text))
-    region_bytes = max(likely, text // context.limits.most_parts)
-    also = [*base.cuts, *_gaps(sorted_shards, base, options.sort_fields)]
-    regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
-    runs = merge_rounds(context, sorted_shards, regions)
-
-    def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
-        ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
-        return Plan(runs, ranges, unchanged, regions, sorted_shards.removed, base)
-
-    if not has_runs and not base.gone:
-        return plan(base.cuts, dict(enumerate(base.parts)))
-    if not base.parts and 2 * text <= 3 * least:  # a part may be as large as this
-        return plan([], {})
-    planned = regions
-    if any(run.bounds for run in runs):  # fewer tasks, which make fewer and larger reads of each of many runs
-        planned = sorted({*regions[_AT_ONCE - 1 :: _AT_ONCE], *also})
-    return _Planner(context, plan(planned, {})).plan()
-
-
-def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -> list[bytes]:
-    """Return where gaps between parts begin and end: new evaluations there do not change the parts beside them."""
-    new = [counts for result in sorted_shards.results if result.runs for counts in result.pieces if counts.first]
-    if not new:
-        return []
-    low, high = min(counts.first for counts in new), max(counts.last for counts in new)
-    return base.gaps(low, high, prefix_maker(sort_fields[:1]))
-
-
-class _Planner:
-    """Finds the borders of all regions, and chooses the cuts."""
-
-    def __init__(self, context: RunContext, regions: Plan) -> None:
-        self._context = context
-        self._regions = regions
-        self._base = regions.base
-
-    def plan(self) -> Plan:
-        options = self._context.options
-        tasks = (self._task(number) for number in range(len(self._regions.ranges)))
-        found = dict(self._context.engine.run(plan_region, tasks))
-        regions = [found[number] for number in range(len(found))]
-        for number, region in enumerate(regions):
-            if region.is_unchanged:
-                part = self._base.parts[self._part_of(number)]
-                regions[number] = Region(part.border, part.borders, is_unchanged=True)
-        lasts: dict[int, bytes] = {}
-        cuts = choose_cuts(_borders(regions, lasts), options.part_size, options.sort_fields, self._context.limits)
-        return msgspec.structs.replace(
-            self._regions,
-            ranges=list(pairwise([None, *cuts, None])),
-            unchanged=self._unchanged(regions, lasts, cuts),
-        )
-
-    def _part_of(self, number: int) -> int:
-        """Return the number of the part of the base that a region belongs to."""
-        low, _ = self._regions.ranges[number]
-        return 0 if low is None else bisect_right(self._base.cuts, low)
-
-    def _task(self, number: int) -> RegionTask:
-        context, base, region = self._context, self._base, self._regions.ranges[number]
-        slices = self._regions.slices(number)
-        at = self._part_of(number)
-        is_whole = bool(base.parts) and base.is_within(at, *region)
-        return RegionTask(
-            low=region[0],
-            high=region[1],
-            slices=[piece for piece in slices if not piece.is_part],
-            base=[piece for piece in slices if piece.is_part],
-            statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
-            removed=base.removed(at) if is_whole else (),
-            path=context.output.working(f"borders-{number:05d}"),
-            sort_fields=context.options.sort_fields,
-            window_bytes=context.options.window_for(len(slices)),
-        )
-
-    def _unchanged(
-        self, regions: Sequence[Region], lasts: Mapping[int, bytes], cuts: Sequence[bytes]
-    ) -> dict[int, Part]:
-        """Find the new parts that have exactly the records of a part of the base; `lasts` are the last borders."""
-        unchanged: dict[int, Part] = {}
-        ends = [None, *cuts, None]
-        filled = sorted(lasts)
-        for before, number, after in zip([None, *filled], filled, [*filled[1:], None], strict=False):
-            new = bisect_right(cuts, regions[number].first)
-            low, high = ends[new], ends[new + 1]
-            # A cut may be lower than the border that follows it, but not as low as the one before.
-            begins = before is None or (low is not None and lasts[before] < low)
-            if high is None or after is None:
-                is_end = high is None and after is None
-            else:
-                is_end = lasts[number] < high <= regions[after].first
-            if regions[number].is_unchanged and begins and is_end:
-                unchanged[new] = self._base.parts[self._part_of(number)]
-        return unchanged
-
-
-def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Border]:
-    """Yield the borders of all regions, and remember the last one of each."""
-    for number, region in enumerate(regions):
-        if region.borders:
-            for border in read_borders(region.borders):
-                lasts[number] = border[0]
-                yield border

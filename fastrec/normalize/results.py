@@ -1,10 +1,14 @@
-"""Pieces of input, and the results of the tasks of both passes. These results are also the entries of the journal."""
+"""Pieces of input, the results of the tasks of both passes, and the statistics of lines.
+
+Results are small: the driver holds them, and they are the entries of the journal. What the summary needs to know of the
+lines of a piece is in a file of its task (`PieceStatistics`). `count_lines` adds these up (`LineStatistics`).
+"""
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, Final, Self
 
@@ -12,135 +16,18 @@ import msgspec
 from msgspec.structs import asdict
 
 from fastrec.corpus.writer import Written
+from fastrec.engine.base import Engine
 from fastrec.errors import NoMatchError, ShardError, shown
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
+from fastrec.sorting.files import read_blocks
 from fastrec.sorting.keys import encode_sample_id, sample_id_of
 from fastrec.sorting.runs import Run
 from fastrec.sources.lines import LongLine, ReadStats
 from fastrec.sources.shard import Slice
 from fastrec.storage import FileDigest
 from fastrec.summary.document import Repairable, Repaired, RepairExample, json_safe
-
-# @@ repairs: Count repairs: lines that were repaired, with examples, and rejected lines that repairs would keep.
-
-_EXAMPLES: Final = 3
-"""Examples of each repair: the first ones by names, so that they do not depend on the order of lines."""
-
-
-class _Example(msgspec.Struct, frozen=True, order=True):
-    """A change to a record."""
-
-    code: str
-    evaluation_name: str
-    model_id: str
-    sample_id: bytes  # encoded as in a key; integers come before strings
-    path: str
-    message: str
-
-
-class RepairCounts(msgspec.Struct):
-    """Repairs of some lines."""
-
-    lines: int = 0  # repaired lines
-    by_code: dict[str, int] = msgspec.field(default_factory=dict)  # the journal cannot decode a Counter
-    examples: list[_Example] = msgspec.field(default_factory=list)
-    repairable: int = 0  # rejected lines that repairs would keep
-    repairable_by_code: dict[str, int] = msgspec.field(default_factory=dict)
-
-    def add(self, batch: Batch) -> Counter[str]:
-        """Add the lines of a chunk, and return its repaired lines by code."""
-        by_code: Counter[str] = Counter()
-        for line in batch.repaired:
-            by_code.update(finding.code for finding in line.findings)
-        self.lines += len(batch.repaired)
-        if batch.repaired:
-            self.by_code = _sum(self.by_code, by_code)
-            new = (
-                _Example(one.code, line.evaluation_name, line.model_id, sample_id, one.path, one.message)
-                for line in batch.repaired
-                for sample_id in [encode_sample_id(line.sample_id)]
-                for one in line.findings
-            )
-            self.examples = _first((*self.examples, *new))
-        for invalid in batch.rejected:
-            if invalid.repairs:
-                self.repairable += 1
-                self.repairable_by_code = _sum(self.repairable_by_code, dict.fromkeys(invalid.repairs, 1))
-        return by_code
-
-    def __iadd__(self, other: Self) -> Self:
-        self.lines += other.lines
-        self.by_code = _sum(self.by_code, other.by_code)
-        self.examples = _first((*self.examples, *other.examples))
-        self.repairable += other.repairable
-        self.repairable_by_code = _sum(self.repairable_by_code, other.repairable_by_code)
-        return self
-
-
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {code: one.get(code, 0) + other.get(code, 0) for code in {**one, **other}}
-
-
-def _first(examples: Iterable[_Example]) -> list[_Example]:
-    in_order = sorted(set(examples))
-    groups = groupby(in_order, key=lambda example: example.code)
-    return [example for _, group in groups for example in islice(group, _EXAMPLES)]
-
-
-def repair_documents(total: RepairCounts) -> tuple[Repaired, Repairable]:
-    """Describe the repairs of all pieces for the summary."""
-    examples = [
-        RepairExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
-        for example in total.examples
-    ]
-    return (
-        Repaired(lines=total.lines, by_code=dict(sorted(total.by_code.items())), examples=examples),
-        Repairable(lines=total.repairable, by_code=dict(sorted(total.repairable_by_code.items()))),
-    )
-
-
-# @@ filtered_out: Records that the filters remove: the names that they have, for the error if no record matches.
-
-_MOST: Final = 10  # names listed in the error
-
-
-class FilteredOutNames(msgspec.Struct):
-    """The first evaluations, metrics and models of records that are filtered out, sorted: one more than is listed."""
-
-    evaluations: list[str] = msgspec.field(default_factory=list)
-    metrics: list[str] = msgspec.field(default_factory=list)
-    models: list[str] = msgspec.field(default_factory=list)
-
-    def add(self, records: Iterable[FilteredOut]) -> None:
-        """Add the names of some records."""
-        found = list(records)
-        self.evaluations = _filtered_out_first([*self.evaluations, *(one.evaluation_name for one in found)])
-        self.metrics = _filtered_out_first([*self.metrics, *(one.metric for one in found if one.metric)])
-        self.models = _filtered_out_first([*self.models, *(one.model_id for one in found)])
-
-    def __iadd__(self, other: Self) -> Self:
-        for name in self.__struct_fields__:
-            setattr(self, name, _filtered_out_first([*getattr(self, name), *getattr(other, name)]))
-        return self
-
-
-def nothing_matches(filters: Filters, names: FilteredOutNames) -> NoMatchError:
-    """Return the error if no record matches the filters; it lists what there is."""
-    lists = [(kind, getattr(names, kind)) for kind in names.__struct_fields__]
-    available = "; ".join(f"{kind}: {_some(found)}" for kind, found in lists if found)
-    return NoMatchError(f"no record matches {filters}; {available or 'there are no records'}")
-
-
-def _filtered_out_first(names: Iterable[str]) -> list[str]:
-    return sorted(set(names))[: _MOST + 1]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_MOST]) + (", …" if len(names) > _MOST else "")
-
-
-_RESULTS_EXAMPLES: Final = 10
+from fastrec.summary.rows import Sums
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -190,46 +77,6 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
         return self.read.lines + len(self.piece.long_lines)
 
 
-class WrongHash(msgspec.Struct, frozen=True, order=True):
-    """A record whose `sample_hash` was wrong. Such records are sorted by evaluation, model and sample."""
-
-    evaluation_name: str
-    model_id: str
-    sample_id: bytes
-    """Encoded as in a key, because JSON has no integers of any length. Integers come before strings."""
-    given: str
-    computed: str
-
-
-class PieceStatistics(msgspec.Struct):
-    """What the summary needs to know of a piece. It is in a file, so that the driver's memory does not grow with it."""
-
-    number: int  # of the piece
-    codes: dict[str, int] = msgspec.field(default_factory=dict)  # rejected lines by code
-    wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
-    """The first records whose `sample_hash` was wrong."""
-    versions: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by their schema version
-    notes: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the code of a note
-    recipes: list[tuple[str, str, str, int]] = msgspec.field(default_factory=list)
-    """Valid lines by evaluation, model and recipe of the given hash."""
-    repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
-    filtered_out: FilteredOutNames = msgspec.field(default_factory=FilteredOutNames)
-
-
-def hash_examples(wrong: Iterable[WrongHash]) -> list[WrongHash]:
-    """Return the first records whose `sample_hash` was wrong, as examples."""
-    return heapq.nsmallest(_RESULTS_EXAMPLES, wrong)
-
-
-def examples_of(replaced: Iterable[HashReplaced]) -> list[WrongHash]:
-    """Return the first records of a chunk whose `sample_hash` was wrong."""
-    first = heapq.nsmallest(_RESULTS_EXAMPLES, replaced, key=HashReplaced.sort_key)
-    return [
-        WrongHash(one.evaluation_name, one.model_id, encode_sample_id(one.sample_id), one.given, one.computed)
-        for one in first
-    ]
-
-
 class SortResult(msgspec.Struct, frozen=True, tag="task"):
     """The result of a task of pass 1."""
 
@@ -240,32 +87,24 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
     rejects: str  # path of the rejected lines
     statistics: str  # path of the statistics of all pieces, a JSON document each
     files: tuple[FileDigest, ...]  # all files that the task wrote
-    is_stopped: bool = False  # whether it stopped at a record of a later version
 
     @property
     def is_newer_version(self) -> bool:
-        """Whether a line is a record of a later version than the default one."""
-        return self.is_stopped or any(counts.is_newer_version for counts in self.pieces)
+        return any(counts.is_newer_version for counts in self.pieces)
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of its pieces."""
         return [counts.piece.number for counts in self.pieces]
 
     def without(self, shards: Container[int]) -> SortResult:
-        """Return the result without the pieces of some shards."""
+        """The result without the pieces of some shards."""
         pieces = tuple(counts for counts in self.pieces if counts.piece.shard not in shards)
         return msgspec.structs.replace(self, pieces=pieces)
 
     def with_runs(self, **changes: Any) -> SortResult:
-        """Return the result with some fields of all runs changed."""
+        """The result with some fields of all runs changed."""
         runs = tuple(msgspec.structs.replace(run, **changes) for run in self.runs)
         return msgspec.structs.replace(self, runs=runs)
-
-
-def stopped_result(task: int) -> SortResult:
-    """Return the result of a task that stopped because of a record of a later version."""
-    return SortResult(task, (), (), "", "", (), is_stopped=True)
 
 
 class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
@@ -324,10 +163,213 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
 
     @property
     def index(self) -> str:
-        """The path of its index."""
         return f"{self.statistics_prefix}-index"
 
     @property
     def borders(self) -> str:
-        """The path of its borders."""
         return f"{self.statistics_prefix}-borders"
+
+
+# Statistics of lines
+
+_LISTED_NAMES: Final = 10  # in the error if no record matches the filters
+_HASH_EXAMPLES: Final = 10  # of records whose `sample_hash` was wrong
+_REPAIR_EXAMPLES: Final = 3
+"""Examples of each repair: the first ones by names, so that they do not depend on the order of lines."""
+
+
+class _Repair(msgspec.Struct, frozen=True, order=True):
+    """A change to a record."""
+
+    code: str
+    evaluation_name: str
+    model_id: str
+    sample_id: bytes  # encoded as in a key; integers come before strings
+    path: str
+    message: str
+
+
+class RepairCounts(msgspec.Struct):
+    """Repairs of some lines."""
+
+    lines: int = 0  # repaired lines
+    by_code: dict[str, int] = msgspec.field(default_factory=dict)  # the journal cannot decode a Counter
+    examples: list[_Repair] = msgspec.field(default_factory=list)
+    repairable: int = 0  # rejected lines that repairs would keep
+    repairable_by_code: dict[str, int] = msgspec.field(default_factory=dict)
+
+    def add(self, batch: Batch) -> Counter[str]:
+        """Add the lines of a chunk, and return its repaired lines by code."""
+        by_code: Counter[str] = Counter()
+        for line in batch.repaired:
+            by_code.update(finding.code for finding in line.findings)
+        self.lines += len(batch.repaired)
+        if batch.repaired:
+            self.by_code = _sum(self.by_code, by_code)
+            new = (
+                _Repair(one.code, line.evaluation_name, line.model_id, sample_id, one.path, one.message)
+                for line in batch.repaired
+                for sample_id in [encode_sample_id(line.sample_id)]
+                for one in line.findings
+            )
+            self.examples = _first_examples((*self.examples, *new))
+        for invalid in batch.rejected:
+            if invalid.repairs:
+                self.repairable += 1
+                self.repairable_by_code = _sum(self.repairable_by_code, dict.fromkeys(invalid.repairs, 1))
+        return by_code
+
+    def __iadd__(self, other: Self) -> Self:
+        self.lines += other.lines
+        self.by_code = _sum(self.by_code, other.by_code)
+        self.examples = _first_examples((*self.examples, *other.examples))
+        self.repairable += other.repairable
+        self.repairable_by_code = _sum(self.repairable_by_code, other.repairable_by_code)
+        return self
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {code: one.get(code, 0) + other.get(code, 0) for code in {**one, **other}}
+
+
+def _first_examples(examples: Iterable[_Repair]) -> list[_Repair]:
+    in_order = sorted(set(examples))
+    groups = groupby(in_order, key=lambda example: example.code)
+    return [example for _, group in groups for example in islice(group, _REPAIR_EXAMPLES)]
+
+
+def repair_documents(total: RepairCounts) -> tuple[Repaired, Repairable]:
+    """Describe the repairs of all pieces for the summary."""
+    examples = [
+        RepairExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        for example in total.examples
+    ]
+    return (
+        Repaired(lines=total.lines, by_code=dict(sorted(total.by_code.items())), examples=examples),
+        Repairable(lines=total.repairable, by_code=dict(sorted(total.repairable_by_code.items()))),
+    )
+
+
+class FilteredOutNames(msgspec.Struct):
+    """The first evaluations, metrics and models of records that are filtered out, sorted: one more than is listed."""
+
+    evaluations: list[str] = msgspec.field(default_factory=list)
+    metrics: list[str] = msgspec.field(default_factory=list)
+    models: list[str] = msgspec.field(default_factory=list)
+
+    def add(self, records: Iterable[FilteredOut]) -> None:
+        found = list(records)
+        self.evaluations = _first_names([*self.evaluations, *(one.evaluation_name for one in found)])
+        self.metrics = _first_names([*self.metrics, *(one.metric for one in found if one.metric)])
+        self.models = _first_names([*self.models, *(one.model_id for one in found)])
+
+    def __iadd__(self, other: Self) -> Self:
+        for name in self.__struct_fields__:
+            setattr(self, name, _first_names([*getattr(self, name), *getattr(other, name)]))
+        return self
+
+
+def nothing_matches(filters: Filters, names: FilteredOutNames) -> NoMatchError:
+    """The error if no record matches the filters; it lists what there is."""
+    lists = [(kind, getattr(names, kind)) for kind in names.__struct_fields__]
+    available = "; ".join(f"{kind}: {_some(found)}" for kind, found in lists if found)
+    return NoMatchError(f"no record matches {filters}; {available or 'there are no records'}")
+
+
+def _first_names(names: Iterable[str]) -> list[str]:
+    return sorted(set(names))[: _LISTED_NAMES + 1]
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_LISTED_NAMES]) + (", …" if len(names) > _LISTED_NAMES else "")
+
+
+class WrongHash(msgspec.Struct, frozen=True, order=True):
+    """A record whose `sample_hash` was wrong. Such records are sorted by evaluation, model and sample."""
+
+    evaluation_name: str
+    model_id: str
+    sample_id: bytes
+    """Encoded as in a key, because JSON has no integers of any length. Integers come before strings."""
+    given: str
+    computed: str
+
+
+def hash_examples(wrong: Iterable[WrongHash]) -> list[WrongHash]:
+    return heapq.nsmallest(_HASH_EXAMPLES, wrong)
+
+
+def examples_of(replaced: Iterable[HashReplaced]) -> list[WrongHash]:
+    """The first records of a chunk whose `sample_hash` was wrong."""
+    first = heapq.nsmallest(_HASH_EXAMPLES, replaced, key=HashReplaced.sort_key)
+    return [
+        WrongHash(one.evaluation_name, one.model_id, encode_sample_id(one.sample_id), one.given, one.computed)
+        for one in first
+    ]
+
+
+class PieceStatistics(msgspec.Struct):
+    """What the summary needs to know of a piece. It is in a file, so that the driver's memory does not grow with it."""
+
+    number: int  # of the piece
+    codes: dict[str, int] = msgspec.field(default_factory=dict)  # rejected lines by code
+    wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
+    """The first records whose `sample_hash` was wrong."""
+    versions: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by their schema version
+    notes: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the code of a note
+    recipes: list[tuple[str, str, str, int]] = msgspec.field(default_factory=list)
+    """Valid lines by evaluation, model and recipe of the given hash."""
+    repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
+    filtered_out: FilteredOutNames = msgspec.field(default_factory=FilteredOutNames)
+
+
+class LineStatistics(Sums):
+    """The statistics of the lines of all pieces, or of some."""
+
+    codes: Counter[str] = msgspec.field(default_factory=Counter)  # rejected lines by the code of their first error
+    versions: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by their schema version
+    notes: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the code of a note
+    recipes: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
+    """Valid lines by evaluation_name, model_id and the recipe of the given hash."""
+    wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
+    repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
+    filtered_out: FilteredOutNames = msgspec.field(default_factory=FilteredOutNames)
+
+    def __iadd__(self, other: Self) -> Self:
+        super().__iadd__(other)
+        self.wrong_hashes = hash_examples(self.wrong_hashes)
+        return self
+
+
+def count_lines(results: Sequence[SortResult], engine: Engine, at_once: int) -> LineStatistics:
+    """Add up the statistics of all pieces; many files are read in tasks of some."""
+    wanted = [(result.statistics, frozenset(result.numbers)) for result in results if result.pieces]
+    if len(wanted) <= at_once:
+        return _read_statistics(wanted)
+    total = LineStatistics()
+    groups = (wanted[first : first + at_once] for first in range(0, len(wanted), at_once))
+    for _, counted in engine.run(_read_statistics, groups):
+        total += counted
+    return total
+
+
+def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatistics:
+    """Add up the statistics of some pieces, given the files and the numbers. Runs in a worker if there are many."""
+    total = LineStatistics()
+    for path, numbers in wanted:
+        for block in read_blocks(path):
+            one = _decode(block)
+            if one.number in numbers:
+                total.codes.update(one.codes)
+                total.versions.update(one.versions)
+                total.notes.update(one.notes)
+                for evaluation, model, recipe, count in one.recipes:
+                    total.recipes[evaluation, model, recipe] += count
+                total.wrong_hashes = hash_examples(total.wrong_hashes + one.wrong_hashes)
+                total.repairs += one.repairs
+                total.filtered_out += one.filtered_out
+    total.versions = +total.versions  # without versions that were only tried
+    return total
+
+
+_decode = msgspec.json.Decoder(PieceStatistics).decode

@@ -1,10 +1,18 @@
-"""Resume an interrupted run: find out which of its finished tasks, merged runs and parts are reusable.
+"""Resume an interrupted run: its journal, and which of its finished tasks, merged runs and parts are reusable.
 
-A finished task is reusable if its inputs and outputs are unchanged. The list of inputs may have changed since; its
-pieces keep their numbers, and get the current number of their shard.
+    settings │ entry │ entry │ …        each: length, fingerprint, msgpack
 
-A merged run replaces the runs that it was made from. It is reusable if its files are intact and all tasks behind it are
-reusable. If it is not reusable, these tasks are repeated.
+The settings are everything besides the records that determines the bytes of the corpus: build, options, sort order. A
+journal of other settings is discarded, with a notice. An entry is written when a task of pass 1, a merge or a part is
+finished. If a crash cut off the last entry, it is ignored.
+
+Entries are not trusted. A finished task is reusable if its inputs and outputs, which are read again, have the same
+checksums. The list of inputs may have changed since; its pieces keep their numbers, and get the current number of their
+shard. A merged run replaces the runs that it was made from. It is reusable if its files are intact and all tasks behind
+it are reusable. If it is not reusable, these tasks are repeated.
+
+In an object store each run has its own journal, because a run that lost its lease may still append to its own. The next
+run starts with a copy of it.
 """
 
 from __future__ import annotations
@@ -27,19 +35,6 @@ from fastrec.sorting.runs import index_of
 from fastrec.sources.shard import Slice
 from fastrec.storage import FileDigest, fingerprint, hash_of_file, is_unchanged, sha256_of_file, storage_of
 from fastrec.storage.base import Log
-
-# @@ journal: The journal: what a run has finished, so that the next run of the same command can resume.
-#
-#     purpose │ entry │ entry │ …        each: length, fingerprint, msgpack
-#
-# The purpose is everything besides the records that determines the bytes of the corpus: build, options, sort order. A
-# journal of another purpose is discarded, with a notice. An entry is written when a task of pass 1, a merge or a part is
-# finished. If a crash cut off the last entry, it is ignored.
-#
-# Entries are not trusted. Before one is used, its inputs and outputs are read again and their checksums compared.
-#
-# In an object store each run has its own journal, because a run that lost its lease may still append to its own. The next
-# run starts with a copy of it.
 
 _HEAD: Final = 12  # bytes before an entry: its length and fingerprint
 _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
@@ -73,7 +68,7 @@ class Journal:
             raise
 
     def _read(self, log: Log) -> tuple[list[JournalEntry], int]:
-        """Read the entries up to the first invalid one; return them and where they end: 0 if the purpose differs."""
+        """Read the entries up to the first invalid one; return them and where they end: 0 if the settings differ."""
         entries: list[JournalEntry] = []
         with log.reader() as file:
             size = file.seek(0, os.SEEK_END)
@@ -91,7 +86,7 @@ class Journal:
         return entries, end
 
     def _start(self, earlier: Iterable[str]) -> None:
-        """Start with a copy of the longest journal of the same purpose: it includes those that it continued."""
+        """Start with a copy of the longest journal of the same settings: it includes those that it continued."""
         longest, size = "", 0
         for path in earlier:
             with contextlib.suppress(OSError), contextlib.closing(storage_of(path).open_log(path)) as log:
@@ -130,9 +125,9 @@ class Journal:
         self._log.close()
 
 
-def settings_in(paths: Iterable[str], purposes: Sequence[dict[str, Any]]) -> int | None:
-    """Return the index of the purpose that the longest of some journals has; None if all have other ones."""
-    heads = {framed(_encode(settings)): index for index, settings in enumerate(purposes)}
+def settings_in(paths: Iterable[str], choices: Sequence[dict[str, Any]]) -> int | None:
+    """The index of the settings that the longest of some journals has; None if all have other ones."""
+    heads = {framed(_encode(settings)): index for index, settings in enumerate(choices)}
     found, longest = None, 0
     for path in paths:
         with (
@@ -150,7 +145,7 @@ def settings_in(paths: Iterable[str], purposes: Sequence[dict[str, Any]]) -> int
 
 
 def difference(before: bytes, settings: dict[str, Any]) -> str:
-    """Say how the encoded purpose of a journal differs from this one."""
+    """Say how the encoded settings of a journal differ from these."""
     try:
         then, now = (_flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(settings)))
     except (msgspec.MsgspecError, TypeError, AttributeError):
@@ -162,7 +157,7 @@ def difference(before: bytes, settings: dict[str, Any]) -> str:
 
 
 def _flat(settings: dict[str, Any]) -> dict[str, Any]:
-    """Return a purpose in one level, with the names and values of options as users write them."""
+    """Settings in one level, with the names and values of options as users write them."""
     flat = {**settings.pop("build", {}), **settings}
     for name, value in settings.items():
         if name == "repair" and value == list(REPAIRS):
@@ -182,12 +177,12 @@ def _spell_size(size: int) -> str:
 
 
 def framed(body: bytes) -> bytes:
-    """Return some bytes with their length and fingerprint in front."""
+    """Some bytes with their length and fingerprint in front."""
     return len(body).to_bytes(4, "big") + fingerprint(body).to_bytes(8, "big") + body
 
 
 def unframed(data: bytes) -> bytes | None:
-    """Return the bytes that `framed` got; None if they are damaged."""
+    """The bytes that `framed` got; None if they are damaged."""
     body = data[_HEAD:]
     return body if data == framed(body) else None
 
@@ -218,14 +213,14 @@ class Reusable(msgspec.Struct):
     next_piece: int = 0  # the first number that no piece has
 
     def take_chunk(self, piece: Piece, text_hash: str) -> SortResult | None:
-        """Return the finished task of a chunk, if there is one."""
+        """The finished task of a chunk, if there is one."""
         task = self.chunks.pop((piece.source, piece.offset, piece.line, text_hash), None)
         if task is None or task.pieces[0].piece.long_lines != piece.long_lines:
             return None
         return _attached(task, [piece.shard])
 
     def files(self) -> set[str]:
-        """Return the paths of all files to keep."""
+        """The paths of all files to keep."""
         tasks = [*self.tasks, *self.chunks.values()]
         files = {file.path for task in tasks for file in task.files} - _covered_files(self.merged)
         return files | {file.path for one in self.merged for file in one.run.files}
@@ -277,7 +272,7 @@ def _without_merged(merged: Sequence[MergedRun], lost: set[int]) -> tuple[list[M
 
 
 def _intact(merged: list[MergedRun], engine: Engine) -> list[MergedRun]:
-    """Return the merged runs whose files are intact, without those that were merged again."""
+    """The merged runs whose files are intact, without those that were merged again."""
     unchanged = [result for _, result in sorted(engine.run(_files_unchanged, [one.run.files for one in merged]))]
     intact: list[MergedRun] = []
     covered: set[str] = set()
@@ -320,7 +315,7 @@ def _task_unchanged(claim: tuple[tuple[PieceCounts, ...], list[FileDigest]]) -> 
 
 
 def _files_unchanged(files: Iterable[FileDigest]) -> bool:
-    """Check files. Runs in a worker."""
+    """Runs in a worker."""
     return all(map(is_unchanged, files))
 
 
@@ -358,7 +353,7 @@ def _take_part(claim: tuple[str, Part]) -> bool:
 
 
 def _attached(task: SortResult, shards: Sequence[int]) -> SortResult:
-    """Return a finished task whose pieces know the current numbers of their shards."""
+    """A finished task whose pieces know the current numbers of their shards."""
     counts = (
         replace(one, piece=replace(one.piece, shard=shard)) for one, shard in zip(task.pieces, shards, strict=True)
     )

@@ -2,13 +2,20 @@
 
     shards ──▶ pass 1, one task per slice of input ──▶ runs ──▶ pass 2, one task per part ──▶ parts ──▶ publish
 
-1. Find the shards and check the output path.
-2. Pass 1 (`pass1_driver`, `pass1_tasks`, `pass1`): judge, normalize and sort records into runs on disk.
-3. Choose the cuts between parts (`plan`), and merge runs if there are too many (`rounds`).
+1. Find the shards and check the output path (`inputs`). Take the options apart (`options`), and guess the target.
+2. Pass 1 (`pass1_driver`, `pass1`): judge, normalize and sort records into runs on disk.
+3. Choose the cuts between parts, and merge runs if there are too many (`plan`).
 4. Pass 2 (`parts`, `pass2`): gather, deduplicate, count and compress each part.
-5. Write summary and manifest (`driver`), and check that line counts add up (`line_counts`).
-6. With `--incremental`, keep what the next run can build on (`keep`, `kept`, `base`, `changes`).
-7. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate (`gate`).
+5. Check that line counts add up, and write summary and manifest (`driver`).
+6. With `--incremental`, keep what the next run can build on (`driver`, `kept`).
+7. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate.
+
+If the target was guessed wrong, or kept work is damaged, steps 2 to 6 start again. Finished tasks are in a journal,
+from which the next run resumes if this one is interrupted (`resume`).
+
+The way of a record to a published part, module by module: `cli/normalize`, `normalize/run`, `normalize/driver`,
+`normalize/pass1_driver`, `normalize/pass1`, `judge/judge`, `sorting/runs`, `normalize/plan`, `normalize/parts`,
+`normalize/pass2`, `corpus/writer`, `corpus/publish`.
 """
 
 from __future__ import annotations
@@ -17,31 +24,40 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from fastrec.build import identity
 from fastrec.corpus.output import CORPUS, KEPT, Output
 from fastrec.corpus.publish import (
     check_inputs_not_in,
     check_output,
     check_reachable,
     open_output,
+    too_little_space,
     work_root_of,
 )
 from fastrec.engine import is_small, make_engine
-from fastrec.errors import NoMatchError, RefusedError, UsageError, shown, utf8
-from fastrec.normalize.attempts import Attempts, find_kept
+from fastrec.engine.base import Engine
+from fastrec.errors import DamagedFileError, NoMatchError, RefusedError, UsageError, shown, utf8
+from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
-from fastrec.normalize.inputs import find_records
-from fastrec.normalize.kept import Kept, recover_kept
-from fastrec.normalize.options import Options, make_options
+from fastrec.normalize.inputs import Streams, find_records
+from fastrec.normalize.kept import Base, Kept, base_of, no_base, recover_kept, why_damaged, why_unusable
+from fastrec.normalize.options import AUTO, RECORDED, Options, make_options
+from fastrec.normalize.pass1 import WrongTargetError, guess_target, prepare_judge
+from fastrec.normalize.resume import Journal, settings_in
 from fastrec.progress import Progress
+from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
+from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
 from fastrec.sources.tasks import total_text
 from fastrec.storage import is_private, is_url, join, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 from fastrec.summary.document import Summary
+
+Result = TypeVar("Result")
 
 
 class NormalizeResult(msgspec.Struct, kw_only=True):
@@ -203,18 +219,162 @@ def run_passes(
         raise UsageError("a cluster cannot read files in the memory of this process: give --engine pool")
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
-    kept, progress = find_kept(output), progress or Progress()
-    attempts = Attempts(shards, options, output, progress=progress, notice=notice, found_at=found_at, kept=kept)
+    kept = _find_kept(output)
+    target = first_target(shards, options, output, kept)  # workers that are forked now inherit its judge
     with make_engine(options.jobs, options.engine, options.scheduler, options.limits) as engine:
         if options.engine == "dask":
             # A cluster has the size that it has.
-            attempts.options = msgspec.structs.replace(options, jobs=engine.jobs)
+            options = msgspec.structs.replace(options, jobs=engine.jobs)
             check_reachable((output.working(""), output.staged("")), engine)
-        return attempts.run(make_corpus, engine)
+        return run_attempts(
+            make_corpus,
+            shards,
+            options,
+            output,
+            engine=engine,
+            target=target,
+            kept=kept,
+            progress=progress or Progress(),
+            notice=notice,
+            found_at=found_at,
+        )
+
+
+def _find_kept(output: Output) -> Kept | str | None:
+    """Read what the last run kept; None if there is nothing, or why it cannot be read."""
+    kept = recover_kept(output.kept_path, output.next_kept_path)
+    if kept is None and output.holds_work():
+        journal = output.working("journal")
+        is_interrupted = output.earlier_journals() or storage_of(journal).exists(journal)
+        return None if is_interrupted else f"{shown(output.kept_path)} is missing"
+    return kept
+
+
+def first_target(shards: Sequence[Shard], options: Options, output: Output, kept: Kept | str | None) -> Schema:
+    """The target of the work that can be reused; else guess it, and prepare its judge."""
+    targets = list(TARGETS.values()) if options.schema == AUTO else [options.target]
+    settings = [_settings_of(options, target) for target in targets]
+    found = settings_in([output.working("journal"), *output.earlier_journals()], settings)
+    if found is None and isinstance(kept, Kept) and options.incremental:
+        found = next((at for at, one in enumerate(settings) if why_unusable(kept, one) is None), None)
+    if found is not None:
+        return targets[found]
+    target = options.target
+    if options.schema == AUTO:
+        target = guess_target(shards, options.for_judge(target))
+    prepare_judge(shards, options.for_judge(target))
+    return target
+
+
+def run_attempts(
+    make: Callable[[Sequence[Shard], RunContext, Base], Result],
+    shards: Sequence[Shard],
+    options: Options,
+    output: Output,
+    *,
+    engine: Engine,
+    target: Schema,
+    kept: Kept | str | None,
+    progress: Progress,
+    notice: Callable[[str], None],
+    found_at: int,
+) -> Result:
+    """Make something of the shards. Start again if the target is wrong, or if kept work turns out to be damaged.
+
+    `kept` is what the last run kept, or why that cannot be read.
+    """
+    is_auto = options.schema == AUTO
+    streams = Streams(kept=is_auto and any(shard.stream for shard in shards))
+    path, earlier = output.working("journal"), output.earlier_journals()
+    said: set[str] = set()
+    is_first, is_settled = True, False
+
+    def say(message: str) -> None:
+        """Give a notice, once: a further attempt does not repeat it."""
+        if message not in said:
+            said.add(message)
+            notice(message)
+
+    while True:
+        settings = _settings_of(options, target)
+        base, reason = _find_base(kept, shards, options, settings, engine)
+        if reason:
+            kept = None
+            if options.incremental:
+                say(f"work kept by the last run is not used, and all shards are read: {reason}")
+        wanted = [shard for number, shard in enumerate(shards) if number not in base.unchanged]
+        if is_first and (scarce := too_little_space(output, wanted)):
+            say(scarce)
+        with Journal(path, settings, earlier) as journal:
+            if journal.discarded and is_first:
+                say(f"finished work of an interrupted run is not reused: {journal.discarded}")
+            context = RunContext(
+                judging=options.for_judge(target),
+                sorting=options.for_sorting(target),
+                parts=options.for_parts(),
+                recorded=options.recorded,
+                max_rejects=options.gate,
+                skip_bad_shards=options.skip_bad_shards,
+                may_be_empty=options.may_be_empty,
+                output=output,
+                engine=engine,
+                workers=0 if options.jobs == 1 and options.engine == "pool" else options.jobs,
+                journal=journal,
+                progress=progress,
+                notice=say,
+                streams=streams,
+                found_at=found_at,
+                is_first=is_first,
+                is_settled=is_settled,
+            )
+            is_first = False
+            try:
+                return make(shards, context, base)
+            except WrongTargetError as exc:
+                say(str(exc))
+                target = exc.target
+                # The default version is certain: the whole input was read. The newest one is not if a bad shard had the
+                # later record.
+                is_settled = target is not NEWEST_SCHEMA
+            except DamagedFileError as exc:
+                if exc.path not in base.files:
+                    raise
+                kept = str(exc)
+
+
+def _settings_of(options: Options, target: Schema) -> dict[str, Any]:
+    """Everything besides the records that determines the bytes of a corpus of this target."""
+    recorded = {name: options.recorded[name] for name in RECORDED}
+    limits = options.limits
+    return {
+        "build": identity(),
+        "cuts": (limits.most_borders, limits.most_parts, limits.fewest_parts, limits.least_part),
+        "schema": f"auto ({target.name})" if options.schema == AUTO else target.name,
+        **recorded,
+        "max_window": options.max_window,
+        "sort_fields": options.sort_fields_of(target),
+        "filters": str(options.filters) or "none",
+    }
+
+
+def _find_base(
+    kept: Kept | str | None, shards: Sequence[Shard], options: Options, settings: dict[str, Any], engine: Engine
+) -> tuple[Base, str]:
+    """The kept work that a run can build on, and why it cannot; empty if it can, or if there is none."""
+    if not isinstance(kept, Kept):
+        return no_base(shards), kept or ""
+    if not options.incremental:
+        return no_base(shards, kept), ""
+    if reason := why_unusable(kept, settings):
+        return no_base(shards, kept), reason  # if this run is interrupted, one like the last can still use them
+    by_content = options.check == "content"
+    if reason := why_damaged(kept, engine, by_content=by_content):
+        return no_base(shards), reason
+    return base_of(kept, shards, engine, by_content=by_content), ""
 
 
 def _files_to_keep(output: Output, files: frozenset[str]) -> frozenset[str]:
-    """Return the files that stay for the next run: those of this run, or of the last one if they are not in place."""
+    """The files that stay for the next run: those of this run, or of the last one if they are not in place."""
     if not files or output.next_kept_path == output.kept_path:
         return files
     try:

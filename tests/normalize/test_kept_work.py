@@ -21,7 +21,7 @@ from fastrec.errors import BadShardsError
 from fastrec.filters import Filters
 from fastrec.judge.repair import repair_codes
 from fastrec.limits import Limits
-from fastrec.normalize import driver
+from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.progress import Progress
@@ -209,7 +209,7 @@ def test_options_are_said_as_users_write_them(scene: Nights) -> None:
 def test_work_of_another_build_is_not_used(what: str, scene: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of the code or of a library may give other bytes."""
     here = build.identity()
-    monkeypatch.setattr(driver, "identity", lambda: {**here, what: "0.0"})
+    monkeypatch.setattr(module, "identity", lambda: {**here, what: "0.0"})
     result = scene.run()
     assert result.unchanged == 0
     assert len(result.notices) == 1, result.notices

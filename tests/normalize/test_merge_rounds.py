@@ -17,11 +17,11 @@ from msgspec.structs import replace
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import ShardError
 from fastrec.limits import Limits
-from fastrec.normalize import pass1_driver, rounds
+from fastrec.normalize import pass1_driver, plan
 from fastrec.normalize import run as module
 from fastrec.normalize.pass1 import SortTask, sort_pieces
+from fastrec.normalize.plan import MergeTask, merge_some
 from fastrec.normalize.results import SortResult
-from fastrec.normalize.rounds import MergeTask, merge_some
 from fastrec.normalize.run import normalize
 from fastrec.progress import Progress
 from fastrec.sorting.fields import KeyColumns
@@ -69,7 +69,7 @@ def merged(monkeypatch: pytest.MonkeyPatch) -> list[MergeTask]:
         tasks.append(task)
         return merge_some(task)
 
-    monkeypatch.setattr(rounds, "merge_some", note)
+    monkeypatch.setattr(plan, "merge_some", note)
     return tasks
 
 
@@ -209,7 +209,7 @@ def whole(same_shards: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     """The files that an undisturbed run makes of these shards, and the number of its merge tasks."""
     tasks: list[MergeTask] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds, "merge_some", lambda task: (tasks.append(task), merge_some(task))[1])
+        patch.setattr(plan, "merge_some", lambda task: (tasks.append(task), merge_some(task))[1])
         corpus = normalized(same_shards, tmp_path_factory.mktemp("whole") / "out", **OPTIONS)
     return everything(corpus), len(tasks)
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fastrec.engine.base import SerialEngine
-from fastrec.limits import Limits
+from fastrec.limits import LIMITS, Limits
 from fastrec.normalize import pass1, pass1_driver
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
@@ -25,10 +24,16 @@ from tests.normalize.test_determinism import LINES
 GB = 1 << 30
 
 
-def decompressed_here(gigabytes: list[float], jobs: int, **options: Any) -> list[int]:
+def tasks_of(shards: list[Shard], directory: str, workers: int, limits: Limits = LIMITS) -> SortTasks:
+    options = Options(jobs=max(workers, 1), limits=limits)
+    target = options.target
+    return SortTasks(shards, directory, options.for_judge(target), options.for_sorting(target), workers=workers)
+
+
+def decompressed_here(gigabytes: list[float], workers: int) -> list[int]:
     """Return the numbers of the compressed shards that the driver decompresses."""
     shards = [Shard(f"{number}.zst", int(size * GB), Format.ZSTD) for number, size in enumerate(gigabytes)]
-    by_workers = {number for number, _ in SortTasks(shards, "", Options(jobs=jobs, **options)).slices().values()}
+    by_workers = {number for number, _ in tasks_of(shards, "", workers).slices().values()}
     return [number for number in range(len(shards)) if number not in by_workers]
 
 
@@ -55,8 +60,8 @@ def test_the_driver_decompresses_as_much_as_it_can(
 
 def test_a_single_process_decompresses_as_it_sorts() -> None:
     """No chunk is written to disk for a process that reads it again itself; the worker of a cluster is another one."""
-    assert decompressed_here([8], 1) == []
-    assert decompressed_here([8], 1, engine="dask") == [0]
+    assert decompressed_here([8], 0) == []
+    assert decompressed_here([8], 1) == [0]
 
 
 def test_chunks_and_other_tasks_come_in_turns(tmp_path: Path) -> None:
@@ -65,7 +70,7 @@ def test_chunks_and_other_tasks_come_in_turns(tmp_path: Path) -> None:
     small = [write(tmp_path / f"{number}.jsonl", LINES[:20]) for number in range(6)]
     limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=20_000, small_input=0)
     shards, _ = find_shards([str(path) for path in (large, *small)])
-    tasks = list(SortTasks(shards, str(tmp_path), Options(jobs=2, limits=limits)).make(Reusable()))
+    tasks = list(tasks_of(shards, str(tmp_path), 2, limits).make(Reusable()))
     kinds = [task.pieces[0].temporary for task in tasks]
     assert len({task.number for task in tasks}) == len(tasks)
     assert kinds.count(True) > 10

@@ -230,9 +230,9 @@ def test_work_of_another_build_is_not_reused(
 ) -> None:
     """Another commit or another library may give other bytes: its work is ignored, and one line says so."""
     here = build.identity()
-    monkeypatch.setattr(driver, "identity", lambda: {**here, what: "0.0"})
+    monkeypatch.setattr(module, "identity", lambda: {**here, what: "0.0"})
     interrupt(shards, tmp_path / "out")
-    monkeypatch.setattr(driver, "identity", lambda: here)
+    monkeypatch.setattr(module, "identity", lambda: here)
     sorted_tasks.clear()
     report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH))
     assert sorted(chain(*sorted_tasks)) == list("bcdefg")

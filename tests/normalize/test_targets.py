@@ -24,16 +24,15 @@ from fastrec.commands.verify import verify
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import UsageError
 from fastrec.limits import Limits
-from fastrec.normalize import attempts, pass1, pass1_driver
+from fastrec.normalize import pass1, pass1_driver
 from fastrec.normalize import pass1 as targets
 from fastrec.normalize import run as module
 from fastrec.normalize.dry_run import plan
-from fastrec.normalize.options import AUTO, Options
+from fastrec.normalize.options import Options
 from fastrec.normalize.results import SortResult
 from fastrec.normalize.run import run
 from fastrec.progress import Progress
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS
-from fastrec.schemas.schema import Schema
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import Corpus, StopAfter, audited, normalized, write
 from tests.running import run_command
@@ -73,11 +72,7 @@ def first_line_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def guess_always(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let every guess be this version."""
-
-    def guess(_: Any, options: Options) -> Schema:
-        return TARGETS[name] if options.schema == AUTO else options.target
-
-    monkeypatch.setattr(attempts, "guess_target", guess)
+    monkeypatch.setattr(module, "guess_target", lambda *_: TARGETS[name])
 
 
 @pytest.fixture
@@ -86,7 +81,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def note(task: pass1.SortTask) -> SortResult:
-        found.append(task.options.schema)
+        found.append(task.judging.schema)
         return pass1.sort_pieces(task)
 
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.normalize.rounds import merge_runs
+from fastrec.normalize.plan import merge_runs
 from fastrec.sorting.files import BlockReader, read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
 from fastrec.sorting.runs import Run, index_of

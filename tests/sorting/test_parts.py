@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastrec.errors import DamagedFileError
-from fastrec.normalize.rounds import merge_runs
+from fastrec.normalize.plan import merge_runs
 from fastrec.sorting.gather import RunSlice, Window, gather, gather_keys, part_slice, slice_run, whole_run
 from fastrec.sorting.runs import IndexWriter, Run, Sources, index_of, spill, union
 from fastrec.sources.formats import Format
