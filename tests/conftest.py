@@ -75,11 +75,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             groups.setdefault((item.nodeid.partition("[")[0], ways), []).append(item)
     left_out = set[pytest.Item]()
     for (name, ways), group in groups.items():
-        kept = covering([item.callspec.indices for item in group], ways, name)  # type: ignore[attr-defined]
+        kept = covering(list(map(_values, group)), ways, name)
         left_out |= {item for number, item in enumerate(group) if number not in kept}
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=list(left_out))
+
+
+def _values(item: pytest.Item) -> dict[str, int]:
+    """The value of each parameter of a test, as a number. Names in one `parametrize` are one parameter."""
+    values: dict[str, object] = dict(item.callspec.params)  # type: ignore[attr-defined]
+    together = {}
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        together |= {name.strip(): mark.args[0] for name in names}
+    found: dict[str, int] = {}
+    for name, value in values.items():
+        key = str(together.get(name, name))
+        found[key] = hash((found.get(key), id(value)))
+    return found
 
 
 def pytest_collection_finish() -> None:

@@ -3,7 +3,7 @@
 `make test-long` sets LONG_TESTS=1. Without it, a test still tries every kind of case, but fewer cases of each kind:
 
 - `examples(few, many)` is a number: of hypothesis examples, of mutations, of kills.
-- `sample(cases, few, name)` takes some cases of a long list.
+- `few_of(cases, few, name)` takes some cases of a long list.
 - `@pytest.mark.each_value` keeps so many cases of a parametrized test that each value of each parameter occurs.
 - `@pytest.mark.pairwise` does so for each pair of values of two parameters.
 
@@ -30,7 +30,7 @@ def examples(few: int, many: int) -> int:
     return many if LONG else few
 
 
-def sample(cases: Iterable[T], few: int, name: str) -> list[T]:
+def few_of(cases: Iterable[T], few: int, name: str) -> list[T]:
     """All cases, or a few of them in the same order: the first, the last, and others chosen by the name of the test."""
     every = list(cases)
     return every if LONG else chosen(every, few, name)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.sizes import chosen, covering
+from tests.sizes import LONG, chosen, covering
 
 SIZES = {"a": 5, "b": 4, "c": 3}
 CASES = [dict(zip(SIZES, numbers, strict=True)) for numbers in itertools.product(*map(range, SIZES.values()))]
@@ -41,3 +41,20 @@ def test_a_sample_has_both_ends() -> None:
     assert (len(found), found[0], found[-1]) == (10, 0, 99)
     assert found == sorted(set(found))
     assert chosen(range(5), 10, "test") == list(range(5))
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("one", range(5))
+@pytest.mark.parametrize(("two", "three"), [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_a_mark_leaves_out_cases(one: int, two: int, three: int, request: pytest.FixtureRequest) -> None:
+    """Names in one `parametrize` are one parameter, so none of their rows is left out."""
+    name = request.node.originalname
+    cases = [item.callspec.params for item in request.session.items if getattr(item, "originalname", "") == name]
+    assert {"one": one, "two": two, "three": three} in cases
+    if LONG:
+        assert len(cases) in (1, 20)
+    else:
+        assert len(cases) <= 6
+    if len(cases) > 1:  # else somebody asked for one case
+        assert len({case["one"] for case in cases}) == 5
+        assert len({(case["two"], case["three"]) for case in cases}) == 4
