@@ -11,7 +11,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 SCALE_ARGS ?= 1e9
 
-.PHONY: help run test lint docs pictures soak cluster-demo bench bench-report bench-peers bench-instructions bench-profile scale format dist clean
+.PHONY: help run test test-long bench-test lint docs pictures soak cluster-demo bench bench-report bench-peers bench-instructions bench-profile scale format dist clean
 .DELETE_ON_ERROR:
 
 help:            ## List the targets.
@@ -36,6 +36,13 @@ run: $(VENV)/run.stamp   ## Normalize the demo shards, and print a summary.
 
 test: $(VENV)/dev.stamp  ## Run the tests (PYTEST_ARGS adds arguments).
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS)
+
+# Full sizes take minutes for some tests.
+test-long: $(VENV)/dev.stamp ## Run the tests with all their examples, in about an hour (PYTEST_ARGS adds arguments).
+	LONG_TESTS=1 $(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist worksteal --timeout 3600 $(PYTEST_ARGS)
+
+bench-test: $(VENV)/dev.stamp ## Run the tests of bench/, which `make test` leaves out (PYTEST_ARGS adds arguments).
+	$(BIN)/python -m pytest -p tests.conftest --numprocesses $(TEST_PROCESSES) --dist worksteal $(PYTEST_ARGS) bench/tests
 
 lint: $(VENV)/dev.stamp  ## Check style and types.
 	$(BIN)/ruff check .

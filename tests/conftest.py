@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from fastrec.commands.generate import evaluation as words
 from fastrec.commands.generate import text
+from tests.sizes import LONG, WAYS, covering, examples
 
 try:
     import resource
@@ -26,6 +27,7 @@ except ImportError:  # not on this system
 settings.register_profile(
     "fastrec",
     deadline=None,
+    max_examples=examples(50, 500),
     derandomize=not os.environ.get("FUZZ"),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],
 )
@@ -58,6 +60,41 @@ def _memory_for_files() -> Path | None:
 if directory := _memory_for_files():
     os.environ["TMPDIR"] = str(directory)
     tempfile.tempdir = None  # look at the environment again
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marks of tests/sizes.py."""
+    config.addinivalue_line("markers", "each_value: try each value of each parameter, unless LONG_TESTS is set")
+    config.addinivalue_line("markers", "pairwise: try each pair of values of two parameters, unless LONG_TESTS is set")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of tests with these marks that have nothing new."""
+    groups: dict[tuple[str, int], list[pytest.Item]] = {}
+    for item in () if LONG else items:
+        if ways := max((WAYS[mark.name] for mark in item.iter_markers() if mark.name in WAYS), default=0):
+            groups.setdefault((item.nodeid.partition("[")[0], ways), []).append(item)
+    left_out = set[pytest.Item]()
+    for (name, ways), group in groups.items():
+        kept = covering(list(map(_values, group)), ways, name)
+        left_out |= {item for number, item in enumerate(group) if number not in kept}
+    if left_out:
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=list(left_out))
+
+
+def _values(item: pytest.Item) -> dict[str, int]:
+    """The value of each parameter of a test, as a number. Names in one `parametrize` are one parameter."""
+    values: dict[str, object] = dict(item.callspec.params)  # type: ignore[attr-defined]
+    together = {}
+    for mark in item.iter_markers("parametrize"):
+        names = mark.args[0].split(",") if isinstance(mark.args[0], str) else mark.args[0]
+        together |= {name.strip(): mark.args[0] for name in names}
+    found: dict[str, int] = {}
+    for name, value in values.items():
+        key = str(together.get(name, name))
+        found[key] = hash((found.get(key), id(value)))
+    return found
 
 
 def pytest_collection_finish() -> None:

@@ -24,9 +24,12 @@ from fastrec.cli import main
 
 
 def run_command(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """Run `python -m fastrec`, in a new process if there are options for it; check that it prints no traceback."""
-    if not options:
-        return run_here(*arguments)
+    """Run `python -m fastrec`; check that it prints no traceback.
+
+    It runs in a new process if there are options for one. `cwd` and `input` need none.
+    """
+    if options.keys() <= {"cwd", "input"}:
+        return run_here(*arguments, stdin=options.get("input", b""), cwd=options.get("cwd"))
     command = [sys.executable, "-m", "fastrec", *map(os.fspath, arguments)]
     settings: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 60} | options
     done = subprocess.run(command, check=False, **settings)

@@ -42,6 +42,7 @@ from fastrec.sources.formats import Format
 from tests import strategies
 from tests.reference import normal_record
 from tests.samples import sample, sample_of
+from tests.sizes import examples
 from tests.sources.compressing import compressed
 
 KINDS = ["single_turn", "multi_turn", "agentic"]
@@ -214,7 +215,7 @@ def test_a_key_that_cannot_be_an_attribute_is_refused(key: str) -> None:
         fastrec.decode(line)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(45, 450))
 @given(strategies.records)
 def test_encoding_a_decoded_record_gives_the_normal_form(record: dict[str, Any]) -> None:
     """For any valid record, `encode(decode(line))` is its normal form, unless a key cannot be an attribute."""

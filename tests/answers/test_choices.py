@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fastrec.answers.database import FACT_COLUMNS
 from fastrec.answers.marks import ERROR, RIGHT, WRONG, Choices, Cut, Marks, RecordMark, facts_of, mark, mean_length
+from tests.sizes import examples
 
 MODELS = 40
 choices = st.sets(st.integers(0, MODELS - 1)).map(lambda chosen: tuple(sorted(chosen)))
@@ -43,7 +44,7 @@ def test_what_is_cut_has_the_marks_of_these_models(chosen: tuple[int, ...]) -> N
     assert pieces == 8 or len(found) == len(chosen)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(14, 160))
 @given(st.integers(0, 1 << 30), st.lists(choices, min_size=1, max_size=6), st.booleans())
 def test_facts_are_those_of_the_chosen_models(seed: int, several: list[tuple[int, ...]], graded: bool) -> None:
     random = Random(seed)

@@ -18,6 +18,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.answers.naive import Naive, length_of, right_of
 from tests.samples import sample_of
+from tests.sizes import examples
 
 MODELS = ["org/a", "org/b", "org/c", 'weird "[x]\u2028']
 HASHES = ["00", "00ff", "0a", "ff\u00e9", "f"]
@@ -172,7 +173,8 @@ def check_answers(index: Index, naive: Naive, row: QuestionRow) -> None:
     ]
 
 
-@settings(max_examples=40, phases=(Phase.explicit, Phase.generate))  # shrinking a corpus would take minutes
+# Shrinking a corpus would take minutes.
+@settings(max_examples=examples(14, 160), phases=(Phase.explicit, Phase.generate))
 @given(corpora(), st.data())
 def test_the_index_says_what_the_records_say(corpus: tuple[list[dict[str, Any]], dict[str, Any]], data: Any) -> None:
     found, options = corpus

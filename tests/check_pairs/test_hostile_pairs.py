@@ -16,6 +16,7 @@ from fastrec.commands.check_pairs.aggregate import Aggregate, NotAggregate, deco
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import shard_at
 from tests.check_pairs.trees import SUFFIXES, UUID, Tree, aggregate, result, rows
+from tests.sizes import examples
 from tests.strategies import dice
 
 
@@ -38,7 +39,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 @given(dice, st.sampled_from(list(SUFFIXES)))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(21, 240), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_files(tmp_path: Path, rng: random.Random, format_: Format) -> None:
     """Whatever is in the files, there is a result; a changed samples file is always noticed."""
     tree = Tree(tmp_path)

@@ -248,6 +248,7 @@ def test_files_from(corpus: Path) -> None:
     assert "4 lines" in run("validate", "--files-from", "-", stdin=b"good.jsonl\nbad.jsonl").stdout.decode()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("output_format", ["text", "json", "github"])
 @pytest.mark.parametrize(
     "name", [b"with space", b"new\nline", b"\xff\xfe", b"\x1b[31mred", b"\xc2\x9b31m", "\u202egnp".encode(), b"-dash"]
@@ -278,6 +279,7 @@ def assert_escaped(output: bytes) -> None:
     assert safe(text.replace("\n", "")) == text.replace("\n", "")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("output_format", ["text", "json", "github"])
 @pytest.mark.parametrize("steering", STEERING)
 def test_record_text_is_escaped(tmp_path: Path, steering: str, output_format: str) -> None:
@@ -375,6 +377,7 @@ def test_max_line_bytes() -> None:
 # Broken pipes and signals
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("command", "code"),
     [

@@ -29,6 +29,7 @@ from fastrec.limits import Limits
 from tests.normalize.normalizing import Corpus, normalized, sort_position, without_long, write
 from tests.running import run_command
 from tests.samples import sample, sample_of
+from tests.sizes import examples, few_of
 
 FILTERS = {"evaluation": "evaluation_name", "model": "model_id", "sample_id": "sample_id", "hash": "sample_hash"}
 
@@ -132,7 +133,7 @@ def one_or_several(values: list[Any]) -> st.SearchStrategy[Any]:
     return st.sampled_from(values) | st.lists(st.sampled_from(values), min_size=1, max_size=3)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(45, 450))
 @given(
     asked=st.fixed_dictionaries(
         {},
@@ -172,6 +173,7 @@ def test_a_filter_of_another_type_is_refused(name: str, value: Any, plain: Corpu
         list(fastrec.cat(plain.path, **{name: value}))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "asked", [{"model": "org/1"}, {"sample_id": 5, "limit": 7}, {"errors": True}, {"model": "x"}, {"limit": 3}]
 )
@@ -264,7 +266,7 @@ def test_a_limit_stops_the_reading(corpus: Corpus, monkeypatch: pytest.MonkeyPat
 positions = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(90, 900))
 @given(
     ends=st.lists(positions, min_size=2, max_size=2).map(sorted),
     fixed=st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 2), min_size=1, max_size=2), max_size=3),
@@ -309,7 +311,7 @@ def test_needles_in_strings_are_not_taken_for_fields() -> None:
     assert found(Selection(errors=True), silent) == []
 
 
-@pytest.mark.parametrize("size", range(1, 40))
+@pytest.mark.parametrize("size", few_of(range(1, 40), 12, "test_buffers_may_end_anywhere"))
 def test_buffers_may_end_anywhere(plain: Corpus, size: int) -> None:
     """A line that does not fit into a buffer is found once, completely."""
     limits = Limits(skim_bytes=size if size > 20 else size * 97)

@@ -21,6 +21,7 @@ from fastrec.limits import Limits
 from tests.commands.test_cat import records
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.running import run_here
+from tests.sizes import examples
 
 HOSTILE = '\u202ea\u2028<b>"\\\t\x1b[31m.jsonl'
 
@@ -73,7 +74,7 @@ def test_each_record_has_its_source(corpus: Corpus, choice: dict[str, Any]) -> N
     assert labelled == expected(corpus, lines)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(7, 80), deadline=None)
 @given(st.sampled_from(CHOICES), st.integers(1, 9_000), st.sampled_from([1, 1, 1, 2]))
 def test_sources_do_not_depend_on_buffers(corpus: Corpus, choice: dict[str, Any], size: int, jobs: int) -> None:
     """Nor on the number of processes."""

@@ -30,6 +30,7 @@ from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits
 from tests.commands.comparing import BY, KINDS, corpus_of, differing, found, reference, spelled
 from tests.samples import sample
+from tests.sizes import examples
 from tests.strategies import free, records
 
 MANY = 10**6
@@ -120,7 +121,7 @@ CHOICES = [
 ]
 
 
-@settings(max_examples=35)
+@settings(max_examples=examples(12, 140))
 @given(
     nights(), st.sampled_from(CHOICES), st.sampled_from([7, 900, 5_000, 1 << 18]), st.sampled_from([1 << 10, 1 << 14])
 )
@@ -185,7 +186,7 @@ def nights_with_metrics(draw: Any) -> tuple[list[dict[str, Any]], list[dict[str,
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(7, 80))
 @given(
     nights_with_metrics(),
     st.sampled_from(LATER_CHOICES),
@@ -223,7 +224,7 @@ def check_totals(difference: Difference) -> None:
         assert model.questions <= min(model.old_answered, model.new_questions)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(21, 240))
 @given(records, records)
 def test_the_fields_of_two_records_that_differ_are_found(old: dict[str, Any], new: dict[str, Any]) -> None:
     """The paths agree with a walk over both records, in which 1 and 1.0 differ."""

@@ -22,6 +22,7 @@ from fastrec.limits import Limits
 from tests.commands.comparing import corpus_of, found, reference
 from tests.commands.test_diff import records_of, rewrite
 from tests.samples import sample_of
+from tests.sizes import examples
 
 EIGHT = [f"metric-{number}" for number in range(8)]
 
@@ -255,7 +256,7 @@ def test_a_changed_score_is_reported(tmp_path: Path) -> None:
         diff(old, new)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(9, 100))
 @given(st.lists(st.fractions(max_denominator=10**6), max_size=20))
 def test_exact_sums_are_exact(values: list[Fraction]) -> None:
     """Whatever the order and the denominators."""

@@ -20,6 +20,7 @@ from fastrec.normalize.scratch import matching_corpus
 from tests.normalize.normalizing import Corpus, write
 from tests.running import run_command
 from tests.samples import question, sample_of
+from tests.sizes import examples
 
 MODELS = ("org/a", "org/b", "lab/c", "lab/[d]", 'é "quoted"')
 EVALUATIONS = ("sums", "sums hard", "zoo")
@@ -157,7 +158,7 @@ def test_cat_finds_what_a_naive_filter_finds(case: str, corpus: Corpus) -> None:
     assert list(fastrec.cat(corpus.path, **CASES[case])) == expected
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(45, 450))
 @given(filters, st.sampled_from([200, 5_000, 1 << 20]))
 def test_cat_agrees_with_decoding_every_record(corpus: Corpus, asked: dict[str, Any], skim_bytes: int) -> None:
     """For any filters, and wherever buffers end."""

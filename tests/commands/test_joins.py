@@ -24,6 +24,7 @@ from fastrec.schemas.hashes import ABSENT, RECIPES, WRONG
 from fastrec.summary.document import REASONS
 from tests.normalize.normalizing import Corpus
 from tests.running import run_command
+from tests.sizes import examples
 
 
 def one_line(model, sample_id, raw, reference, *, metric=None, evaluation="quiz", **fields):
@@ -124,7 +125,7 @@ TEXTS = [("a b", ("x",)), ("ab", ("x",)), ("ab", (" x",)), ("ab", ("y",)), ("c",
 
 
 @given(st.lists(questions, min_size=1, max_size=5), st.permutations(range(len(TEXTS))))
-@settings(max_examples=100)
+@settings(max_examples=examples(30, 300))
 def test_pairs_agree_with_a_simple_implementation(sets, order):
     """Whatever models were asked under whatever ids, also several questions of one id, or one under several ids."""
     names = [f"m{number}" for number in range(len(sets))]

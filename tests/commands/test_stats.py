@@ -150,6 +150,7 @@ def on_common_questions(corpus: Path, pattern: str, *, errors_as_wrong: bool) ->
     ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("errors_as_wrong", [False, True])
 @pytest.mark.parametrize(("pattern", "jobs"), [("*", 1), ("*7b", 1), ("*1*", 2), ("org-3/*", 1)])
 def test_common_questions(corpus: Path, pattern: str, jobs: int, errors_as_wrong: bool) -> None:

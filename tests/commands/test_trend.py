@@ -21,6 +21,7 @@ from fastrec.summary.significance import compare_pairs
 from fastrec.trends import find_corpora
 from tests.running import run_command, run_here
 from tests.samples import question, sample, sample_of
+from tests.sizes import examples
 
 HOSTILE = "</script><b>\u202e\x1b[31m\u2028=1+1"
 
@@ -135,7 +136,7 @@ def test_names_of_corpora(nights: Path, tmp_path: Path) -> None:
     assert [one.name for one in found] == [str(nights / "night-9"), str(tmp_path / "night-9"), "night-10"]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(18, 200))
 @given(st.lists(st.tuples(st.sampled_from([0.0, 1.0, None]), st.sampled_from([0.0, 1.0, None])), max_size=40))
 def test_pairs_are_those_of_scipy(pairs: list[tuple[float | None, float | None]]) -> None:
     """The p-value is that of the binomial test; the counts are those of a slow count."""

@@ -50,6 +50,7 @@ from tests.commands.viewing import (
     plain_records,
     serving,
 )  # fmt: skip
+from tests.sizes import examples
 
 NAMES = st.one_of(st.text(min_size=1), st.sampled_from(HOSTILE), st.text("\\x0123u\n", min_size=1))
 
@@ -200,7 +201,7 @@ PLACES = st.builds(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(18, 200))
 @given(PLACES)
 def test_an_address_has_the_whole_state(state: PageState) -> None:
     """Parameters lead back to the state, and have only characters that forms and addresses keep."""

@@ -32,6 +32,7 @@ def written(path: Path, pieces: Iterable[bytes], compression: str, level: int = 
         return writer.finish()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compression", ["zst", "gz", "none"])
 @pytest.mark.parametrize("size", [0, 1, (1 << 20) - 1, 1 << 20, (3 << 20) + 17])
 def test_bytes_do_not_depend_on_how_the_text_arrives(compression: str, size: int, tmp_path: Path) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import tomllib
+from typing import Any
 
 import yaml
 
 from tests.docs.reference import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-JOBS = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+WORKFLOWS = ROOT / ".github" / "workflows"
+JOBS = yaml.safe_load((WORKFLOWS / "ci.yml").read_text())["jobs"]
 
 
 def classified(prefix: str) -> set[str]:
@@ -23,6 +25,16 @@ def matrix() -> set[tuple[str, str]]:
     rows = JOBS["test"]["strategy"]["matrix"]
     product = {(system, version) for system in rows["os"] for version in rows["python"]}
     return product | {(row["os"], row["python"]) for row in rows["include"]}
+
+
+def steps_of(jobs: dict[str, Any]) -> list[dict[str, Any]]:
+    """The steps of all jobs of a workflow."""
+    return [step for job in jobs.values() for step in job["steps"]]
+
+
+def commands_of(jobs: dict[str, Any]) -> set[str]:
+    """The commands that a workflow runs."""
+    return {step["run"] for step in steps_of(jobs) if "run" in step}
 
 
 def test_ci_runs_every_python_version_that_the_package_claims() -> None:
@@ -45,9 +57,18 @@ def test_ci_runs_every_system_that_the_package_claims() -> None:
 
 
 def test_ci_runs_the_commands_of_the_makefile() -> None:
-    """Lint, types, tests and the wheel run through the targets that developers use."""
-    commands = {step["run"] for job in JOBS.values() for step in job["steps"] if "run" in step}
-    assert {"make lint PYTHON=python", "make test PYTHON=python", "make dist PYTHON=python"} <= commands
+    """Lint, types, tests, tests of the benchmarks and the wheel run through the targets that developers use."""
+    targets = {f"make {name} PYTHON=python" for name in ("lint", "test", "bench-test", "dist")}
+    assert targets <= commands_of(JOBS)
+
+
+def test_all_examples_run_every_week() -> None:
+    """On a Python version that the package claims."""
+    weekly = yaml.safe_load((WORKFLOWS / "weekly.yml").read_text())
+    assert "make test-long PYTHON=python" in commands_of(weekly["jobs"])
+    assert weekly[True]["schedule"]  # YAML takes the key `on` for a boolean
+    versions = {step["with"]["python-version"] for step in steps_of(weekly["jobs"]) if "setup-python" in str(step)}
+    assert versions <= {version for _, version in matrix()}
 
 
 def test_nothing_is_installed_from_the_index_under_our_name() -> None:

@@ -57,7 +57,8 @@ class Faults:
     def __init__(self, folder: Path, operation: str = "", nth: int = 0, reason: int = 0, *, lasting: bool = False):
         self.folder = os.fspath(folder)
         self.operation, self.nth, self.reason, self.lasting = operation, nth, reason, lasting
-        self.calls: dict[str, int] = {}
+        self.calls: dict[str, list[str]] = {}
+        """Files of all calls, by operation."""
         self.paths: list[str] = []
         """Files of the failed calls."""
         self.open: dict[int, str] = {}
@@ -66,7 +67,9 @@ class Faults:
 
     def meet(self, operation: str, path: str) -> None:
         """Count a call, and make it fail if its turn has come."""
-        self.calls[operation] = calls = self.calls.get(operation, 0) + 1
+        files = self.calls.setdefault(operation, [])
+        files.append(path)
+        calls = len(files)
         if operation == self.operation and (calls >= self.nth if self.lasting else calls == self.nth):
             self.paths.append(path)
             if operation in _OF_DESCRIPTORS or operation in ("close", "flock"):

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from fastrec.normalize.options import Options
 from tests.faults import mutating
 from tests.faults.fuzzing import damaged, try_shards
+from tests.sizes import examples
 from tests.sources.compressing import compressed
 
 SMALL: dict[str, Any] = {"memory": 5 << 20, "max_line_bytes": 1 << 14, "max_window": 1 << 23}
-fuzz = settings(max_examples=100, suppress_health_check=list(HealthCheck))
+fuzz = settings(max_examples=examples(30, 300), suppress_health_check=list(HealthCheck))
 
 
 @fuzz

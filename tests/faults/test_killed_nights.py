@@ -1,11 +1,10 @@
 """A night that is killed at any moment leaves the old corpus or the new one, and work that the next night can use.
 
-NIGHTS_EXAMPLES=1000 kills nights before every change that they make to a file.
+`make test-long` kills nights before every change that they make to a file.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ from tests.faults.killed_nights import KilledNights, some_of
 from tests.faults.night_run import NightRun
 from tests.faults.processes import HAS_PROC
 from tests.normalize.nights import ATTEMPTS, CONTENT, first_attempt, random_night
+from tests.sizes import examples
 
-EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "4"))
+EXAMPLES = examples(4, 1_000)
 
 
 @pytest.fixture(scope="module")

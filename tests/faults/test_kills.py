@@ -81,6 +81,7 @@ def test_a_worker_is_killed(moment: str, pile: Pile, tmp_path: Path) -> None:
     assert killed
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("to_all", [False, True])
 @pytest.mark.parametrize(
     ("number", "moment"),

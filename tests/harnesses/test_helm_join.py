@@ -23,6 +23,7 @@ from tests.harnesses.helm_logs import (
     state,
     write_run,
 )
+from tests.sizes import examples
 
 
 def big_run(count: int = 6, trials: int = 2):
@@ -157,7 +158,7 @@ def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeyp
     assert all(one["input"]["formatted"].startswith("Question: ") for one in found.records)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(10, 120))
 @given(st.lists(st.integers(0, 1 << 64), max_size=3000))
 def test_samples_are_numbered_in_order(keys):
     table = index.SampleTable()

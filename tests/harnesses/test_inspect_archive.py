@@ -35,6 +35,7 @@ from tests.harnesses.inspect_logs import (
     write_eval,
     write_json,
 )
+from tests.sizes import examples
 
 IDS = [1, "a/b", "../up", "a_epoch_1/sample", "x y\n\u2028é.json", "", 'quote" and \\']
 
@@ -177,7 +178,7 @@ LOG = archive(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30, 300))
 @given(st.lists(st.tuples(st.integers(0, len(LOG) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 1 << 20))
 def test_random_damage_is_a_log_error(tmp_path_factory, changes, end):
     data = bytearray(LOG)
@@ -190,7 +191,7 @@ def test_random_damage_is_a_log_error(tmp_path_factory, changes, end):
             imported(path)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(14, 160))
 @given(
     names=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20), max_size=6),
     comment=st.binary(max_size=40).filter(lambda comment: b"PK\5\6" not in comment),
@@ -219,7 +220,7 @@ def test_the_directory_lists_what_python_lists(names, comment, before, is_long, 
     assert [(name, member.offset, member.size, member.checksum) for name, member in found] == expected
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(18, 200))
 @given(st.binary(max_size=200))
 def test_any_bytes_have_a_directory_or_are_refused(data):
     path = "memory://inspect/bytes.eval"

@@ -28,6 +28,7 @@ from tests.harnesses.inspect_logs import (
     write_eval,
     write_json,
 )
+from tests.sizes import examples
 
 PIXELS = b"\x89PNG pixels"
 IMAGE = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
@@ -562,7 +563,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(45, 450))
 @given(st.lists(st.tuples(st.sampled_from(PLACES), junk), min_size=1, max_size=3))
 def test_values_of_any_type_give_valid_records_or_a_log_error(tmp_path_factory, changes):
     changed = json.loads(json.dumps(FULL))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from fastrec.errors import LogError
 from fastrec.harnesses import json_array as text_window
 from fastrec.harnesses.json_array import ArrayReader, ItemReader, TextWindow, scan_array
+from tests.sizes import examples
 
 TRICKY = [
     "},\n    {",
@@ -85,7 +86,7 @@ def spaced(document: bytes, spaces: list[bytes]) -> bytes:
     return b"".join(token + spaces[number % len(spaces)] for number, token in enumerate(tokens))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(21, 240))
 @given(arrays, st.dictionaries(texts, values, max_size=3), layouts, st.integers(0, 3), st.sampled_from([1, 20, 1000]))
 def test_the_items_are_those_of_json(array, others, layout, place, group_bytes):
     members = [(name, value) for name, value in others.items() if name != "k"]
@@ -98,7 +99,7 @@ def test_the_items_are_those_of_json(array, others, layout, place, group_bytes):
         assert list(json.loads(envelope)) == [name for name, _ in members]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(21, 240))
 @given(arrays, layouts, st.sampled_from([1, 20, 1000]))
 def test_the_array_may_be_the_document(array, layout, group_bytes):
     items, envelope = read(json.dumps(array, **layout).encode(), None, group_bytes)
@@ -106,7 +107,7 @@ def test_the_array_may_be_the_document(array, layout, group_bytes):
     assert json.loads(envelope) == []
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(21, 240))
 @given(arrays, st.lists(st.sampled_from([b"", b" ", b"\n", b"\r\n", b"\n    ", b"\t"]), min_size=1, max_size=7))
 def test_whitespace_may_be_anywhere(array, spaces):
     document = {"k": array, "z": {"k": array}}
@@ -115,14 +116,14 @@ def test_whitespace_may_be_anywhere(array, spaces):
     assert json.loads(envelope) == document | {"k": []}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(21, 240))
 @given(arrays, layouts, st.integers(1, 40))
 def test_borders_of_blocks_do_not_matter(array, layout, block_bytes):
     document = json.dumps({"a": 1.5, "k": array, "z": "x"}, **layout).encode()
     assert read(document, "k", 64, block_bytes) == read(document, "k", 64, 1 << 20)
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(7, 80))
 @given(st.lists(objects, min_size=1, max_size=3), layouts)
 @example([{"a": '},\n    {"', "k": [{"a": 1}, {"a": 2}]}], {"indent": 2})
 def test_a_document_that_is_cut_is_refused(array, layout):

@@ -18,6 +18,7 @@ from fastrec.harnesses.lm_eval import files as lines
 from fastrec.harnesses.lm_eval import planning
 from fastrec.harnesses.log import HEAD_BYTES, Log
 from tests.harnesses.lm_eval_logs import choice, generation, old, records_of, results, write_lines, write_log
+from tests.sizes import examples
 
 EM = {"exact_match,strict-match": 1.0}
 
@@ -177,7 +178,7 @@ VALUES: Any = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(21, 240))
 @given(
     base=st.sampled_from([generation(), choice(), old(generation()), old(choice())]),
     changes=st.dictionaries(st.sampled_from([*generation(), "acc", "other"]), VALUES, max_size=4),
@@ -195,7 +196,7 @@ def test_samples_of_any_shape(
         records_of(log)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(21, 240))
 @given(fields=st.dictionaries(st.sampled_from([*results(EM), "n-samples", "task_hashes", "model_name"]), VALUES))
 def test_results_of_any_shape(tmp_path_factory: pytest.TempPathFactory, fields: dict[str, Any]) -> None:
     directory = tmp_path_factory.mktemp("log")
@@ -206,7 +207,7 @@ def test_results_of_any_shape(tmp_path_factory: pytest.TempPathFactory, fields: 
         convert(log)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(21, 240))
 @given(config=VALUES, figures=VALUES)
 def test_settings_of_any_shape(tmp_path_factory: pytest.TempPathFactory, config: Any, figures: Any) -> None:
     directory = tmp_path_factory.mktemp("log")

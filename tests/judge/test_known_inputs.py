@@ -21,6 +21,7 @@ from tests import reference
 from tests.judge.test_oracle import LABELS
 from tests.judge.test_paths import counted
 from tests.samples import sample_of
+from tests.sizes import examples
 from tests.strategies import dice, respelled
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -201,7 +202,7 @@ def chunk_of(rng: random.Random, lines: list[bytes], rate: float) -> bytes:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @given(dice)
-@settings(max_examples=4)
+@settings(max_examples=examples(4, 16))
 def test_known_inputs_change_nothing(options: dict[str, Any], rng: random.Random) -> None:
     """Lines in any order and over many chunks, mutated or not, are judged as without known inputs."""
     twins = Twins(rng.choice([0, 20_000, 1 << 20, 1 << 20]), **options)

@@ -1,7 +1,6 @@
 """The judge agrees with an independent draft-07 validator on seeded mutations of records, by every schema version.
 
-The tests of 0.2.0 judge 40,000 mutations. Those of later versions judge fewer; to judge as many, run
-`ORACLE_EXAMPLES=40000 pytest --timeout 0 tests/judge/test_oracle.py`.
+`make test` judges 5,000 mutations by version 0.2.0, and fewer by later ones. `make test-long` judges 40,000 by each.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import copy
 import itertools
 import json
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,6 +19,7 @@ from fastrec.judge.judge import Judge
 from fastrec.schemas.registry import SCHEMAS
 from tests import reference
 from tests.samples import sample_of
+from tests.sizes import examples
 
 ABSENT = object()
 KINDS = ("single_turn", "multi_turn", "agentic")
@@ -62,8 +61,10 @@ ENUMS = ["single_turn", "multi_turn", "agentic", "Single_turn", "single_turn "]
 VALUES = [ABSENT, *BOUNDARIES, *JSON_TYPES, *ENUMS]
 FURTHER = [("metrics",), ("output",), ("interactions",), ("messages",), ("evaluation_result_id",)]
 LABELS = ["0.2.0", "instance_level_eval_0.2.0", "0.2.1", "instance_level_eval_0.2.1", "0.2.2", "0.3.0", "banana", ""]
-PARTS, EXAMPLES = 4, 10_000
-FEWER_EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "600"))
+PARTS = 4
+EXAMPLES = examples(1_250, 10_000)
+"""Of each part."""
+FEWER_EXAMPLES = examples(600, 40_000)
 
 Path = tuple[str | int, ...]
 

@@ -18,6 +18,7 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from tests import reference
 from tests.judge.test_oracle import LABELS, random_mutations, spelled
 from tests.samples import sample_of
+from tests.sizes import examples
 from tests.strategies import dice
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -71,7 +72,7 @@ def judge_slowly(lines: list[bytes], **options: Any) -> tuple[Batch, bytes]:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @given(dice)
-@settings(max_examples=8)
+@settings(max_examples=examples(4, 32))
 def test_both_paths_agree_on_every_line_of_mixed_versions(options: dict[str, Any], rng: random.Random) -> None:
     """What a judge has seen before changes nothing: neither line by line, nor in one chunk, nor the second time."""
     records = mixed_records(rng, 25)
@@ -103,7 +104,7 @@ def counted(batch: Batch, out: bytes) -> dict[str, Any]:
 
 
 @given(dice)
-@settings(max_examples=10)
+@settings(max_examples=examples(5, 40))
 def test_a_line_has_the_version_of_the_reference_whatever_came_before(rng: random.Random) -> None:
     """Line by line, with one judge: the version is that of an independent implementation."""
     subject = Judge()

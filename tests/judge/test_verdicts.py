@@ -24,6 +24,7 @@ from tests import reference
 from tests.judge.test_oracle import spelled
 from tests.judge.test_paths import mixed_records
 from tests.samples import sample_of
+from tests.sizes import examples
 from tests.strategies import dice, records_of, respelled
 
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -99,7 +100,7 @@ def hostile_line(record: dict[str, Any], rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @given(dice)
-@settings(max_examples=15)
+@settings(max_examples=examples(6, 60))
 def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng: random.Random) -> None:
     """Line by line, in one chunk, and again: with duplicate keys at every depth, and backslashes before quotes."""
     lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
@@ -111,7 +112,7 @@ def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng
 
 
 @given(dice)
-@settings(max_examples=15)
+@settings(max_examples=examples(6, 60))
 def test_records_without_normal_forms(rng: random.Random) -> None:
     """With `records`, verdicts come with the same records and line numbers as with normal forms."""
     lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
@@ -131,7 +132,7 @@ def test_records_without_normal_forms(rng: random.Random) -> None:
 
 @pytest.mark.parametrize("version", SCHEMAS)
 @given(st.data(), dice)
-@settings(max_examples=25)
+@settings(max_examples=examples(9, 100))
 def test_no_valid_record_seems_to_have_lost_a_key(version: str, data: st.DataObject, rng: random.Random) -> None:
     """Random valid records take the fast path without normal forms, too, as soon as their unknown keys are learned."""
     record = data.draw(records_of[version])
@@ -145,7 +146,7 @@ def test_no_valid_record_seems_to_have_lost_a_key(version: str, data: st.DataObj
 
 @pytest.mark.parametrize("version", SCHEMAS)
 @given(st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(9, 100))
 def test_strings_are_counted(version: str, data: st.DataObject) -> None:
     """The generated function counts as many strings as a walk over the plain value finds."""
     record = data.draw(records_of[version])
@@ -219,7 +220,7 @@ def perturbed(record: dict[str, Any], schema: Schema, rng: random.Random) -> dic
 
 
 @given(dice)
-@settings(max_examples=30)
+@settings(max_examples=examples(10, 120))
 def test_a_reason_for_a_warning_is_one_that_a_row_finds(rng: random.Random) -> None:
     """The test before the table says yes exactly if a row of the table has a warning."""
     judge, found = Judge(), []

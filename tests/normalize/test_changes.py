@@ -19,6 +19,7 @@ from fastrec.normalize.kept import Changes, KeptShard, match_shards
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import hash_of_file
+from tests.sizes import examples
 
 ENGINE = SerialEngine()
 
@@ -220,7 +221,7 @@ WAYS = st.lists(st.sampled_from(["whole", "halves", "unknown"]), min_size=6, max
 """How a kept shard was hashed."""
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 600))
 @given(before=FILES, now=FILES, same=st.sets(PATHS), moves=st.permutations("abcdef"), certain=FLAGS,
        hashed=WAYS, by_content=st.booleans(), seed=st.integers(0, 9))  # fmt: skip
 def test_any_two_nights(

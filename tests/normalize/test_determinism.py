@@ -70,7 +70,9 @@ def test_the_lines_cover_all_cases(expected: Corpus) -> None:
     assert expected.summary["sample_hash"]["replaced"] > 0
 
 
-@pytest.mark.parametrize(("jobs", "memory"), [(1, 64 * MIB), (1, 1024 * MIB), (2, 64 * MIB), (4, 1024 * MIB)])
+@pytest.mark.each_value
+@pytest.mark.parametrize("jobs", [1, 2, 4])
+@pytest.mark.parametrize("memory", [64 * MIB, 1024 * MIB])
 def test_jobs_and_memory_do_not_change_the_corpus(
     jobs: int, memory: int, pile: list[Path], expected: Corpus, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_the_order_of_arguments_does_not_change_the_corpus(pile: list[Path], exp
         assert corpus.same_for_all == expected.same_for_all
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("count", [1, 7, 50])
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_the_number_of_shards_does_not_change_the_corpus(
@@ -202,6 +205,7 @@ def test_long_lines_between_chunks_keep_their_locations(places: tuple[int, ...],
     check_locations(corpus)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("task_bytes", [1_000, 7_777, 100_000])
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("conflicts", ["keep", "reject"])

@@ -43,6 +43,7 @@ from tests.normalize.normalizing import StopAfter, normalized, shuffled_shards, 
 from tests.normalize.piles import MODELS, Pile, answers, record
 from tests.normalize.test_failures import names_in
 from tests.running import run_here
+from tests.sizes import LONG
 
 
 @pytest.fixture
@@ -246,14 +247,14 @@ def test_a_corpus_that_was_removed_or_replaced_is_made_again(scene: Nights) -> N
 def test_damaged_work_is_done_again(is_changed: bool, tmp_path: Path) -> None:
     """Every kind of file, one at a time: one line says so, and the corpus is that of a full run.
 
-    Each kind is damaged in one way, or in all of them if NIGHTS_EXAMPLES is set.
+    Each kind is damaged in one way, or in all of them with `make test-long`.
     """
     scene = first_night(tmp_path)
     kinds = sorted(kinds_in(scene.work))
     assert kinds
     for number, kind in enumerate(kinds):
         some = [WAYS_OF_DAMAGE[(number + 2 * is_changed) % len(WAYS_OF_DAMAGE)]]
-        for how in WAYS_OF_DAMAGE if "NIGHTS_EXAMPLES" in os.environ else some:
+        for how in WAYS_OF_DAMAGE if LONG else some:
             if is_changed:
                 scene.pile.write(scene.pile.paths[0], answers("eval-0", MODELS[0], epoch=number % 3))
             damage_kind(scene, kind, how)

@@ -23,6 +23,7 @@ from fastrec.normalize.run import normalize
 from tests.normalize.leaving_out import leave_out
 from tests.normalize.normalizing import Corpus, normalized, raw_of, write
 from tests.samples import sample_of
+from tests.sizes import examples
 
 OLD, NEW = "0.2.0", "0.3.0"
 
@@ -73,7 +74,7 @@ def all_equal_but_runs(count: int) -> list[Variant]:
     return [(run, 0, 0, 0, number, 0, 0, 0, 0, 0) for number in range(2) for run in range(count)]
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(9, 100))
 @given(st.sampled_from([OLD, NEW]), st.lists(variants, max_size=25), choices, orders, st.booleans())
 @example(OLD, all_equal_but_runs(3), {"same_run": "ignore", "conflicts": "keep", "repeats": "keep"}, (), True)
 @example(  # two labels of a run that equals an earlier run

@@ -24,6 +24,7 @@ from tests import reference
 from tests.normalize.leaving_out import leave_out
 from tests.normalize.normalizing import Corpus, check_locations, normalized, raw_of, write
 from tests.samples import sample
+from tests.sizes import examples
 from tests.strategies import dice, records, respelled
 
 BROKEN = [
@@ -142,7 +143,7 @@ choices = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(24, 320))
 @given(piles(), choices, st.booleans())
 def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, Any], pieces: bool) -> None:
     """For any lines and options: distinct records are kept, duplicates dropped, invalid lines rejected unchanged."""

@@ -36,6 +36,7 @@ from tests.normalize.normalizing import normalized, shuffled_shards, write
 from tests.normalize.test_determinism import LINES, PART
 from tests.normalize.test_failures import lines_of
 from tests.normalize.test_resume import add_first, change, everything, interrupt, nothing, remove
+from tests.sizes import few_of
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +219,7 @@ def work_of(out: Path) -> set[str]:
     return {path.name.split("-")[0] for path in (out.parent / f".{out.name}.fastrec-work").iterdir()}
 
 
-@pytest.mark.parametrize("count", range(1, 12))
+@pytest.mark.parametrize("count", few_of(range(1, 12), 4, "test_a_run_resumes_in_the_middle_of_a_round"))
 def test_a_run_resumes_in_the_middle_of_a_round(
     *,
     count: int,
@@ -249,6 +250,7 @@ def test_merged_runs_are_removed(shards: Path, tmp_path: Path) -> None:
     assert len([name for name in names if name.startswith("merged-") and name.endswith(".index")]) == 2
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("deed", [nothing, add_first, change, remove], ids=lambda deed: deed.__name__)
 @pytest.mark.parametrize(("stage", "count"), [("round", 2), ("round", 5), ("merge", 1)])
 def test_shards_may_change_after_a_round(

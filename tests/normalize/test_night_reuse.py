@@ -65,6 +65,7 @@ def parts_without(corpus: Path, evaluation: str) -> dict[str, tuple[int, int]]:
 # Nothing changed
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "way", [{}, {"limits": SMALL_TASKS}, {"limits": MERGE_EARLY}, {"jobs": 2, "limits": TWO_JOBS}, {"memory": 5 << 20}]
 )

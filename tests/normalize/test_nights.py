@@ -1,11 +1,10 @@
 """Incremental nights: whatever happened to the shards, the corpus has the bytes of a full run.
 
-NIGHTS_EXAMPLES=1000 tries more sequences of nights, and FUZZ=1 other ones.
+FUZZ=1 tries other sequences of nights.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 
@@ -13,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.normalize.nights import CONTENT, Night, Nights, calm_nights, nights
+from tests.sizes import examples
 
-EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "3"))
+EXAMPLES = examples(3, 200)
 
 
 def play(content: int, several: list[Night]) -> None:

@@ -146,6 +146,7 @@ def hex_of(digits: str) -> str:
 # Options
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("compression", ["zst", "gz", "none"])
 @pytest.mark.parametrize("level", [1, 9])
 def test_compression_does_not_change_the_text(compression: str, level: int, mixed: Path, tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ from fastrec.sources.formats import Format
 from tests.normalize.normalizing import Corpus, StopAfter, audited, normalized, write
 from tests.running import run_command
 from tests.samples import sample, sample_of
+from tests.sizes import examples
 
 OLD, NEW = DEFAULT_SCHEMA.name, NEWEST_SCHEMA.name
 LATER = [name for name in SCHEMAS if name != OLD]
@@ -94,7 +95,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 INVALID = [b"{", b"[]", b"", line_of(OLD, 1, interaction_type="none"), line_of(NEW, 1, evaluation_result_id=None)]
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(7, 80))
 @given(
     st.lists(st.sampled_from([*INVALID, *old(3), *(line_of(version, 2) for version in LATER)]), max_size=8),
     st.randoms(use_true_random=False),

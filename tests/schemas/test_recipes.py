@@ -15,6 +15,7 @@ from fastrec.judge.judge import Judge
 from fastrec.schemas import hashes as recipes
 from fastrec.schemas.hashes import ABSENT, RECIPES, WRONG, RecipeFinder, ascii_json, sample_hash, unicode_json
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
+from tests.sizes import examples
 
 REAL = Path(recipes.__file__).parents[3] / "shared/logs/records"
 
@@ -84,7 +85,7 @@ written = st.text(st.sampled_from('aé你😀"\\/\n\t\x00\x7f\u2028 {}'), max_si
 
 
 @given(written, st.lists(written, max_size=3))
-@settings(max_examples=50)
+@settings(max_examples=examples(18, 200))
 def test_recipes_in_json_agree_with_the_standard_library(raw: str, references: list[str]) -> None:
     """Every recipe of JSON text is what `json.dumps` writes with the options of its producer."""
     first = references[0] if references else ""
@@ -138,7 +139,7 @@ def hashed(question: tuple[str, list[str], str]) -> tuple[str, list[str], str]:
 
 
 @given(st.lists(questions.map(hashed), max_size=5), questions.map(hashed))
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 600))
 def test_a_name_does_not_depend_on_earlier_hashes(history, question) -> None:
     """After any other hashes, the name is that of the first recipe that gives the hash (R1 for one reference only)."""
     finder = RecipeFinder()

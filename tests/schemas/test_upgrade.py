@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import re
 from collections import Counter
 from functools import cache
@@ -27,10 +26,11 @@ from fastrec.schemas.widen import widen
 from tests import strategies
 from tests.samples import sample, sample_of
 from tests.schemas.upgrading import OLD, assert_agrees, expected, leaves, old_records, pruned, with_integers
+from tests.sizes import examples
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "schema" / "versions"
-EXAMPLES = 500 if os.environ.get("FUZZ") else 50
-RECORDS = int(os.environ.get("UPGRADE_RECORDS", "200"))
+EXAMPLES = examples(25, 500)
+RECORDS = examples(100, 5_000)
 """Generated records that are upgraded; 10,000 take a minute."""
 
 
@@ -161,10 +161,7 @@ def generated(folder: Path, records: int) -> list[bytes]:
 
 
 def test_generated_records_are_upgraded_field_by_field(tmp_path: Path) -> None:
-    """Normal forms of upgraded records are valid by a second validator, and every field is what it should be.
-
-    `UPGRADE_RECORDS=10000` checks as many records.
-    """
+    """Normal forms of upgraded records are valid by a second validator, and every field is what it should be."""
     judge = Judge(target=NEWEST_SCHEMA)
     notes: Counter[str] = Counter()
     wanted_notes: Counter[str] = Counter()

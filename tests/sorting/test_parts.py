@@ -20,6 +20,7 @@ from fastrec.normalize.plan import merge_runs
 from fastrec.sorting.gather import RunSlice, Window, gather, gather_keys, part_slice, slice_run, whole_run
 from fastrec.sorting.runs import IndexWriter, Run, Sources, index_of, spill, union
 from fastrec.sources.formats import Format
+from tests.sizes import examples
 from tests.sorting.test_runs import keys, sources_in
 from tests.sources.compressing import compressed
 
@@ -254,7 +255,7 @@ def test_sources_count_for_the_size_of_windows(tmp_path: Path) -> None:
     assert max(len(window.keys) for window in windows) < 50
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(7, 80))
 @given(st.sampled_from([1, 4, 16]), st.lists(st.integers(1, 20), max_size=6))
 def test_an_index_has_the_same_blocks_however_records_are_added(block_rows: int, steps: list[int]) -> None:
     """The blocks depend on the records alone."""

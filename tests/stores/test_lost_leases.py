@@ -1,6 +1,7 @@
 """Two runs, one output in a store: whatever the moment at which one stalls, dies or loses an answer, a corpus is whole.
 
-Each test repeats a run once for every request that it sends, and lets something happen at that request.
+Each test repeats a run, and lets something happen at one of its requests: at some with `make test`, at every one with
+`make test-long`.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tests.normalize.test_failures import lines_of
 from tests.services.s3 import without_token
 
 pytest.importorskip("fsspec")
+from tests.sizes import LONG
 from tests.stores.fake import FakeStore, Faults
 
 OUT = "fake://bucket/nightly/corpus"
@@ -39,7 +41,7 @@ HASTY = Limits(**SMALL, lease_renew_seconds=0.001, lease_lapse_seconds=0.0)
 """The limits of a run that presumes every other one dead."""
 
 CONDITIONS = ["kept", "ignored", "unsupported"]
-"""What a store does about the conditions of requests. Most moments are tried with the first one only, to save time."""
+"""What a store does about the conditions of requests."""
 
 
 @pytest.fixture
@@ -91,7 +93,9 @@ def moments(store: Faults, old: Path, step: int = 1) -> Iterator[int]:
     """Yield the numbers of requests, each time with the same old corpus, until a test stops."""
     normalize(old)
     before = dict(FakeStore.store)
-    for number in range(CONDITIONS.index(store.conditions), 200, step if store.conditions == "kept" else 5):
+    # Each kind of store gets other moments.
+    few = step if store.conditions == "kept" else 7
+    for number in range(0 if LONG else CONDITIONS.index(store.conditions), 200, 1 if LONG else few):
         FakeStore.store.clear()
         FakeStore.store.update(before)
         store.requests.clear()

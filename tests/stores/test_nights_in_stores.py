@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import random
 import re
 from collections import Counter
@@ -26,6 +25,7 @@ from tests.services.dask import LOOSE, Cluster
 from tests.services.s3 import without_token
 
 pytest.importorskip("fsspec")
+from tests.sizes import examples
 from tests.stores.fake import FakeStore, Faults
 
 OUT = "fake://bucket/nightly/corpus"
@@ -35,7 +35,7 @@ HASTY = Limits(**SMALL, lease_renew_seconds=0.001, lease_lapse_seconds=0.0)
 """The limits of a run that presumes every other one dead."""
 OPTIONS: dict[str, Any] = {"part_size": 4 << 10, "repeats": "first", "level": 1, "overwrite": True}
 WORK = [None, "fake://bucket/work"]
-EXAMPLES = int(os.environ.get("NIGHTS_EXAMPLES", "5"))
+EXAMPLES = examples(5, 100)
 
 
 @pytest.fixture

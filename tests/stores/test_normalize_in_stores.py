@@ -58,6 +58,7 @@ def normalize(inputs: Any, output: str = OUT, **options: Any) -> fastrec.Summary
     return run([inputs], output, Options(part_size=PART_SIZE, **options)).summary
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize("work_dir", [None, "s3://bucket/tmp", "a directory"])
 def test_the_same_bytes_as_on_this_machine(

@@ -36,6 +36,7 @@ from fastrec.summary.tally import Tally
 from fastrec.wording import titles
 from tests.normalize.normalizing import Corpus
 from tests.samples import sample_of
+from tests.sizes import examples
 from tests.summary.naive import naive_models, near_root
 
 VERSION = NEWEST_SCHEMA.name
@@ -102,7 +103,7 @@ def test_eight_metrics_on_ten_samples_are_ten_questions(tmp_path: Path) -> None:
     assert titles(summary.evaluations) == [f"arithmetic · {metric}" for metric in METRICS]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(9, 100), deadline=None)
 @given(
     st.lists(
         st.tuples(
