@@ -28,7 +28,7 @@ from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.summary.choosing import Chosen
-from fastrec.summary.document import REASONS, EvaluationJoins, PairJoins, QuestionGroup
+from fastrec.summary.ranking import REASONS, EvaluationJoins, PairJoins, QuestionGroup
 
 # @@ pairs: Count for each pair of models which questions they have in common, and what keeps others apart.
 #
