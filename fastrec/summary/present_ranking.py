@@ -1,7 +1,7 @@
 """Present a summary: rank the models of each evaluation and metric, and explain the numbers.
 
 1. The document `Stats`, which `fastrec stats --format json` prints and the HTML report shows.
-2. `rank` builds it from what `choosing` has chosen.
+2. `rank` builds it from what `present_choice` has chosen.
 3. Facts about the corpus, and what the numbers mean, in words.
 """
 
@@ -14,7 +14,6 @@ import msgspec
 
 from fastrec.errors import counted
 from fastrec.schemas.hashes import ABSENT, WRONG
-from fastrec.summary.choosing import Chosen
 from fastrec.summary.document import (
     ErrorsAsWrong,
     Latency,
@@ -23,6 +22,7 @@ from fastrec.summary.document import (
     Summary,
     Tokens,
 )
+from fastrec.summary.present_choice import Chosen
 from fastrec.summary.rows import from_portable
 from fastrec.summary.significance import score_interval, wilson_interval
 from fastrec.wording import title_of
