@@ -34,7 +34,7 @@ from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import key_splitter
-from fastrec.sorting.runs import IndexWriter, Sources
+from fastrec.sorting.runs import IndexWriter, Origins
 from fastrec.storage import FileDigest, digest_of
 from fastrec.summary.part_statistics import LinesByPiece, PartCounts, write_statistics
 from fastrec.summary.rows import Column, outcome_of
@@ -73,7 +73,7 @@ def select(window: Window, records: Sequence[int]) -> Window:
     )
 
 
-def _sources_of(window: Window, index: int) -> Sources:
+def _origins_of(window: Window, index: int) -> Origins:
     """Return where a record of a window and its copies come from."""
     row = window.rows[index]
     return window.origins.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
@@ -175,7 +175,7 @@ class Resolver:
         code = f"{kind}.not_first" if choice == "first" else f"{kind}.rejected"
         for index in records:
             self._locations = self._locations or read_locations(self._locations_path)
-            sources = _sources_of(window, index)
+            sources = _origins_of(window, index)
             for number, _, count in sources:
                 self.duplicates[number] += count
             number, line, _ = min(sources, key=lambda source: self._locations[source[0]][0])
@@ -254,7 +254,7 @@ def make_part(task: PartTask) -> Part:
             if same_run:
                 left = same_run.filter(everything)
                 for index in set(range(len(everything.keys))).difference(left):
-                    for number, _, count in _sources_of(everything, index):
+                    for number, _, count in _origins_of(everything, index):
                         lines.duplicates[number] += count
                 window = select(everything, left)
             found = find_contradictions(window.keys, window.texts, window.groups)
@@ -393,7 +393,7 @@ class _Keeper:
 
     def finish(self, part: Part) -> Part:
         """Return the part with all files, which are complete by now."""
-        borders = self._borders.finish()
+        borders = self._borders.borders
         files = [
             *part.files,
             FileDigest(part.index, self._index.size, self._index.hash()),

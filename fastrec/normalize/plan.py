@@ -76,8 +76,8 @@ def plan_region(task: RegionTask) -> Region:
         return Region(is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
     for window in gather_keys([*task.slices, *task.base], task.low, task.high, task.window_bytes):
-        sizes.add(window.keys, window.sizes)
-    borders = sizes.finish()
+        sizes.add(*window)
+    borders = sizes.borders
     if not borders:
         return Region()
     write_borders(task.path, borders)
@@ -85,7 +85,7 @@ def plan_region(task: RegionTask) -> Region:
 
 
 def _has_keys(task: RegionTask) -> bool:
-    return any(window.keys for window in gather_keys(task.slices, task.low, task.high, task.window_bytes))
+    return any(keys for keys, _ in gather_keys(task.slices, task.low, task.high, task.window_bytes))
 
 
 def _has_removed(task: RegionTask) -> bool:

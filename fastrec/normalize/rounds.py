@@ -27,7 +27,7 @@ from fastrec.normalize.pass1_driver import SortedShards, live_runs
 from fastrec.normalize.results import MergedRun
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather, whole_run
-from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Origins, Run, index_of
+from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of
 from fastrec.storage import join, storage_of
 
 # @@ merge: Merge several runs into one, without duplicates.
@@ -76,7 +76,7 @@ class _Regions:
         return self._bounds.tobytes()
 
     def _append(self, window: Window, sizes: list[int], first: int, last: int) -> None:
-        origins: Origins = window.origins
+        origins = window.origins
         if origins and (first or last < len(sizes)):
             origins = {position - first: each for position, each in origins.items() if first <= position < last}
         some = slice(first, last)

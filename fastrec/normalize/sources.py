@@ -25,7 +25,7 @@ from fastrec.normalize.context import RunContext
 from fastrec.normalize.pass1_driver import SortedShards
 from fastrec.normalize.results import Part, PartSources
 from fastrec.sorting.files import read_blocks, write_blocks
-from fastrec.sorting.runs import Origins, decode_rows, index_reader
+from fastrec.sorting.runs import OriginsByPosition, decode_rows, index_reader
 from fastrec.sources.shard import Shard
 from fastrec.summary.part_statistics import read_lines_by_piece
 from fastrec.summary.rows import Column
@@ -86,7 +86,7 @@ class SourcesWriter:
         self._file = ShardWriter(path, "zst", _LEVEL, synced=False)
         self._written: Written | None = None
 
-    def write(self, rows: Sequence[Any], origins: Origins) -> None:
+    def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
         """Append the sources of records, given their rows and the sources of those with several copies."""
         places = list(map(_piece_and_line, rows))
         for index, sources in origins.items():
