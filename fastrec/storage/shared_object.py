@@ -15,9 +15,10 @@ import contextlib
 import errno
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from fastrec.storage.object_store import ObjectClient
+if TYPE_CHECKING:
+    from fastrec.storage.object_store import ObjectClient  # takes 20 ms to load, and only URLs need it
 
 _ATTEMPTS: Final = 5
 _WAIT_SECONDS: Final = 0.1  # before the second attempt; doubles with each one
