@@ -21,7 +21,7 @@ from fastrec.sorting.runs import Run, spill
 from fastrec.sources.formats import Format, decompress
 from fastrec.sources.lines import chunks
 from fastrec.sources.shard import shard_at
-from fastrec.summary.rows import row_of
+from fastrec.summary.rows import row_maker
 
 __all__: list[str] = []
 
@@ -42,7 +42,7 @@ class SortResult:
     """Judged records as a task holds them before it writes a run."""
 
     def __init__(self, chunks_of_text: Text) -> None:
-        judge, key_of = Judge(), key_maker()
+        judge, key_of, row_of = Judge(), key_maker(), row_maker()
         self.text = bytearray()
         self.ends: list[int] = []
         self.keys: list[bytes] = []

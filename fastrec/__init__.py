@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fastrec.schemas.hashes import sample_hash
     from fastrec.schemas.registry import Record
     from fastrec.summary.document import Summary
-    from fastrec.summary.ranking import Stats
+    from fastrec.summary.present_ranking import Stats
     from fastrec.trends import Trend
 
 __all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash", "schema"]
@@ -100,7 +100,7 @@ _HOMES = {
         "fastrec.schemas.hashes": ("sample_hash",),
         "fastrec.schemas.registry": ("Record",),
         "fastrec.summary.document": ("Summary",),
-        "fastrec.summary.ranking": ("Stats",),
+        "fastrec.summary.present_ranking": ("Stats",),
         "fastrec.trends": ("Trend",),
     }.items()
     for name in names

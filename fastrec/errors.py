@@ -20,8 +20,8 @@
         ├── ShardCorruptError       its bytes do not match its format or checksum
         └── ShardLimitError         reading it would exceed a limit (zstd window, memory)
 
-Every error keeps its arguments in `args`, so it can be pickled on its way back from a worker. It formats itself in
-`__str__`. The command line maps the family to exit codes in one place.
+An error is its fields and its message: `FastrecError` makes the constructor, and pickles it on its way back from a
+worker. `cli` maps the family to exit codes in one place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,16 +99,33 @@ def naming(path: str) -> Iterator[None]:
         raise
 
 
+@dataclass_transform(eq_default=False)
 class FastrecError(Exception):
-    """The base class of all errors that fastrec raises on purpose."""
+    """The base class of all errors that fastrec raises on purpose.
+
+    A subclass declares its fields by annotations, like a dataclass. They are the arguments of its constructor, and
+    attributes. A subclass without annotations has the fields of its base. All values are also in `args`, from which
+    `pickle` makes the error again.
+    """
 
     exit_code = 3
+    _fields: ClassVar[tuple[str, ...]] = ("message",)
+
+    def __init_subclass__(cls) -> None:
+        cls._fields = tuple(cls.__annotations__) or cls._fields
+
+    def __init__(self, *values: Any, **named: Any) -> None:
+        named |= zip(self._fields[: len(values)], values, strict=True)
+        for name in self._fields:
+            setattr(self, name, named[name] if name in named else getattr(type(self), name))
+        super().__init__(*vars(self).values())
 
 
 class UsageError(FastrecError):
     """The caller asked for something impossible; the message says what to do instead."""
 
     exit_code = 2
+    message: str
 
 
 class NoMatchError(UsageError):
@@ -119,13 +136,10 @@ class RefusedError(FastrecError):
     """A corpus was made, but not published, because it failed a check. The old corpus stays as it was."""
 
     exit_code = 1
-
-    def __init__(self, output: str, path: str, reason: str, summary: Any) -> None:
-        super().__init__(output, path, reason, summary)
-        self.output = output
-        self.path = path
-        self.reason = reason
-        self.summary = summary
+    output: str
+    path: str
+    reason: str
+    summary: Any
 
     def __str__(self) -> str:
         path = shown(self.path)
@@ -138,9 +152,7 @@ class RefusedError(FastrecError):
 class WorkerDiedError(FastrecError):
     """A worker process died or hung while it ran `task`, and another one did when the task ran alone."""
 
-    def __init__(self, task: str) -> None:
-        super().__init__(task)
-        self.task = task
+    task: str
 
     def __str__(self) -> str:
         return (
@@ -152,10 +164,8 @@ class WorkerDiedError(FastrecError):
 class PanicError(FastrecError):
     """A native library panicked while it ran `task`: a bug in the library, or memory ran out."""
 
-    def __init__(self, task: str, reason: str) -> None:
-        super().__init__(task, reason)
-        self.task = task
-        self.reason = reason
+    task: str
+    reason: str
 
     def __str__(self) -> str:
         return (
@@ -167,10 +177,8 @@ class PanicError(FastrecError):
 class LockedError(FastrecError):
     """Another run writes the same output."""
 
-    def __init__(self, path: str, holder: str) -> None:
-        super().__init__(path, holder)
-        self.path = path
-        self.holder = holder
+    path: str
+    holder: str
 
     def __str__(self) -> str:
         return f"{shown(self.path)} is being written by another run, {self.holder}: wait until it ends, or stop it"
@@ -189,10 +197,8 @@ class LostLeaseError(LockedError):
 class ClusterError(FastrecError):
     """A cluster cannot be used: it does not answer, its workers are gone, or they have other versions."""
 
-    def __init__(self, address: str, reason: str) -> None:
-        super().__init__(address, reason)
-        self.address = address
-        self.reason = reason
+    address: str
+    reason: str
 
     def __str__(self) -> str:
         return f"the Dask cluster at {shown(self.address)}: {self.reason}"
@@ -201,11 +207,9 @@ class ClusterError(FastrecError):
 class ShardError(FastrecError):
     """A shard could not be read and checked to its last byte, so none of its records count."""
 
-    def __init__(self, path: str, reason: str, offset: int | None = None) -> None:
-        super().__init__(path, reason, offset)
-        self.path = path
-        self.reason = reason
-        self.offset = offset
+    path: str
+    reason: str
+    offset: int | None = None
 
     def __str__(self) -> str:
         location = "" if self.offset is None else f" at byte {self.offset:,}"
@@ -217,7 +221,10 @@ class ShardMissingError(ShardError):
 
 
 class ShardTruncatedError(ShardError):
-    """The shard ends in the middle of a compressed frame: download it again."""
+    """The shard ends at `offset`, in the middle of a compressed frame: download it again."""
+
+    def __str__(self) -> str:
+        return f"{shown(self.path)}: {self.reason}"  # which says where the frame starts
 
 
 class ShardCorruptError(ShardError):
@@ -229,7 +236,6 @@ class ShardLimitError(ShardError):
 
 
 def out_of_memory(path: str) -> ShardLimitError:
-    """Return the error for a shard that could not be read because memory ran out."""
     advice = "try fewer --jobs, or reject long lines with --max-line-bytes"
     return ShardLimitError(path, f"one of its lines needs more memory than there is: {advice}")
 
@@ -237,9 +243,7 @@ def out_of_memory(path: str) -> ShardLimitError:
 class BadShardsError(FastrecError):
     """Some shards could not be read to the end; `errors` has one ShardError for each."""
 
-    def __init__(self, errors: Sequence[ShardError]) -> None:
-        super().__init__(errors)
-        self.errors = errors
+    errors: Sequence[ShardError]
 
     def __str__(self) -> str:
         return "\n".join(
@@ -254,11 +258,9 @@ class BadShardsError(FastrecError):
 class CorpusError(FastrecError):
     """A file of a published corpus is damaged, or was written by another version."""
 
-    def __init__(self, path: str, reason: str, line: int | None = None) -> None:
-        super().__init__(path, reason, line)
-        self.path = path
-        self.reason = reason
-        self.line = line
+    path: str
+    reason: str
+    line: int | None = None
 
     def __str__(self) -> str:
         location = "" if self.line is None else f", line {self.line}"
@@ -268,10 +270,8 @@ class CorpusError(FastrecError):
 class LogError(FastrecError):
     """A log of a harness cannot be imported: it is cut, damaged, or not what it seems to be."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
+    path: str
+    reason: str
 
     def __str__(self) -> str:
         return f"{shown(self.path)}: {self.reason}"
@@ -280,10 +280,8 @@ class LogError(FastrecError):
 class DamagedFileError(FastrecError):
     """A file that an earlier task or run wrote is not as it was written: it is damaged, cut off or missing."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
+    path: str
+    reason: str
 
     def __str__(self) -> str:
         return f"{shown(self.path)} is damaged: {self.reason}"

@@ -20,7 +20,7 @@ from fastrec.corpus.sources import Source
 from fastrec.errors import NoMatchError, UsageError, listed
 from fastrec.filters import Filters, matches_any
 from fastrec.judge.parse import spell
-from fastrec.summary.choosing import check_patterns, matching_scopes
+from fastrec.summary.present_choice import check_patterns, matching_scopes
 from fastrec.summary.same_run import TRIAL_FIELDS
 
 # @@ repeats: Several answers of one model to one question, such as epochs or trials: what tells them apart.

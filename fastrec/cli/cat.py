@@ -41,7 +41,7 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     """
     from fastrec.commands.cat import cat_blocks
     from fastrec.corpus.manifest import read_manifest, read_summary
-    from fastrec.summary.choosing import names_of
+    from fastrec.summary.present_choice import names_of
 
     found, filters = False, take_filters(options)
     with allow_broken_pipe(), explain_damage(corpus):

@@ -172,8 +172,8 @@ def normalize(
                 print_json(result)
             elif verbose:
                 from fastrec.cli.stats_tables import print_stats
-                from fastrec.summary.choosing import choose
-                from fastrec.summary.ranking import facts_of, rank
+                from fastrec.summary.present_choice import choose
+                from fastrec.summary.present_ranking import facts_of, rank
 
                 print_stats(rank(choose(result.summary), facts_of(result.summary)), most=_MOST_MODELS)
     except OSError as exc:

@@ -316,7 +316,7 @@ def _names(corpus: str, kind: str) -> list[str]:
     """Return the names of one kind in the summary of a corpus; none if there is no summary, or if it is damaged."""
     import msgspec
 
-    from fastrec.summary.choosing import names_in
+    from fastrec.summary.present_choice import names_in
 
     with contextlib.suppress(OSError, ValueError, RuntimeError, msgspec.MsgspecError):
         path = Path(corpus).expanduser() / "summary.json"

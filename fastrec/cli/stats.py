@@ -27,8 +27,8 @@ from fastrec.cli.tables import markdown_table, print_hidden, print_table
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.summary.document import EvaluationJoins, ModelRecipes, PairJoins, QuestionGroup
-    from fastrec.summary.ranking import Stats
+    from fastrec.summary.document import ModelRecipes
+    from fastrec.summary.present_ranking import EvaluationJoins, PairJoins, QuestionGroup, Stats
 
 
 # @@ question_tables: Tables of `stats --hashes` and `stats --joins`: plain text, Markdown and CSV.
@@ -128,7 +128,7 @@ def _join_sections(joins: Iterable[EvaluationJoins]) -> Iterator[Section]:
 
 def _pairs_table(joins: EvaluationJoins) -> tuple[list[str], list[list[str]]]:
     """Return the table of the pairs with the smallest share of common questions."""
-    from fastrec.summary.document import REASONS
+    from fastrec.summary.present_ranking import REASONS
 
     shown = joins.pairs[:_MOST_PAIRS]
     metrics = ["same metric"] if any(pair.same_metric < pair.common for pair in joins.pairs) else []
@@ -144,7 +144,7 @@ def _pairs_table(joins: EvaluationJoins) -> tuple[list[str], list[list[str]]]:
 
 
 def _notes(joins: EvaluationJoins) -> Iterator[str]:
-    from fastrec.summary.document import REASONS
+    from fastrec.summary.present_ranking import REASONS
 
     more = len(joins.pairs) - _MOST_PAIRS
     if more > 0:
@@ -165,7 +165,7 @@ def _spelled(group: QuestionGroup) -> str:
 def _csv_questions(found: Stats, *, raw_cells: bool) -> str:
     """Return the recipes of all models, or all pairs of models, as one CSV table."""
     from fastrec.csv_writer import CsvWriter
-    from fastrec.summary.document import REASONS
+    from fastrec.summary.present_ranking import REASONS
 
     out = io.StringIO()
     writer = CsvWriter(out, raw_cells=raw_cells)
@@ -187,7 +187,7 @@ def _csv_questions(found: Stats, *, raw_cells: bool) -> str:
 
 def _all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[int]]]:
     """Yield all pairs of models with their numbers: those of different groups first, then those of the same group."""
-    from fastrec.summary.document import REASONS
+    from fastrec.summary.present_ranking import REASONS
 
     def numbers(first: QuestionGroup, second: QuestionGroup, pair: PairJoins) -> list[int]:
         counts = [first.questions, second.questions, pair.common, pair.same_metric, pair.ids, pair.apart]

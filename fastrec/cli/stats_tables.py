@@ -15,7 +15,7 @@ from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_t
 
 if TYPE_CHECKING:
     from fastrec.summary.document import Tokens
-    from fastrec.summary.ranking import ModelStats, Stats
+    from fastrec.summary.present_ranking import ModelStats, Stats
 
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
@@ -89,7 +89,7 @@ def _total(tokens: Tokens) -> str:
 
 def print_stats(found: Stats, most: int | None = None) -> None:
     """Print a table for each evaluation, with at most `most` models."""
-    from fastrec.summary.ranking import about, facts_in_words, legend
+    from fastrec.summary.present_ranking import about, facts_in_words, legend
 
     hidden: list[str] = []
     for number, evaluation in enumerate(found.evaluations):
@@ -128,7 +128,7 @@ def _table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> tuple[li
 
 def markdown_tables(found: Stats) -> Iterator[str]:
     """Yield the lines of a Markdown table for each evaluation."""
-    from fastrec.summary.ranking import about, facts_in_words, legend
+    from fastrec.summary.present_ranking import about, facts_in_words, legend
 
     for number, evaluation in enumerate(found.evaluations):
         if number:

@@ -44,8 +44,8 @@ from fastrec.errors import CorpusError, FastrecError, UsageError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.sorting.keys import METRIC
-from fastrec.summary.choosing import names_of
 from fastrec.summary.document import Summary
+from fastrec.summary.present_choice import names_of
 
 # @@ select: Which records match: where they can be in the sort order, and how to find them without decoding the text.
 #

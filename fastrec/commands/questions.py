@@ -15,7 +15,7 @@ from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
-from fastrec.summary.choosing import check_patterns
+from fastrec.summary.present_choice import check_patterns
 
 _SHORTEST = 8  # characters of a hash
 

@@ -1,6 +1,6 @@
-"""One run at a time writes an output on this machine: a lock, `.OUT.fastrec-lock`, names the process that holds it.
+"""One run at a time writes an output. On this machine, the lock `.OUT.fastrec-lock` names the process that holds it.
 
-The system releases it with that process and its workers. An output in an object store has a lease instead.
+The system releases it with that process and its workers. An output in an object store has a `Lease` instead.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from fastrec.errors import LockedError, LostLeaseError, naming
 from fastrec.limits import Limits
 from fastrec.storage import is_private
-from fastrec.storage.object_store import ObjectStore
 from fastrec.storage.shared_object import ChangedError, SharedObject
+
+if TYPE_CHECKING:
+    from fastrec.storage.object_store import ObjectStore  # takes 20 ms to load, and only URLs need it
 
 _HOLDER: Final = re.compile(r"process (\d+) on (.*) since ")
 
@@ -47,7 +49,6 @@ class Holder(msgspec.Struct):
 
 
 def _this_run() -> Holder:
-    """Describe this run, with a new token."""
     since = datetime.now(UTC).isoformat(timespec="seconds")
     return Holder(secrets.token_hex(8), os.getpid(), os.uname().nodename, since, _ENDED, this_machine())
 
@@ -104,13 +105,12 @@ def _lock(path: Path, descriptor: int) -> str | None:
 
 
 def _is_dead(holder: str) -> bool:
-    """Return whether the process that a lock names is known to have ended."""
+    """Whether the process that a lock names is known to have ended."""
     found = _HOLDER.match(holder)
     return found is not None and found[2] == os.uname().nodename and not _is_running(int(found[1]))
 
 
 def _is_running(process: int) -> bool:
-    """Return whether a process of this machine is running."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -135,24 +135,22 @@ def this_machine() -> str:
         return os.uname().nodename
 
 
-# @@ lease: The lease of an output in an object store: one run at a time writes there.
-#
 # A store has no lock that ends with the process that holds it. So the holder of a lease renews an object beside the
 # output every few seconds, and a holder that has not done so for too long is presumed dead.
 #
-# Clocks may differ, so a holder whose lease seems to have lapsed is watched for 1.5 renewal times, and keeps the lease if
-# it renews it meanwhile. So a holder is sure of its lease for that long after it began its last renewal. It counts on a
-# bit less, and renews the lease at once when that time is over: before it writes, removes or publishes anything.
+# Clocks may differ, so a holder whose lease seems to have lapsed is watched for 1.5 renewal times, and keeps the lease
+# if it renews it meanwhile. So a holder is sure of its lease for that long after it began its last renewal. It counts
+# on a bit less, and renews the lease at once when that time is over: before it writes, removes or publishes anything.
 #
-# Where the store has conditional requests, of all runs that try to take a lease exactly one succeeds, and a holder whose
-# lease was taken cannot renew it. Elsewhere a run that takes over a lease waits a moment and looks whether it still has
-# it: of two runs, the last one to write keeps it, unless one of them took longer than that moment to write.
+# Where the store has conditional requests, of all runs that try to take a lease exactly one succeeds, and a holder
+# whose lease was taken cannot renew it. Elsewhere a run that takes over a lease waits a moment and looks whether it
+# still has it: of two runs, the last one to write keeps it, unless one of them took longer than that moment to write.
 #
 # A presumed dead run may only be slow, and continue at any time. So a lease alone protects nothing: the names of all
 # files of a run carry its token, and publishing is a conditional request of its own (`fastrec.corpus.store_output`).
 #
-# A run that fails leaves its lease behind, marked as ended, if there are files in the output. It tells the next run that
-# these files are ours, and readers that they are not a corpus.
+# A run that fails leaves its lease behind, marked as ended, if there are files in the output. It tells the next run
+# that these files are ours, and readers that they are not a corpus.
 
 _WATCHED: Final = 1.5  # renewal times that a holder is watched before its lease is taken
 _SURE: Final = 1.25  # renewal times for which a holder relies on its last renewal; less than it is watched
@@ -161,8 +159,6 @@ _TOKENS: Final = 1_000  # most tokens of ended runs that a lease remembers
 
 
 class Lease:
-    """The lease of an output."""
-
     def __init__(self, store: ObjectStore, path: str, output: str, limits: Limits) -> None:
         self._object = SharedObject(store, path)
         self._output = output
@@ -186,12 +182,11 @@ class Lease:
         return frozenset(self._me.ended)
 
     def exists(self) -> bool:
-        """Return whether any run holds a lease, or has left one behind."""
+        """Whether any run holds a lease, or has left one behind."""
         return self._object.read() is not None
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lease until exit."""
         self._take()
         thread = threading.Thread(target=self._keep_renewing, name="fastrec-lease", daemon=True)
         thread.start()
@@ -241,7 +236,6 @@ class Lease:
             self._check_holder()
 
     def _has_ended(self, holder: Holder) -> bool:
-        """Return whether a run has certainly ended."""
         return holder.alive == _ENDED or (holder.machine == self._me.machine and not _is_running(holder.process))
 
     def _is_alive(self, holder: Holder) -> bool:
@@ -254,7 +248,7 @@ class Lease:
         return now is not None and now.alive not in (holder.alive, _ENDED)
 
     def _is_sure(self) -> bool:
-        """Return whether the lease cannot have been taken yet, by every clock of this machine."""
+        """Whether the lease cannot have been taken yet, by every clock of this machine."""
         longest = _SURE * self._limits.lease_renew_seconds
         return all(0 <= now - then < longest for now, then in zip(_clocks(), self._renewed_at, strict=True))
 

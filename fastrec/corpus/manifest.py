@@ -164,12 +164,10 @@ class Manifest(msgspec.Struct, kw_only=True):
             raise ValueError(f"expected a {name} for each part")
 
     def to_json(self) -> bytes:
-        """Encode the document: indented, with a newline at the end."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
 
 def files_of(manifest: Manifest) -> set[str]:
-    """Return the names of the files that a manifest lists."""
     names = {part.file for part in manifest.parts} | {manifest.summary_file}
     names |= {part.sources.file for part in manifest.parts if part.sources}
     return names | ({manifest.rejects.file} if manifest.rejects else set())
@@ -182,7 +180,6 @@ class _Refused(msgspec.Struct):
 
 
 def is_refused(document: bytes) -> bool:
-    """Return whether a document is the manifest of a refused corpus."""
     try:
         msgspec.json.decode(document, type=_Refused)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -208,7 +205,7 @@ class _Listing(msgspec.Struct):
 
 
 def listed_files(document: bytes) -> set[str]:
-    """Return the names of the files that a manifest of any version lists; none if it is of something else."""
+    """The files that a manifest of any version lists; none if it is of something else."""
     try:
         listing = msgspec.json.decode(document, type=_Listing)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -218,7 +215,6 @@ def listed_files(document: bytes) -> set[str]:
 
 
 def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:
-    """Decode a sort key."""
     scope, *strings, sample_id = key_splitter(sort_fields)(key)
     evaluation, metric = split_scope(scope)
     return KeyEntry(
@@ -247,7 +243,7 @@ def skipped_lines(skipped: Sequence[str]) -> list[str]:
 
 
 def text_hash(entry: Manifest | PartEntry) -> tuple[str, str]:
-    """Return the checksum of the text of a corpus or part: the name of its field, and its value."""
+    """The checksum of the text of a corpus or part: the name of its field, and its value."""
     found = [(name, value) for name in _HASHERS if (value := getattr(entry, name)) is not msgspec.UNSET]
     if len(found) != 1:
         raise ValueError(f"expected one of {' and '.join(_HASHERS)}")
@@ -255,7 +251,6 @@ def text_hash(entry: Manifest | PartEntry) -> tuple[str, str]:
 
 
 def text_hasher(name: str) -> Any:
-    """Return an object like those of hashlib that computes the checksum of this name."""
     return _HASHERS[name]()
 
 
@@ -265,8 +260,6 @@ def tree_hash(name: str, digests: Iterable[str]) -> str:
     digest.update(b"".join(map(bytes.fromhex, digests)))
     return str(digest.hexdigest())
 
-
-# @@ documents: Reading the manifest and the summary of a published corpus.
 
 MANIFEST: Final = "manifest.json"
 SUMMARY: Final = "summary.json"
@@ -322,12 +315,11 @@ def read_summary(corpus: str, manifest: Manifest) -> Summary:
 
 
 def summary_path(corpus: str, manifest: Manifest) -> str:
-    """Return the path of the summary of a corpus."""
     if not is_plain(manifest.summary_file):
         raise CorpusError(join(corpus, MANIFEST), f"names a summary outside the corpus: {manifest.summary_file!r}")
     return join(corpus, manifest.summary_file)
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a name is that of a file directly in the corpus."""
+    """Whether a name is that of a file directly in the corpus."""
     return PurePath(name).name == name and "\0" not in name

@@ -101,11 +101,9 @@ class Output(Protocol):
         return []
 
     def working(self, name: str) -> str:
-        """Return the path of a work file."""
         return join(self.work, name)
 
     def write(self, name: str, data: bytes) -> None:
-        """Write a small file of the output."""
         self.check()
         path = self.staged(name)
         storage_of(path).write_all(path, data)
@@ -135,12 +133,10 @@ class Output(Protocol):
 
 
 def _is_journal(path: str) -> bool:
-    """Return whether a work file is a journal."""
     return parent_and_name(path)[1].startswith("journal")
 
 
 def not_refused(path: str) -> UsageError:
-    """Return the error for something at `OUT.refused` that is not a refused output."""
     return UsageError(
         f"{shown(path)} exists, and is not a refused corpus: a corpus that is refused would be put there. Rename it, "
         "or give another output"

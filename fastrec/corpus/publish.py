@@ -35,7 +35,6 @@ def open_output(
 
 
 def work_root_of(output: str, work_dir: str | None) -> str:
-    """Return the directory with all work of an output."""
     if not is_url(output):
         return local_work_of(Path(output).resolve(), work_dir)
     return work_of(output.rstrip("/"), work_dir or parent_and_name(output)[0])

@@ -66,14 +66,12 @@ class RejectedLine(msgspec.Struct):
     """Codes of the repairs with which the line would be kept, if there are any."""
 
     def exact_bytes(self) -> bytes:
-        """Return the exact bytes of the line."""
         if self.raw_base64 is not UNSET:
             return base64.b64decode(self.raw_base64)
         assert self.raw is not UNSET
         return self.raw.encode()
 
     def to_json(self) -> bytes:
-        """Encode as a line of the rejects file."""
         return _encode(self) + b"\n"
 
 
@@ -86,7 +84,6 @@ class RejectsWriter:
         self._start = self._bytes = 0
 
     def write(self, line: bytes) -> None:
-        """Append a line to the current range."""
         if self._compressor is None:
             self._compressor = zstandard.ZstdCompressor(level=_WORK_LEVEL, write_checksum=True).compressobj()
         self._bytes += self._file.write(self._compressor.compress(line))

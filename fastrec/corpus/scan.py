@@ -198,17 +198,16 @@ def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
     return readinto
 
 
-# @@ line_head: The head of a line: the fields that a record is sorted by, read without decoding the rest of the line.
+# The head of a line has the fields that a record is sorted by. It is read without decoding the rest of the line. A
+# line in normal form begins with fields that are always in this order, and never hold an object:
 #
-# A line in normal form begins with fields that are always in this order, and never hold an object:
-#
-#     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction_…
+#     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction…
 #      \______________________________________________ head _____________________________________________/
 #                                         \______________________ key ___________________________________/
 #
 # All of them are always present, but for the metric (`evaluation_result_id`), which later versions have after
-# `evaluation_name`. Quotes inside a string are escaped, so the first `,"interaction_type":` of a line ends its head. The
-# *key* is the head without the run (`evaluation_id`), as it is spelled in the line: equal bytes are equal fields.
+# `evaluation_name`. Quotes inside a string are escaped, so the first `,"interaction_type":` of a line ends its head.
+# The *key* is the head without the run (`evaluation_id`), as it is spelled in the line: equal bytes are equal fields.
 
 Position = tuple[Any, ...]
 """Where a record belongs in the sort order: the values of some sort fields, which compare as records are sorted."""
@@ -226,7 +225,6 @@ class LineHead(msgspec.Struct, gc=False):
     evaluation_result_id: str | UnsetType = UNSET
 
     def decoded_sample_id(self) -> int | str:
-        """Decode the `sample_id`."""
         return decode_sample_id(self.sample_id)
 
 
@@ -246,7 +244,6 @@ def decode_sample_id(spelled: Raw | bytes) -> int | str:
 
 
 def key_mark(field: str) -> bytes:
-    """Return the bytes that separate a field from the one before it."""
     return f',"{field}":'.encode()
 
 

@@ -57,7 +57,6 @@ def line_begin(shard: str) -> bytes:
 
 
 def has_sources(manifest: Manifest) -> bool:
-    """Return whether a corpus has the sources of its records."""
     return bool(manifest.options.get("track_sources"))
 
 

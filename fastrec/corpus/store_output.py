@@ -35,8 +35,6 @@ from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
-# @@ store_names: Names of the files of runs in an object store: each carries the token of its run.
-
 _LEASE: Final = ".fastrec-writing"
 
 # The files of a corpus, and the files by which workers show that they can write.
@@ -47,7 +45,7 @@ _PROBE = re.compile(r"\.fastrec-probe-[0-9a-f-]+")
 def _name_with(token: str, stem: str, suffix: str) -> str:
     """Return the name of a file of a run.
 
-    >>> name_with("0123456789abcdef", "part-00000", ".jsonl.zst")
+    >>> _name_with("0123456789abcdef", "part-00000", ".jsonl.zst")
     'part-00000-0123456789abcdef.jsonl.zst'
     """
     return f"{stem}-{token}{suffix}"
@@ -66,7 +64,7 @@ def token_in(name: str) -> str | None:
 def _stem_of(name: str) -> str:
     """Return the name of a file of a run without its token.
 
-    >>> stem_of("part-00000-0123456789abcdef.jsonl.zst"), stem_of("summary.json")
+    >>> _stem_of("part-00000-0123456789abcdef.jsonl.zst"), _stem_of("summary.json")
     ('part-00000.jsonl.zst', 'summary.json')
     """
     token = token_in(name)

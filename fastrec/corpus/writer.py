@@ -61,7 +61,6 @@ class ShardWriter:
         self._waiting_bytes = 0
 
     def write(self, texts: Iterable[bytes | memoryview]) -> None:
-        """Append texts."""
         waiting, size = self._waiting, self._waiting_bytes
         for text in texts:
             waiting.append(text)
@@ -112,7 +111,6 @@ def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
 
 
 def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], Callable[[], bytes]]:
-    """Return the functions that compress some text and that end the stream."""
     if compression == "zst":
         compressor = _idle.pop(level, None) or _zstd_compressor(level)
         stream = compressor.compressobj()

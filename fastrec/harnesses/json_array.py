@@ -361,7 +361,7 @@ class ItemReader(ArrayWalk[list[Item[_T]]]):
         try:
             return [Item(start, end - start, self._decode(self._text.view(start, end)))], end
         except ValueError as exc:
-            raise LogError(self._path, f"has another item than expected at byte {start:,}: {exc}") from exc
+            raise LogError(self._path, f"has an unexpected item at byte {start:,}: {exc}") from exc
 
     def _items_by_search(self, start: int, between: bytes) -> list[Item[_T]]:
         """Read some text, and decode the items that end where they seem to, as far as they are held."""

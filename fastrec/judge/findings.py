@@ -188,21 +188,11 @@ class InvalidRecordError(FastrecError, ValueError):
     """
 
     exit_code = 1
-
-    def __init__(
-        self,
-        findings: tuple[Finding, ...],
-        source: str | None = None,
-        line: int | None = None,
-        unlisted: dict[str, int] | None = None,
-        version: str | None = None,
-    ) -> None:
-        super().__init__(findings, source, line, unlisted, version)
-        self.findings = findings
-        self.source = source
-        self.line = line
-        self.unlisted = unlisted or {}
-        self.version = version
+    findings: tuple[Finding, ...]
+    source: str | None = None
+    line: int | None = None
+    unlisted: dict[str, int] = {}  # noqa: RUF012 - never changed
+    version: str | None = None
 
     def __str__(self) -> str:
         location = "" if self.source is None else f"{shown(self.source)}, line {self.line}: "

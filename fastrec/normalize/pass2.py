@@ -48,7 +48,7 @@ from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import key_splitter
-from fastrec.sorting.runs import IndexWriter, Origins, Sources, decode_rows, index_reader
+from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_reader
 from fastrec.storage import FileDigest, digest_of
 from fastrec.summary.part_statistics import LinesByPiece, PartCounts, read_lines_by_piece, write_statistics
 from fastrec.summary.rows import Column, outcome_of
@@ -130,7 +130,7 @@ def make_part(task: PartTask) -> Part:
             if same_run:
                 left = same_run.filter(everything)
                 for index in set(range(len(everything.keys))).difference(left):
-                    for number, _, count in _sources_of(everything, index):
+                    for number, _, count in _origins_of(everything, index):
                         lines.duplicates[number] += count
                 window = _select(everything, left)
             found = find_contradictions(window.keys, window.texts, window.groups)
@@ -246,7 +246,7 @@ def _select(window: Window, records: Sequence[int]) -> Window:
     )
 
 
-def _sources_of(window: Window, index: int) -> Sources:
+def _origins_of(window: Window, index: int) -> Origins:
     """Where a record of a window and its copies come from."""
     row = window.rows[index]
     return window.origins.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
@@ -347,7 +347,7 @@ class _Resolver:
         code = f"{kind}.not_first" if choice == "first" else f"{kind}.rejected"
         for index in records:
             self._locations = self._locations or _read_locations(self._locations_path)
-            sources = _sources_of(window, index)
+            sources = _origins_of(window, index)
             for number, _, count in sources:
                 self.duplicates[number] += count
             number, line, _ = min(sources, key=lambda source: self._locations[source[0]][0])
@@ -396,7 +396,7 @@ class _SourcesWriter:
         self._file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
         self._written: Written | None = None
 
-    def write(self, rows: Sequence[Any], origins: Origins) -> None:
+    def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
         """Append the sources of records, given their rows and the sources of those with several copies."""
         places = list(map(_piece_and_line, rows))
         for index, sources in origins.items():
@@ -494,7 +494,7 @@ class _Keeper:
 
     def finish(self, part: Part) -> Part:
         """The part with all files, which are complete by now."""
-        borders = self._borders.finish()
+        borders = self._borders.borders
         files = [
             *part.files,
             FileDigest(part.index, self._index.size, self._index.hash()),

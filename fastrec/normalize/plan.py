@@ -42,7 +42,7 @@ from fastrec.sorting.cuts import (
 )
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather, gather_keys, slice_merged, slice_run, whole_run
-from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Origins, Run, index_of
+from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of
 from fastrec.storage import join, storage_of
 from fastrec.summary.part_statistics import read_lines_by_piece
 
@@ -278,7 +278,7 @@ class _Regions:
         return self._bounds.tobytes()
 
     def _append(self, window: Window, sizes: list[int], first: int, last: int) -> None:
-        origins: Origins = window.origins
+        origins = window.origins
         if origins and (first or last < len(sizes)):
             origins = {position - first: each for position, each in origins.items() if first <= position < last}
         some = slice(first, last)
@@ -402,8 +402,8 @@ def plan_region(task: RegionTask) -> Region:
         return Region(is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
     for window in gather_keys([*task.slices, *task.base], task.low, task.high, task.window_bytes):
-        sizes.add(window.keys, window.sizes)
-    borders = sizes.finish()
+        sizes.add(*window)
+    borders = sizes.borders
     if not borders:
         return Region()
     write_borders(task.path, borders)
@@ -411,7 +411,7 @@ def plan_region(task: RegionTask) -> Region:
 
 
 def _has_keys(task: RegionTask) -> bool:
-    return any(window.keys for window in gather_keys(task.slices, task.low, task.high, task.window_bytes))
+    return any(keys for keys, _ in gather_keys(task.slices, task.low, task.high, task.window_bytes))
 
 
 def _has_removed(task: RegionTask) -> bool:

@@ -1,9 +1,19 @@
-"""Choose the cuts between parts, and those between regions, which tasks plan in parallel.
+r"""Borders between questions, the cuts between parts that are chosen from them, and those between regions.
 
-Cuts between parts depend on the content alone, and a change moves only cuts near it.
+**Borders.** A question is an `evaluation_name` and a `sample_hash`. Its *prefix* is the beginning of its records' keys
+up to the end of the later one of these fields. A *border* is such a prefix and the size of the records that have it. In
+the default sort order, these are all records of the question; if other fields come first, a question has several
+borders. The records of a border are adjacent, and their keys are exactly those from `prefix` up to `prefix + FF`:
 
-Each border has a *rank* that depends on its key alone. Borders between two values of the first sort field (by default:
-between two evaluations) come first, in order of the fingerprint of that value; then the others, in order of
+- A key in this range begins with the prefix, and the next byte, if any, is not FF. So the prefix ends with an end mark
+  in this key, too, and not with the first half of an escaped NUL. The fields up to there are the same.
+- Conversely, no field begins with FF, so a key with these fields is in the range.
+
+A longer string may have the same prefix in bytes: `b\0…` is encoded as `b 00 FF …`. It sorts after the range.
+
+**Cuts between parts** depend on the content alone, and a change moves only cuts near it. Each border has a *rank* that
+depends on its key alone. Borders between two values of the first sort field (by default: between two evaluations) come
+first, in order of the fingerprint of that value; then the others, in order of
 the fingerprint of their prefix. In this order, a border becomes a cut if the range between its neighbouring cuts is
 larger than 1.5 × the part size, and both halves are at least 0.5 × the part size. It follows:
 
@@ -23,7 +33,7 @@ have become a cut before. About 6 borders per part remain, however many question
 A small corpus gets smaller parts, so that several processes can make them: the part size is halved while the corpus has
 less than `limits.fewest_parts` times that, down to `limits.least_part`. So when a small corpus doubles, its cuts move.
 
-Regions only divide the work. They do not change the corpus, so they are cut at approximate quantiles.
+**Regions** only divide the work between tasks. They do not change the corpus, so they are cut at approximate quantiles.
 """
 
 from __future__ import annotations
@@ -42,20 +52,6 @@ from fastrec.sorting.keys import field_end
 from fastrec.sorting.runs import Fence
 from fastrec.storage import FileDigest, fingerprint
 
-# @@ borders: Borders between questions: the places where the corpus may be cut into parts.
-#
-# A question is an `evaluation_name` and a `sample_hash`. Its *prefix* is the beginning of its records' keys up to the end
-# of the later one of these fields. A *border* is such a prefix and the size of the records that have it. In the default
-# sort order, these are all records of the question; if other fields come first, a question has several borders.
-#
-# The records of a border are adjacent, and their keys are exactly those from `prefix` up to `prefix + FF`:
-#
-# - A key in this range begins with the prefix, and the next byte, if any, is not FF. So the prefix ends with an end mark
-#   in this key, too, and not with the first half of an escaped NUL. The fields up to there are the same.
-# - Conversely, no field begins with FF, so a key with these fields is in the range.
-#
-# A longer string may have the same prefix in bytes: `b\0…` is encoded as `b 00 FF …`. It sorts after the range.
-
 Border = tuple[bytes, int]
 """A prefix, and the size of all records that have it."""
 
@@ -67,7 +63,7 @@ _BLOCK: Final = 4_096  # borders per block of a file
 
 
 def prefix_maker(fields: Sequence[str]) -> Callable[[bytes], bytes]:
-    """Return a function that cuts off what comes after some leading fields of a key."""
+    """Make a function that cuts off what comes after some leading fields of a key."""
     if "sample_id" not in fields:
         match = re.compile(b"(?:%s){%d}" % (_STRING, len(fields))).match
         return lambda key: match(key)[0]  # type: ignore[index]  # every key has these fields
@@ -88,38 +84,25 @@ class BorderSizes:
         order = list(sort_fields)
         last = max(order.index("evaluation_name"), order.index("sample_hash"))
         self._prefix = prefix_maker(order[: last + 1])
-        self._borders: list[Border] = []
-        self._current = b""
+        self.borders: list[Border] = []
         self._end = b""  # no key is less than this, so the first one begins a border
-        self._size = 0
 
     def add(self, keys: Sequence[bytes], sizes: Sequence[int]) -> None:
         """Add records in order of their keys, which are not less than those added before."""
         first = 0
         while first < len(keys):
             if keys[first] >= self._end:
-                self._close()
-                self._current = self._prefix(keys[first])
-                self._end = self._current + END
+                prefix, size = self._prefix(keys[first]), 0
+                self._end = prefix + END
+                self.borders.append((prefix, size))
+            else:
+                prefix, size = self.borders[-1]
             end = bisect_left(keys, self._end, first)
-            self._size += sum(sizes[first:end])
+            self.borders[-1] = prefix, size + sum(sizes[first:end])
             first = end
-
-    def finish(self) -> list[Border]:
-        """Return all borders in order."""
-        self._close()
-        self._end, self._size = b"", 0
-        borders, self._borders = self._borders, []
-        return borders
-
-    def _close(self) -> None:
-        if self._end:
-            self._borders.append((self._current, self._size))
-        self._size = 0
 
 
 def write_borders(path: str, borders: Iterable[Border]) -> FileDigest:
-    """Write borders to a file of the work directory."""
     return FileDigest(path, *write_blocks(path, _blocks(borders), compressed=True))
 
 
@@ -130,7 +113,6 @@ def _blocks(borders: Iterable[Border]) -> Iterator[tuple[list[bytes], list[int]]
 
 
 def read_borders(path: str) -> Iterator[Border]:
-    """Read what `write_borders` wrote."""
     for prefixes, sizes in read_blocks(path):
         yield from zip(prefixes, sizes, strict=True)
 
@@ -144,7 +126,7 @@ _SAMPLED_BLOCKS: Final = 1 << 17  # most entries of a `RegionSample`, in 25 MB
 
 
 def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequence[str], limits: Limits) -> list[bytes]:
-    """Return the keys at which all parts but the first begin, given all borders in order.
+    """Choose the keys at which all parts but the first begin, given all borders in order.
 
     Consecutive borders with equal prefixes are added up. If there would be more parts than `limits.most_parts`, or more
     borders would have to be held than `limits.most_borders`, the part size is doubled until it fits.
@@ -208,7 +190,6 @@ class _Candidates:
         self._found: list[_Candidate] = []
 
     def add(self, candidates: Iterable[_Candidate]) -> None:
-        """Add candidates in order."""
         window, found = self._window, self._found
         for candidate in candidates:
             position = candidate[1]
@@ -242,12 +223,11 @@ class _Candidates:
         self.add(held)
 
     def held(self) -> list[_Candidate]:
-        """Return all that can become cuts, in no order."""
         return [*self._found, *self._window]
 
 
 def _part_sizes(part_bytes: int, limits: Limits) -> list[int]:
-    """Return the part sizes of corpora of all sizes, the smallest one last.
+    """The part sizes of corpora of all sizes, the smallest one last.
 
     >>> _part_sizes(64, Limits(least_part=10))
     [64, 32, 16]
@@ -259,7 +239,7 @@ def _part_sizes(part_bytes: int, limits: Limits) -> list[int]:
 
 
 def part_size_for(text_bytes: int, part_bytes: int, limits: Limits) -> int:
-    """Return the part size of a corpus with this much text.
+    """The part size of a corpus with this much text.
 
     >>> [part_size_for(mib << 20, 64 << 20, Limits()) >> 20 for mib in (1, 255, 256, 511, 512)]
     [16, 16, 32, 32, 64]
@@ -287,14 +267,9 @@ class RegionSample:
         self._most = most
         self._blocks: list[tuple[bytes, int]] = []
 
-    def add(self, fences: Sequence[Fence], data_bytes: int | None = None) -> None:
-        """Add a run, given its fences and its size. If that is not given, the last block counts like the one before."""
-        if not fences:
-            return
-        offsets = [fence.data_offset for fence in fences]
-        if data_bytes is None:
-            data_bytes = 2 * offsets[-1] - offsets[-2] if len(offsets) > 1 else offsets[0] + 1
-        sizes = (end - start for start, end in pairwise([*offsets, data_bytes]))
+    def add(self, fences: Sequence[Fence], data_bytes: int) -> None:
+        """Add a run, given its fences and its size."""
+        sizes = (end - start for start, end in pairwise([*(fence.data_offset for fence in fences), data_bytes]))
         self._blocks.extend(zip((fence.key for fence in fences), sizes, strict=True))
         while len(self._blocks) > self._most:
             self._thin()
@@ -309,7 +284,7 @@ class RegionSample:
         self._blocks = list(zip((key for key, _ in self._blocks[::2]), pairs, strict=True))
 
     def cuts(self, total_bytes: int, region_bytes: int, also: Iterable[bytes] = ()) -> list[bytes]:
-        """Return the keys at which all regions but the first begin, with those in `also`.
+        """Choose the keys at which all regions but the first begin, with those in `also`.
 
         Sampled sizes are scaled to `total_bytes`, the size of all runs. Regions hold at most about `region_bytes`.
         """

@@ -40,7 +40,6 @@ class KeyColumns(msgspec.Struct):
 
     @classmethod
     def of(cls, fields: Iterable[Sequence[bytes]]) -> Self:
-        """Make columns from the fields of each key."""
         columns = list(map(list, zip(*fields, strict=True)))
         return cls.grouped(*columns) if columns else cls()
 
@@ -53,7 +52,6 @@ class KeyColumns(msgspec.Struct):
         evaluation_ids: list[bytes],
         sample_ids: list[bytes],
     ) -> Self:
-        """Make columns, and find where groups end."""
         groups = list(zip(hashes, sample_ids, scopes, strict=True))
         ends = compress(range(1, len(groups)), map(ne, groups, islice(groups, 1, None)))
         return cls(scopes, hashes, models, evaluation_ids, sample_ids, [*ends, len(groups)])
@@ -89,7 +87,7 @@ class KeyColumns(msgspec.Struct):
 
 
 def column_splitter(order: Sequence[str] = FIELDS) -> Callable[[Sequence[bytes]], KeyColumns]:
-    """Return a function that splits sorted keys into columns."""
+    """Make a function that splits sorted keys into columns."""
     split = key_splitter(order)
     if tuple(order) in {FIELDS, METRIC_FIELDS}:
         return _Splitter(split, len(order)).split

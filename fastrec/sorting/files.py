@@ -35,14 +35,12 @@ class ViewsWriter:
     """Writes a temporary file from many buffers without joining them. The file exists once the context is left."""
 
     def __init__(self, path: str, *, compressed: bool = False) -> None:
-        """Start a file; with `compressed`, its blocks are compressed."""
         self._compress = zstandard.ZstdCompressor(level=_LEVEL).compress if compressed else None
         self._digest = xxh3_128()
         self.size = 0
         self._file = storage_of(path).create(path, for_work=True)
 
     def write(self, views: list[memoryview]) -> None:
-        """Append buffers."""
         for first in range(0, len(views), _MOST_VIEWS):
             batch = views[first : first + _MOST_VIEWS]
             self._file.writev(batch)
@@ -58,7 +56,7 @@ class ViewsWriter:
         self.write([memoryview((len(block) | mark).to_bytes(_LENGTH, "big") + xxh3_64_digest(block) + block)])
 
     def hash(self) -> str:
-        """Return the 128-bit xxh3 of the content."""
+        """128-bit xxh3 of the content."""
         return self._digest.hexdigest()
 
     def __enter__(self) -> Self:
@@ -103,7 +101,6 @@ class BlockReader:
 
     @property
     def at_end(self) -> bool:
-        """Whether all blocks were read."""
         return self._position >= self._end and self._begin >= len(self._data)
 
     def stop(self) -> None:
@@ -135,11 +132,11 @@ class BlockReader:
             yield block
 
     def _block_end(self) -> int:
-        """Return where the next block ends; if its length was not read yet, where it ends at the earliest."""
+        """Where the next block ends; if its length was not read yet, where it ends at the earliest."""
         return self._begin + _HEAD + (self._length() & ~_COMPRESSED)
 
     def _length(self) -> int:
-        """Return the length of the next block, perhaps with a mark; 0 if it was not read yet, or not completely."""
+        """The length of the next block, perhaps with a mark; 0 if it was not read yet, or not completely."""
         head = self._data[self._begin : self._begin + _LENGTH]
         return int.from_bytes(head, "big") if len(head) == _LENGTH else 0
 

@@ -1,10 +1,13 @@
 """Gather the records of a key range from runs and parts: merged, without duplicates, window by window.
 
-Each run is read from front to back, its index ahead of its data, so memory stays bounded however many duplicates the
-runs hold. A window ends at the lowest key for which some run may have further records. The records that each run
-contributes to a window are already sorted, and Python's sort is fast on sorted stretches.
+1. `slice_run` and its kind find the blocks of a run or part that may have keys of the range.
+2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded however many
+   duplicates the runs hold. A run is not compressed, and is open only during a read. A part is compressed as a whole,
+   so it is decompressed from the front, by the reader that checks everything.
+3. A window ends at the lowest key for which some cursor may have further records. The records that each cursor
+   contributes to a window are already sorted, and Python's sort is fast on sorted stretches.
 
-`gather_keys` does the same with keys and sizes alone, and does not read the data.
+`gather_keys` does the same with keys and sizes alone, and does not read texts.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -22,9 +25,9 @@ from fastrec.sorting.files import read_exactly
 from fastrec.sorting.runs import (
     Fence,
     Origins,
+    OriginsByPosition,
     Run,
     SharedOrigins,
-    Sources,
     decode_fingerprints,
     decode_rows,
     in_order,
@@ -35,32 +38,11 @@ from fastrec.sorting.runs import (
 from fastrec.sources.shard import shard_at
 from fastrec.storage import fingerprint
 
-# @@ data: The texts of a run or of a published part, read from front to back.
-#
-# A run is not compressed, and is open only during a read. A part is compressed as a whole, so it is decompressed from the
-# front, by the reader that checks everything.
-
 _NOTHING = memoryview(b"")
 
 
-class DataReader(Protocol):
-    """Reads texts from front to back."""
-
-    def read(self, size: int, known: int | None) -> memoryview:
-        """Return the next bytes, without moving on; no more than `known` bytes will be needed from here."""
-
-    def skip(self, size: int) -> None:
-        """Move on."""
-
-    def finish(self) -> None:
-        """Check what follows after all records were read."""
-
-    def close(self) -> None:
-        """Stop reading."""
-
-
-class RunData:
-    """The texts of a slice of a run."""
+class _RunData:
+    """The texts of a slice of a run, read from front to back."""
 
     def __init__(self, path: str, start: int, end: int, stretch: int) -> None:
         self._path = path
@@ -69,7 +51,10 @@ class RunData:
         self._ahead = _NOTHING  # data from the position on that was read
 
     def read(self, size: int, known: int | None) -> memoryview:
-        """Return the next bytes; read a whole stretch if that is more, but no more than is `known` to be needed."""
+        """Return the next bytes without moving on.
+
+        Read a whole stretch if that is more, but no more than is `known` to be needed.
+        """
         missing = size - len(self._ahead)
         if missing > 0:
             start = self._position + len(self._ahead)
@@ -79,7 +64,6 @@ class RunData:
         return self._ahead[:size]
 
     def skip(self, size: int) -> None:
-        """Move on."""
         self._position += size
         self._ahead = self._ahead[size:]
 
@@ -87,12 +71,11 @@ class RunData:
         """Do nothing: other records may follow after a slice."""
 
     def close(self) -> None:
-        """Release what was read ahead."""
         self._ahead = _NOTHING
 
 
-class PartData:
-    """The texts of a part, which has `text_bytes` of them."""
+class _PartData:
+    """The texts of a part, like `_RunData`."""
 
     def __init__(self, path: str, text_bytes: int) -> None:
         self._path = path
@@ -102,7 +85,6 @@ class PartData:
         self._ahead = _NOTHING
 
     def read(self, size: int, _known: int | None) -> memoryview:
-        """Return the next bytes."""
         missing = size - len(self._ahead)
         if missing > 0:
             blocks = [bytes(self._ahead)]
@@ -127,7 +109,6 @@ class PartData:
         self.close()
 
     def close(self) -> None:
-        """Close the file."""
         self._blocks = None
         self._ahead = _NOTHING
 
@@ -148,10 +129,8 @@ class PartData:
         return block
 
 
-# @@ cursors: Cursors: the next records of a slice of a run or of a part, whose index is read ahead of the data.
-
-_SOURCE_BYTES: Final = 128  # memory of a source, about
-_KEY_BYTES: Final = 160  # memory of a key besides its bytes, with size and print, about
+_ORIGIN_BYTES: Final = 128  # memory of an origin, about
+_KEY_BYTES: Final = 160  # memory of a key besides its bytes, with size and fingerprint, about
 
 
 class RunSlice(msgspec.Struct, frozen=True, array_like=True):
@@ -170,20 +149,20 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     """Pieces whose copies do not count any more."""
 
 
-class Taken(msgspec.Struct):
+class _Taken(msgspec.Struct):
     """Records of a slice."""
 
     keys: list[bytes]
     sizes: list[int]
     fingerprints: list[int]
     rows: list[Any]
-    origins: Origins
+    origins: OriginsByPosition
     texts: list[memoryview]
 
     def leave_out(self, removed: frozenset[int]) -> None:
         """Leave out the copies of removed pieces, and records that have no others."""
         pieces = {row[0] for row in self.rows}
-        pieces.update(source[0] for sources in self.origins.values() for source in sources)
+        pieces.update(origin[0] for several in self.origins.values() for origin in several)
         if removed.isdisjoint(pieces):
             return
         kept, self.rows, self.origins = without(removed, self.rows, self.origins)
@@ -193,7 +172,7 @@ class Taken(msgspec.Struct):
         self.texts = [self.texts[index] for index in kept] if self.texts else []
 
 
-class KeyCursor:
+class _KeyCursor:
     """The next keys of a slice: those whose index was read and that were not taken yet."""
 
     def __init__(
@@ -216,13 +195,13 @@ class KeyCursor:
         self._is_cut = False  # whether the slice has records beyond the range
         self._stretch = stretch
         self._held = 0  # bytes of these records
-        self._held_sources = 0
+        self._held_origins = 0
         self._number = 0  # of the first of these records
         self.keys: list[bytes] = []
         self._sizes: list[int] = []
         self._fingerprints: list[int] = []
         self._rows: list[Any] = []
-        self._origins: list[tuple[int, Sources]] = []  # numbers of records, and sources
+        self._origins: list[tuple[int, Origins]] = []  # by number of the record
 
     def read_ahead(self) -> None:
         """Read the index until enough is held, and on until it has two keys: all below the last are complete."""
@@ -232,8 +211,8 @@ class KeyCursor:
                     self._rows += decode_rows(rows)
                     if origins:
                         base = self._number + len(self.keys)
-                        self._origins += [(base + position, self._share(sources)) for position, sources in origins]
-                        self._held_sources += sum(len(sources) for _, sources in origins)
+                        self._origins += [(base + position, self._share(each)) for position, each in origins]
+                        self._held_origins += sum(len(each) for _, each in origins)
                 self.keys += keys
                 self._sizes += sizes
                 self._fingerprints += decode_fingerprints(fingerprints)
@@ -245,7 +224,7 @@ class KeyCursor:
             if self._high is not None and self.keys and self.keys[-1] >= self._high:
                 self._end_at(bisect_left(self.keys, self._high))
 
-    def take(self, limit: bytes | None) -> Taken:
+    def take(self, limit: bytes | None) -> _Taken:
         """Take the records of all keys below `limit`, or all that are left."""
         taken = self._pop(len(self.keys) if limit is None else bisect_left(self.keys, limit))
         if self._removed:
@@ -253,11 +232,10 @@ class KeyCursor:
         return taken
 
     def is_finished(self) -> bool:
-        """Return whether all records were taken."""
         return not self.keys and self.index.at_end
 
     def _has_enough(self) -> bool:
-        return self._held + self._held_sources * _SOURCE_BYTES >= self._stretch
+        return self._held + self._held_origins * _ORIGIN_BYTES >= self._stretch
 
     def _bytes_of(self, keys: list[bytes], _sizes: list[int]) -> int:
         return sum(map(len, keys)) + _KEY_BYTES * len(keys)
@@ -272,25 +250,25 @@ class KeyCursor:
         self._held -= self._bytes_of(self.keys[count:], self._sizes[count:])
         del self.keys[count:], self._sizes[count:], self._fingerprints[count:], self._rows[count:]
         first = bisect_left(self._origins, (self._number + count,))
-        self._held_sources -= sum(len(sources) for _, sources in self._origins[first:])
+        self._held_origins -= sum(len(each) for _, each in self._origins[first:])
         del self._origins[first:]
 
-    def _pop(self, count: int) -> Taken:
+    def _pop(self, count: int) -> _Taken:
         keys, sizes = self.keys[:count], self._sizes[:count]
-        taken = Taken(keys, sizes, self._fingerprints[:count], self._rows[:count], {}, [])
+        taken = _Taken(keys, sizes, self._fingerprints[:count], self._rows[:count], {}, [])
         del self.keys[:count], self._sizes[:count], self._fingerprints[:count], self._rows[:count]
         self._held -= self._bytes_of(keys, sizes)
         if self._origins:
             end = bisect_left(self._origins, (self._number + count,))
-            taken.origins = {number - self._number: sources for number, sources in self._origins[:end]}
-            self._held_sources -= sum(map(len, taken.origins.values()))
+            taken.origins = {number - self._number: each for number, each in self._origins[:end]}
+            self._held_origins -= sum(map(len, taken.origins.values()))
             del self._origins[:end]
         self._number += count
         return taken
 
 
-class TextCursor(KeyCursor):
-    """The next records of a slice, with rows, sources and texts."""
+class _TextCursor(_KeyCursor):
+    """The next records of a slice, with rows, origins and texts."""
 
     def __init__(
         self,
@@ -308,14 +286,13 @@ class TextCursor(KeyCursor):
             run_slice, low, high, stretch, index_stretch=index_stretch, with_rows=True, shared_origins=shared_origins
         )
         self._path, self._is_part = run_slice.path, run_slice.is_part
-        self._data: DataReader
+        self._data: _PartData | _RunData
         if run_slice.is_part:
-            self._data = PartData(run_slice.path, run_slice.data_end)
+            self._data = _PartData(run_slice.path, run_slice.data_end)
         else:
-            self._data = RunData(run_slice.path, run_slice.data_start, run_slice.data_end, stretch)
+            self._data = _RunData(run_slice.path, run_slice.data_start, run_slice.data_end, stretch)
 
-    def take(self, limit: bytes | None) -> Taken:
-        """Take the records of all keys below `limit`, or all that are left."""
+    def take(self, limit: bytes | None) -> _Taken:
         known = self._held if self.index.at_end else None
         taken = self._pop(len(self.keys) if limit is None else bisect_left(self.keys, limit))
         size = sum(taken.sizes)
@@ -329,7 +306,7 @@ class TextCursor(KeyCursor):
         return taken
 
     def is_finished(self) -> bool:
-        """Return whether all records were taken; then check that a part has no others."""
+        """When all records were taken, check that a part has no others."""
         if not super().is_finished():
             return False
         if self._is_cut:
@@ -353,29 +330,20 @@ class Window(msgspec.Struct):
 
     keys: list[bytes]
     rows: list[Any]
-    """The piece and line of a record with several copies are those of the source with the lowest piece number."""
+    """The piece and line of a record with several copies are those of the origin with the lowest piece number."""
     texts: list[memoryview]
     fingerprints: list[int]
-    origins: Origins
-    """The sources of the records with several copies, by position."""
+    origins: OriginsByPosition
     groups: list[tuple[int, int]]
     """Where records with equal keys begin and end; a key of one record has no entry."""
 
 
-class KeyWindow(msgspec.Struct):
-    """The keys and sizes of the records of consecutive keys, sorted by key, without duplicates."""
-
-    keys: list[bytes]
-    sizes: list[int]
-
-
 def whole_run(run: Run) -> RunSlice:
-    """Return all of a run."""
     return RunSlice(run.path, 0, run.index_bytes, 0, run.data_bytes)
 
 
 def part_slice(path: str, text_bytes: int, index: str, index_bytes: int, removed: Iterable[int] = ()) -> RunSlice:
-    """Return all of a published part, without the records that come from removed pieces alone."""
+    """Take a published part without the records that come from removed pieces alone."""
     return RunSlice(path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=tuple(sorted(removed)))
 
 
@@ -422,7 +390,7 @@ def gather(
         least_index = max(window_bytes // 4 // max(len(slices), 1), 64)
     shared_origins = SharedOrigins()
     cursors = [
-        TextCursor(run_slice, low, high, stretch, least_index=least_index, shared_origins=shared_origins)
+        _TextCursor(run_slice, low, high, stretch, least_index=least_index, shared_origins=shared_origins)
         for run_slice in slices
     ]
     while cursors:
@@ -434,38 +402,38 @@ def gather(
 
 def gather_keys(
     slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int
-) -> Iterator[KeyWindow]:
+) -> Iterator[tuple[list[bytes], list[int]]]:
     """Yield keys and sizes of the records that `gather` yields, in windows that take about `window_bytes` of memory.
 
-    Records with equal keys are in no certain order. Those of equal size and print are duplicates.
+    Records with equal keys are in no certain order. Those of equal size and fingerprint are duplicates.
     """
     stretch = max(window_bytes // max(len(slices), 1), 1)
-    cursors = [KeyCursor(run_slice, low, high, stretch) for run_slice in slices]
+    cursors = [_KeyCursor(run_slice, low, high, stretch) for run_slice in slices]
     while cursors:
-        window = _merge_keys(cursors, _limit(cursors))
+        keys, sizes = _merge_keys(cursors, _limit(cursors))
         cursors = [cursor for cursor in cursors if not cursor.is_finished()]
-        if window.keys:
-            yield window
+        if keys:
+            yield keys, sizes
 
 
-def _limit(cursors: Sequence[KeyCursor]) -> bytes | None:
-    """Read ahead, and return the lowest key of which there may be further records; None if there are no others."""
+def _limit(cursors: Sequence[_KeyCursor]) -> bytes | None:
+    """Read ahead, and find the lowest key that may have further records; None if there are no others."""
     for cursor in cursors:
         cursor.read_ahead()
     return min((cursor.keys[-1] for cursor in cursors if not cursor.index.at_end), default=None)
 
 
-def _merge(cursors: Sequence[TextCursor], limit: bytes | None, shared_origins: SharedOrigins) -> Window:
+def _merge(cursors: Sequence[_TextCursor], limit: bytes | None, shared_origins: SharedOrigins) -> Window:
     """Merge the records below a key, or all that are left."""
     keys: list[bytes] = []
     rows: list[Any] = []
     texts: list[memoryview] = []
     fingerprints: list[int] = []
-    origins: Origins = {}
+    origins: OriginsByPosition = {}
     for cursor in cursors:
         taken = cursor.take(limit)
         if taken.origins:
-            origins |= {len(keys) + position: sources for position, sources in taken.origins.items()}
+            origins |= {len(keys) + position: each for position, each in taken.origins.items()}
         keys += taken.keys
         rows += taken.rows
         texts += taken.texts
@@ -481,8 +449,7 @@ def _merge(cursors: Sequence[TextCursor], limit: bytes | None, shared_origins: S
     )
 
 
-def _merge_keys(cursors: Sequence[KeyCursor], limit: bytes | None) -> KeyWindow:
-    """Merge the keys below a key, or all that are left."""
+def _merge_keys(cursors: Sequence[_KeyCursor], limit: bytes | None) -> tuple[list[bytes], list[int]]:
     keys: list[bytes] = []
     sizes: list[int] = []
     fingerprints: list[int] = []
@@ -494,6 +461,6 @@ def _merge_keys(cursors: Sequence[KeyCursor], limit: bytes | None) -> KeyWindow:
     size_of = dict(zip(keys, sizes, strict=True))
     if len(size_of) == len(keys):
         keys.sort()
-        return KeyWindow(keys, [size_of[key] for key in keys])
+        return keys, [size_of[key] for key in keys]
     distinct = sorted(set(zip(keys, sizes, fingerprints, strict=True)))
-    return KeyWindow([key for key, _, _ in distinct], [size for _, size, _ in distinct])
+    return [key for key, _, _ in distinct], [size for _, size, _ in distinct]

@@ -39,13 +39,12 @@ _LONGEST: Final = 2 ** (8 * _LENGTH_BYTES) - 1
 
 
 def sort_order(first: Iterable[str], fields: Sequence[str] = FIELDS) -> tuple[str, ...]:
-    """Return all sort fields: those given, then the others in the default order."""
+    """The fields given, then all others in the default order."""
     named = tuple(dict.fromkeys(first))
     return (*named, *(field for field in fields if field not in named))
 
 
 def key_maker(order: Sequence[str] = FIELDS) -> Callable[[Any], bytes]:
-    """Return a function that makes the key of a record."""
     if tuple(order) in _FAST:
         return _FAST[tuple(order)]
     encoders = [(field, _ENCODERS.get(field, _string)) for field in order]
@@ -53,7 +52,7 @@ def key_maker(order: Sequence[str] = FIELDS) -> Callable[[Any], bytes]:
 
 
 def _key(record: Any) -> bytes:
-    """Make a key in the default order. If no string holds a NUL, one call encodes them all."""
+    """If no string holds a NUL, one call encodes them all."""
     name, sample_hash, model = record.evaluation_name, record.sample_hash, record.model_id
     evaluation_id = record.evaluation_id
     sample_id = record.sample_id
@@ -69,7 +68,7 @@ def _key(record: Any) -> bytes:
 
 
 def _key_with_metric(record: Any) -> bytes:
-    """Make a key in the default order, with a metric; all ids are strings."""
+    """All ids are strings."""
     metric = record.evaluation_result_id
     text = (
         f"{record.evaluation_name}\0{record.sample_hash}\0{record.model_id}\0{record.evaluation_id}\0\3"
@@ -87,7 +86,6 @@ def _string(text: str) -> bytes:
 
 
 def encode_sample_id(value: int | str) -> bytes:
-    """Encode a `sample_id` as a field of a key; `sample_id_of` decodes it."""
     return _STRING + _string(value) if isinstance(value, str) else _integer(value)
 
 
@@ -108,7 +106,7 @@ def _integer(value: int) -> bytes:
 
 
 def key_splitter(order: Sequence[str] = FIELDS) -> Callable[[bytes], Sequence[bytes]]:
-    """Return a function that splits a key into five encoded fields, in the default order; the first is the scope."""
+    """Make a function that splits a key into five encoded fields, in the default order; the first is the scope."""
     if tuple(order) == FIELDS:
         return _split_default
     if tuple(order) == METRIC_FIELDS:
@@ -155,7 +153,7 @@ def _split(key: bytes, order: Sequence[str]) -> list[bytes]:
 
 
 def field_end(key: bytes, position: int, field: str) -> int:
-    """Return where a field of a key ends, including its end mark, given where it begins."""
+    """Where a field of a key that begins at `position` ends, including its end mark."""
     if field == "sample_id" and key[position : position + 1] != _STRING:
         body = position + 1 + _LENGTH_BYTES
         head = int.from_bytes(key[position + 1 : body], "big")
@@ -185,28 +183,24 @@ def scope_of(evaluation: str, metric: str | None) -> bytes:
 
 
 def split_scope(scope: bytes) -> tuple[str, str | None]:
-    """Decode a scope into its evaluation and its metric, if it has one."""
     name, mark, metric = scope.partition(b"\0" + _HAS_METRIC)  # a NUL within a string is followed by FF
     return text_of(name), text_of(metric) if mark else None
 
 
 def question_of(fields: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """Return the evaluation and the sample_hash of a record, given the fields that a splitter returned."""
+    """The evaluation and the sample_hash of a record, given the fields that a splitter returned."""
     return fields[0].partition(b"\0" + _HAS_METRIC)[0], fields[1]
 
 
 def encode_text(text: str) -> bytes:
-    """Encode a string as a field of a key; `text_of` decodes it."""
     return _string(text)[:-1]
 
 
 def text_of(field: bytes) -> str:
-    """Decode a string field of a key."""
     return field.replace(b"\0\xff", b"\0").decode()
 
 
 def sample_id_of(field: bytes) -> int | str:
-    """Decode the `sample_id` field of a key."""
     if field[:1] == _STRING:
         return text_of(field[1:-1])
     body = field[1 + _LENGTH_BYTES :]

@@ -1,10 +1,17 @@
-"""Sources of records: where each copy of a record comes from.
+"""Runs: records in normal form on disk, sorted by key and then by their bytes, without duplicates.
 
-A record with one copy has its piece and line in its row. If there are several, it also has an entry in `origins`:
+A run is two files. The data file holds the texts of its records. The index holds the rest, in blocks, so that keys can
+be read without texts. A part that is kept for the next run has such an index, too.
+
+    block    keys | sizes | fingerprints of the texts | rows, encoded | origins of records with several copies
+
+Rows are encoded apart, so a reader of keys need not decode them. A `Fence` is the first key of a block. With fences, a
+range of keys is found with one read of each file.
+
+A record with one copy has its origin, a piece and a line, in its row. If there are several copies, it also has an entry
+in `origins`. Nothing is forgotten when duplicates are merged, so a record stays when one of its shards goes.
 
     origins  {position of the record: ((piece, first line in it, copies in it), …)}
-
-Nothing is forgotten when duplicates are merged, so a record stays when one of its shards goes.
 """
 
 from __future__ import annotations
@@ -21,81 +28,80 @@ import msgspec
 from fastrec.sorting.files import BlockReader, ViewsWriter
 from fastrec.storage import FileDigest, fingerprint
 
-Sources = tuple[tuple[int, int, int], ...]
-"""Sorted by piece number: the piece, the first line with the record in it, and the number of copies in it."""
+Row = Sequence[Any]
+"""The row of a record: its piece, its line, and values for statistics."""
 
-Origins = dict[int, Sources]
-"""The sources of records with several copies, by position among other records."""
+Origin = tuple[int, int, int]
+"""A piece, the first line in it that has the record, and the number of copies in it."""
+
+Origins = tuple[Origin, ...]
+"""The origins of a record, sorted by piece."""
+
+OriginsByPosition = dict[int, Origins]
+"""The origins of records with several copies, by position among other records."""
 
 _MOST_SHARED: Final = 1 << 14
 
 
 class SharedOrigins:
-    """Keeps one object of equal sources, because thousands of records may have the same hundreds of sources."""
+    """Keeps one object of equal origins, because thousands of records may have the same hundreds of origins."""
 
     def __init__(self) -> None:
-        self._known: dict[Sources, Sources] = {}
+        self._known: dict[Origins, Origins] = {}
 
-    def share(self, sources: Sources) -> Sources:
-        """Return the first of equal sources."""
+    def share(self, origins: Origins) -> Origins:
         if len(self._known) >= _MOST_SHARED:
             self._known.clear()
-        return self._known.setdefault(sources, sources)
+        return self._known.setdefault(origins, origins)
 
 
-def union(several: Iterable[Sources]) -> Sources:
-    """Unite the sources of duplicates: of each piece the lowest line, and all its copies."""
-    by_piece: dict[int, tuple[int, int, int]] = {}
-    for sources in several:
-        for source in sources:
-            piece, line, count = source
+def union(several: Iterable[Origins]) -> Origins:
+    """Unite the origins of duplicates: of each piece the lowest line, and all its copies."""
+    by_piece: dict[int, Origin] = {}
+    for origins in several:
+        for origin in origins:
+            piece, line, count = origin
             if known := by_piece.get(piece):
                 by_piece[piece] = (piece, min(line, known[1]), count + known[2])
             else:
-                by_piece[piece] = source
+                by_piece[piece] = origin
     return tuple(sorted(by_piece.values()))
 
 
-def without(removed: Container[int], rows: Sequence[Any], origins: Origins) -> tuple[list[int], list[Any], Origins]:
+def without(
+    removed: Container[int], rows: Sequence[Any], origins: OriginsByPosition
+) -> tuple[list[int], list[Any], OriginsByPosition]:
     """Leave out the copies of removed pieces.
 
-    Return the positions of the records that have other copies, their rows, and their sources by their new positions.
+    Return the positions of the records that have other copies, their rows, and their origins by their new positions.
     """
     kept: list[int] = []
     new_rows: list[Any] = []
-    new_copies: Origins = {}
+    new_origins: OriginsByPosition = {}
     for position, row in enumerate(rows):
-        sources = origins.get(position)
-        if sources is None:
+        several = origins.get(position)
+        if several is None:
             if row[0] in removed:
                 continue
         else:
-            sources = tuple(source for source in sources if source[0] not in removed)
-            if not sources:
+            several = tuple(origin for origin in several if origin[0] not in removed)
+            if not several:
                 continue
-            piece, line, count = sources[0]
-            if len(sources) > 1 or count > 1:
-                new_copies[len(kept)] = sources
+            piece, line, count = several[0]
+            if len(several) > 1 or count > 1:
+                new_origins[len(kept)] = several
             if row[0] != piece:
                 row = [piece, line, *row[2:]]
         kept.append(position)
         new_rows.append(row)
-    return kept, new_rows, new_copies
+    return kept, new_rows, new_origins
 
-
-# @@ index: The index of a run or of a part: for each record its key, size, fingerprint, row and sources, in blocks.
-#
-#     block    keys | sizes | prints | rows, encoded | origins: (position in the block, sources) of records with several
-#
-# The print of a record is the fingerprint of its text. Rows are encoded apart, so a reader of keys need not decode them.
 
 BLOCK_ROWS: Final = 128
 
-IndexBlock = tuple[list[bytes], list[int], bytes, bytes, list[tuple[int, Sources]]]
-
 _encode_rows = msgspec.msgpack.Encoder().encode
 decode_rows = msgspec.msgpack.Decoder(list[tuple[Any, ...]]).decode
-_decode_block = msgspec.msgpack.Decoder(IndexBlock).decode
+_decode_block = msgspec.msgpack.Decoder(tuple[list[bytes], list[int], bytes, bytes, list[tuple[int, Origins]]]).decode
 
 
 class Fence(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -124,7 +130,7 @@ class IndexWriter:
         self._sizes: list[int] = []
         self._fingerprints: list[int] = []
         self._rows: list[Any] = []
-        self._origins: list[tuple[int, Sources]] = []  # positions among the waiting records, and sources
+        self._origins: list[tuple[int, Origins]] = []  # by position among the waiting records
 
     @property
     def size(self) -> int:
@@ -132,7 +138,6 @@ class IndexWriter:
         return self._file.size
 
     def hash(self) -> str:
-        """Return the 128-bit xxh3 of these blocks."""
         return self._file.hash()
 
     def add(
@@ -141,10 +146,10 @@ class IndexWriter:
         sizes: Sequence[int],
         fingerprints: Sequence[int],
         rows: Sequence[Any],
-        origins: Origins,
+        origins: OriginsByPosition,
     ) -> None:
-        """Add the next records; `origins` has the sources of those with several copies, by position among them."""
-        self._origins += [(len(self._keys) + position, sources) for position, sources in sorted(origins.items())]
+        """Add the next records."""
+        self._origins += [(len(self._keys) + position, each) for position, each in sorted(origins.items())]
         self.records += len(keys)
         self._keys += keys
         self._sizes += sizes
@@ -164,14 +169,11 @@ class IndexWriter:
             keys, sizes = self._keys[first:end], self._sizes[first:end]
             if self._fenced:
                 self.fences.append(Fence(keys[0], self._file.size, self.data_offset))
-            fingerprints, rows = (
-                pack(f"<{end - first}Q", *self._fingerprints[first:end]),
-                _encode_rows(self._rows[first:end]),
-            )
+            fingerprints = pack(f"<{end - first}Q", *self._fingerprints[first:end])
+            rows = _encode_rows(self._rows[first:end])
             some = origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))] if origins else []
-            self._file.write_block(
-                (keys, sizes, fingerprints, rows, [(position - first, each) for position, each in some])
-            )
+            some = [(position - first, each) for position, each in some]
+            self._file.write_block((keys, sizes, fingerprints, rows, some))
             self.data_offset += sum(sizes)
             first = end
         del self._keys[:first], self._sizes[:first], self._fingerprints[:first], self._rows[:first]
@@ -190,24 +192,14 @@ class IndexWriter:
 
 
 def index_reader(path: str, start: int, end: int, stretch: int) -> BlockReader:
-    """Return a reader of the blocks of an index."""
     return BlockReader(path, start, end, stretch, _decode_block)
 
 
 def decode_fingerprints(fingerprints: bytes) -> tuple[int, ...]:
-    """Return the fingerprints in a block."""
     return unpack(f"<{len(fingerprints) // 8}Q", fingerprints)
 
 
-# @@ spill: Write records from memory to disk as a sorted run.
-#
-# A run is two files. The data file holds the records' normal forms, sorted by key and then by their bytes, without
-# duplicates. The index file holds, in blocks, each record's key, length, fingerprint, row of statistics and sources. A
-# `Fence` holds the first key of a block, so a range of keys can be found with one read of each file.
-
 _BATCH_BYTES: Final = 1 << 18  # texts that are still in the cache for their checksum and their fingerprints
-
-Row = Sequence[Any]
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
@@ -237,7 +229,6 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
 
 def index_of(path: str) -> str:
-    """Return the path of the index of a data file."""
     return f"{path}.index"
 
 
@@ -245,15 +236,15 @@ def in_order(
     keys: Sequence[bytes],
     rows: Sequence[Row],
     text: Callable[[int], bytes],
-    origins: Mapping[int, Sources] | None = None,
+    origins: Mapping[int, Origins] | None = None,
     shared_origins: SharedOrigins | None = None,
-) -> tuple[list[int], Origins, list[tuple[int, int]]]:
+) -> tuple[list[int], OriginsByPosition, list[tuple[int, int]]]:
     """Sort records by key, then by their bytes; of duplicates, keep the one of the lowest piece, and of that the first.
 
-    The first two values of a row are the piece and the line. `text` returns the bytes of a record; it is only called
-    where keys are equal. `origins` has the sources of records that already have several copies.
+    `text` returns the bytes of a record; it is only called where keys are equal. `origins` are of records that already
+    have several copies.
 
-    Return the positions of the records to keep, in order; the sources of those with several copies, by position among
+    Return the positions of the records to keep, in order; the origins of those with several copies, by position among
     those to keep; and where records with equal keys begin and end among those to keep.
     """
     order = sorted(range(len(keys)), key=keys.__getitem__)
@@ -261,7 +252,7 @@ def in_order(
     repeated = compress(range(1, len(order)), map(eq, in_sorted_order, islice(in_sorted_order, 1, None)))
     known, share = origins or {}, (shared_origins or SharedOrigins()).share
     kept: list[int] = []
-    kept_copies: Origins = {}
+    kept_origins: OriginsByPosition = {}
     groups: list[tuple[int, int]] = []
     done = 0  # records before this position were added
     for start, end in _stretches(repeated):
@@ -270,15 +261,15 @@ def in_order(
         first = len(kept)
         for equal in _duplicates(several):
             if len(equal) > 1:
-                kept_copies[len(kept)] = share(_sources_of(equal, known))
+                kept_origins[len(kept)] = share(_origins_of(equal, known))
             kept.append(equal[0][3])
         if len(kept) - first > 1:
             groups.append((first, len(kept)))
         done = end
     kept += order[done:]
     if known:
-        kept_copies = {to: known[index] for to, index in enumerate(kept) if index in known} | kept_copies
-    return kept, kept_copies, groups
+        kept_origins = {to: known[index] for to, index in enumerate(kept) if index in known} | kept_origins
+    return kept, kept_origins, groups
 
 
 def _stretches(repeated: Iterable[int]) -> Iterator[tuple[int, int]]:
@@ -305,17 +296,17 @@ def _duplicates(several: list[_Found]) -> list[list[_Found]]:
     return [several[start:end] for start, end in pairwise([0, *starts, len(several)])]
 
 
-def _sources_of(equal: list[_Found], known: Mapping[int, Sources]) -> Sources:
-    """Return the sources of all copies of a record, sorted by piece and line."""
+def _origins_of(equal: list[_Found], known: Mapping[int, Origins]) -> Origins:
+    """Unite the origins of all copies of a record, which are sorted by piece and line."""
     if known:
         return union(known.get(index) or ((piece, line, 1),) for _, piece, line, index in equal)
-    sources: list[tuple[int, int, int]] = []
+    origins: list[Origin] = []
     for _, piece, line, _ in equal:
-        if sources and sources[-1][0] == piece:
-            sources[-1] = (piece, sources[-1][1], sources[-1][2] + 1)
+        if origins and origins[-1][0] == piece:
+            origins[-1] = (piece, origins[-1][1], origins[-1][2] + 1)
         else:
-            sources.append((piece, line, 1))
-    return tuple(sources)
+            origins.append((piece, line, 1))
+    return tuple(origins)
 
 
 def spill(

@@ -66,7 +66,7 @@ MAGIC_BYTES: Final = max(len(magic) for magic, _ in _MAGIC)
 
 
 def detect(head: bytes) -> Format:
-    """Return the format of input that begins with `head`: MAGIC_BYTES bytes, or all of it if it is shorter."""
+    """Tell the format of input that begins with `head`: MAGIC_BYTES bytes, or all of it if it is shorter."""
     for magic, format_ in _MAGIC:
         if head.startswith(magic) or (head and magic.startswith(head)):
             return format_
@@ -74,7 +74,6 @@ def detect(head: bytes) -> Format:
 
 
 def format_of_name(path: str) -> Format | None:
-    """Return the format that a file name suggests, if any."""
     return next((format_ for format_, suffixes in _SUFFIXES.items() if path.lower().endswith(suffixes)), None)
 
 
@@ -94,7 +93,7 @@ def text_of(raw: Iterator[bytes], path: str, max_window: int, text_bytes: int = 
 
 
 def is_text(head: bytes) -> bool:
-    """Return whether bytes can be the beginning of UTF-8 text: valid, except for a cut at the end, and without NUL."""
+    """Whether bytes can be the beginning of UTF-8 text: valid, except for a cut at the end, and without NUL."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:

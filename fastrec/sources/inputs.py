@@ -1,10 +1,16 @@
-"""Discover shards: expand the names that the user gives into files, directories, globs, `-` and URLs.
+"""Discover input: expand the names that the user gives into files, directories, globs, `-` and URLs.
+
+`find_files` finds files of any kind, such as logs: a directory stands for all files in it. `find_shards` finds shards:
 
 1. Collect the names: the arguments, then the lines of `files_from`.
 2. Expand each name. A path that exists is that file, even if it looks like a glob. A directory stands for its
-   `*.jsonl*` files at any depth, sorted, without hidden files and without following links to directories.
+   `*.jsonl*` files at any depth, sorted.
 3. Drop files that were given before, by any name or link, with a notice.
 4. Report everything that is missing in one error.
+
+Hidden files are skipped, links to directories are not followed, and URLs follow the same rules. In a store, a published
+corpus stands for the parts that its manifest names: other files may be leftovers of a killed run. A corpus without a
+manifest is not finished yet, and is reported as a problem.
 
 Names are str as the operating system gives them: bytes that are not UTF-8 are lone surrogates.
 """
@@ -16,7 +22,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,12 +30,9 @@ from fastrec.errors import ShardMissingError, UsageError, shown
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect, format_of_name
 from fastrec.sources.shard import STDIN, Shard, shard_at
 from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
-from fastrec.storage.object_store import OBJECT_STORE, FoundObject
 
-# @@ files: Discover files of any kind: expand the names that the user gives into files, directories, globs and URLs.
-#
-# A directory stands for all files in it at any depth, sorted, without hidden ones and without following links to
-# directories. Everything that is missing is reported in one error.
+if TYPE_CHECKING:
+    from fastrec.storage.object_store import FoundObject, ObjectStore
 
 
 class AnyFile(msgspec.Struct, frozen=True):
@@ -41,14 +44,24 @@ class AnyFile(msgspec.Struct, frozen=True):
     """Whether the user named this very file, and not a directory or a pattern."""
 
 
+def _is_pattern(name: str) -> bool:
+    return any(char in name for char in "*?[")
+
+
+def _store() -> ObjectStore:
+    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - takes 20 ms, and only URLs need it
+
+    return OBJECT_STORE
+
+
 def find_files(paths: Iterable[str]) -> list[AnyFile]:
-    """Return the files of all names, each once, in the order given; UsageError if a name stands for nothing."""
+    """Find the files of all names, each once, in the order given; UsageError if a name stands for nothing."""
     found: dict[str, AnyFile] = {}
     problems: list[str] = []
     for path in paths:
         name = without_file_protocol(path)
         before = len(problems)
-        files = list(_in_store(name, problems) if is_url(name) else _on_disk(name, problems))
+        files = list(_store_files(name, problems) if is_url(name) else _local_files(name, problems))
         if not files and len(problems) == before:
             problems.append(f"{shown(name)}: no such file or directory, or nothing in it")
         for file in files:
@@ -58,12 +71,12 @@ def find_files(paths: Iterable[str]) -> list[AnyFile]:
     return list(found.values())
 
 
-def _on_disk(name: str, problems: list[str]) -> Iterator[AnyFile]:
-    is_pattern = not os.path.lexists(name) and any(char in name for char in "*?[")
+def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
+    is_pattern = not os.path.lexists(name) and _is_pattern(name)
     names = sorted(glob.glob(name, recursive=True)) if is_pattern else [name]  # noqa: PTH207 - paths stay str
     for path in dict.fromkeys(map(os.path.normpath, names)):
         if os.path.isdir(path):  # noqa: PTH112 - as above
-            yield from _in_directory(path, problems)
+            yield from _files_in(path, problems)
         elif os.path.isfile(path):  # noqa: PTH113 - as above
             yield AnyFile(path, os.path.getsize(path), is_named=not is_pattern)  # noqa: PTH202 - as above
         elif os.path.exists(path):  # noqa: PTH110 - as above
@@ -84,7 +97,7 @@ def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]
         yield folder, sorted(name for name in names if not name.startswith("."))
 
 
-def _in_directory(directory: str, problems: list[str]) -> Iterator[AnyFile]:
+def _files_in(directory: str, problems: list[str]) -> Iterator[AnyFile]:
     for folder, names in walk(directory, problems):
         for name in names:
             path = os.path.join(folder, name)  # noqa: PTH118 - as above
@@ -92,40 +105,30 @@ def _in_directory(directory: str, problems: list[str]) -> Iterator[AnyFile]:
                 yield AnyFile(path, os.path.getsize(path), is_named=False)  # noqa: PTH202 - as above
 
 
-def _in_store(name: str, problems: list[str]) -> Iterator[AnyFile]:
-    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
-
+def _store_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
     try:
         try:
-            found = OBJECT_STORE.look_at(name)
+            found = _store().look_at(name)
             yield AnyFile(found.path, found.size, is_named=True)
         except IsADirectoryError:
-            yield from _below(name)
+            yield from _files_below(name)
         except FileNotFoundError:
-            for path, match in OBJECT_STORE.glob(name) if any(char in name for char in "*?[") else []:
+            for path, match in _store().glob(name) if _is_pattern(name) else []:
                 if path.count("/.") > name.count("/."):
                     continue  # hidden, as in a shell
                 if match:
                     yield AnyFile(match.path, match.size, is_named=False)
                 else:
-                    yield from _below(path)
+                    yield from _files_below(path)
     except OSError as exc:
         problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
 
 
-def _below(directory: str) -> Iterator[AnyFile]:
-    """Yield the objects below a directory, without hidden ones."""
-    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
-
-    for found in sorted(OBJECT_STORE.find(directory), key=lambda one: one.path):
+def _files_below(directory: str) -> Iterator[AnyFile]:
+    for found in sorted(_store().find(directory), key=lambda one: one.path):
         if "/." not in found.path.removeprefix(directory.rstrip("/")):
             yield AnyFile(found.path, found.size, is_named=False)
 
-
-# @@ objects: Discover shards in an object store: expand a URL by the same rules as a path.
-#
-# A published corpus stands for the parts that its manifest names: other files may be leftovers of a killed run. A corpus
-# without a manifest is not finished yet, and is reported as a problem.
 
 _MANIFEST: Final = "manifest.json"
 _UNFINISHED: Final = ".fastrec-writing"
@@ -142,28 +145,27 @@ class _Manifest(msgspec.Struct):
 
 
 def _shards_in_store(name: str, problems: list[str]) -> list[Shard]:
-    """Return the shards of a URL; add what is wrong with it to `problems`."""
     try:
-        return _shards(list(_expanded(name, problems)))
+        return _shards(list(_objects_of(name, problems)))
     except OSError as exc:
         problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
         return []
 
 
 def shards_below(directory: str, is_shard: Callable[[str], bool]) -> tuple[list[str], dict[str, Shard]]:
-    """Return the paths of all objects below a directory, and by path the shards among them, told by their names."""
-    found = OBJECT_STORE.find(directory)
+    """List all objects below a directory, and by path the shards among them, told by their names."""
+    found = _store().find(directory)
     shards = _shards([one for one in found if is_shard(parent_and_name(one.path)[1])])
     return [one.path for one in found], {shard.path: shard for shard in shards}
 
 
-def _expanded(name: str, problems: list[str]) -> Iterator[FoundObject]:
+def _objects_of(name: str, problems: list[str]) -> Iterator[FoundObject]:
     try:
-        yield OBJECT_STORE.look_at(name)
+        yield _store().look_at(name)
     except FileNotFoundError:
         yield from _matches(name, problems)
     except IsADirectoryError:
-        found = list(_objects_in_directory(name, problems))
+        found = list(_shard_objects_in(name, problems))
         if not found:
             problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
         yield from found
@@ -171,20 +173,19 @@ def _expanded(name: str, problems: list[str]) -> Iterator[FoundObject]:
 
 def _matches(name: str, problems: list[str]) -> Iterator[FoundObject]:
     found: dict[str, FoundObject] = {}
-    for path, match in OBJECT_STORE.glob(name) if any(char in name for char in "*?[") else []:
+    for path, match in _store().glob(name) if _is_pattern(name) else []:
         if path.count("/.") > name.count("/."):
             continue  # hidden, as in a shell
-        inside = [match] if match else _objects_in_directory(path, problems)
+        inside = [match] if match else _shard_objects_in(path, problems)
         found |= {one.path: one for one in inside}  # `**` matches a file and also its directory
     if not found:
         problems.append(f"{shown(name)}: no such object, and no object matches it as a glob")
     yield from found.values()
 
 
-def _objects_in_directory(directory: str, problems: list[str]) -> Iterator[FoundObject]:
-    """Yield the shards in a directory at any depth."""
+def _shard_objects_in(directory: str, problems: list[str]) -> Iterator[FoundObject]:
     by_parent: defaultdict[str, dict[str, FoundObject]] = defaultdict(dict)
-    for found in OBJECT_STORE.find(directory):
+    for found in _store().find(directory):
         parent, file = parent_and_name(found.path)
         if "/." not in parent.removeprefix(directory.rstrip("/")):
             by_parent[parent][file] = found
@@ -205,7 +206,7 @@ def _objects_in_directory(directory: str, problems: list[str]) -> Iterator[Found
 
 def _parts_in(manifest: str) -> set[str] | None:
     try:
-        parts = msgspec.json.decode(OBJECT_STORE.read_all(manifest), type=_Manifest).parts
+        parts = msgspec.json.decode(_store().read_all(manifest), type=_Manifest).parts
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None  # not a manifest of fastrec
     return {part.file for part in parts}
@@ -216,7 +217,7 @@ def _shards(found: Sequence[FoundObject]) -> list[Shard]:
     filled = [one.path for one in found if one.size]  # stores refuse to read an empty object
     formats = {
         path: detect(head) if isinstance(head, bytes) else None  # reading the shard will report the error
-        for path, head in zip(filled, OBJECT_STORE.heads(filled, MAGIC_BYTES), strict=True)
+        for path, head in zip(filled, _store().heads(filled, MAGIC_BYTES), strict=True)
     }
     return [Shard(one.path, one.size, formats.get(one.path, Format.PLAIN), one.version) for one in found]
 
@@ -225,7 +226,7 @@ _ADVICE = "Check the names. A directory is searched for *.jsonl* files; hidden f
 
 
 def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple[list[Shard], list[str]]:
-    """Return the shards of all names, in the order given and without duplicates, and notices for the user."""
+    """Find the shards of all names, in the order given and without duplicates, and notices for the user."""
     names = list(paths)
     if files_from is not None:
         if files_from == STDIN and STDIN in names:
@@ -257,7 +258,7 @@ def _shards_of(name: str, problems: list[str]) -> Iterator[tuple[Shard, object]]
         for shard in _shards_in_store(name, problems):
             yield shard, storage_of(name).canonical(shard.path)
         return
-    for path in _inputs_expanded(name, problems):
+    for path in _shard_paths(name, problems):
         try:
             yield shard_at(path), _identity(path)
         except ShardMissingError as exc:
@@ -273,30 +274,28 @@ def _listed(files_from: str) -> Iterator[str]:
     return (os.fsdecode(line) for line in data.split(b"\n") if line.strip())
 
 
-def _inputs_expanded(name: str, problems: list[str]) -> list[str]:
-    """Return the paths of one name; add what is wrong with it to `problems`."""
+def _shard_paths(name: str, problems: list[str]) -> list[str]:
     if name == STDIN:
         return [name]
     if os.path.isdir(name):  # noqa: PTH112 - as above
-        found = _inputs_in_directory(name, problems)
+        found = _shard_paths_in(name, problems)
         if not found:
             problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
         return found
-    if os.path.lexists(name) or not any(char in name for char in "*?["):
+    if os.path.lexists(name) or not _is_pattern(name):
         return [name]
     found = []
     for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - as above
-        found += _inputs_in_directory(match, problems) if os.path.isdir(match) else [match]  # noqa: PTH112
+        found += _shard_paths_in(match, problems) if os.path.isdir(match) else [match]  # noqa: PTH112
     if not found:
         problems.append(f"{shown(name)}: no such file, and no file matches it as a glob")
     return list(dict.fromkeys(map(os.path.normpath, found)))  # `**` matches a file and also its directory
 
 
-def _inputs_in_directory(directory: str, problems: list[str]) -> list[str]:
-    """Return the paths of the shards in a directory at any depth, sorted."""
+def _shard_paths_in(directory: str, problems: list[str]) -> list[str]:
     found = []
     for parent, files in walk(directory, problems):
-        if "manifest.json" in files:  # a published corpus: rejected lines are not part of it
+        if _MANIFEST in files:  # a published corpus: rejected lines are not part of it
             files = [name for name in files if not name.startswith("rejects.jsonl")]
         for name in files:
             path = os.path.join(parent, name)  # noqa: PTH118 - as above

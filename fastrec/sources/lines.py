@@ -50,7 +50,7 @@ class LongLine(NamedTuple):
     length: int
     """Length in bytes, without the newline."""
     head: bytes
-    """The first HEAD_BYTES of the line."""
+    """The beginning of the line."""
 
 
 class ReadStats(msgspec.Struct):
@@ -90,7 +90,7 @@ def chunks(
 
 
 def line_start(pread: Callable[[int, int], bytes], position: int, scan_bytes: int = _SCAN_BYTES) -> int:
-    """Return the offset of the first line that starts at or after `position`, or of the end of the text.
+    """Find the offset of the first line that starts at or after `position`, or of the end of the text.
 
     `pread(size, offset)` reads up to `size` bytes of the text, and none at its end.
     """
@@ -167,7 +167,7 @@ class _Cutter:
                 yield self._chunk()
 
     def _is_chunk(self, block: bytes) -> bool:
-        """Return whether a block consists of whole lines and is about as large as a chunk."""
+        """Whether a block consists of whole lines and is about as large as a chunk."""
         least, most = self.chunk_bytes // 2, min(self.chunk_bytes, self.max_line_bytes)
         return least <= len(block) <= most and block.endswith(b"\n")
 
@@ -216,7 +216,7 @@ class _Cutter:
         self.tail, self.tail_bytes = [], 0
 
     def _chunk(self, data: bytes = b"") -> Chunk:
-        """Return the whole lines as a chunk, which may have been joined already."""
+        """Make a chunk of the whole lines, which may have been joined already."""
         data = data or b"".join(self.whole)
         chunk = Chunk(data, self.offset, self.line)
         lines = count(data, b"\n")

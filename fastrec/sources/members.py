@@ -2,7 +2,13 @@
 
 All three libraries have the same kind of decompressor: it limits its output, and knows whether it needs input, whether
 the member has ended, and which bytes are left over. `_member_text` drives any of them. The functions around it know
-what may come before, between and after members.
+what may come before, between and after members. All decompressors, that of zstd too, read from `RawBytes`: they look
+ahead with `peek`, consume with `take`, and give back the bytes of the next frame or member. Since every byte goes
+through it, errors know their offset in the file.
+
+    blocks as they come     |........|........|....
+    buffer                       [......^.............]
+                                        position        offset = `position` as an offset in the file
 
 gzip uses ISA-L, which is more than twice as fast as zlib. But ISA-L (isal 1.8.0) refuses valid members if their header
 is spread over several calls and has a checksum or more than one optional field. So this module reads the header (RFC
@@ -24,16 +30,6 @@ if TYPE_CHECKING:
     from lzma import LZMADecompressor
 
     _Decompressor = BZ2Decompressor | LZMADecompressor | igzip_lib.IgzipDecompressor
-
-
-# @@ raw: A reader over the bytes of a compressed shard that can look ahead. All decompressors read from it.
-#
-#     blocks as they come     |........|........|....
-#     buffer                       [......^.............]
-#                                         position        offset = `position` as an offset in the file
-#
-# Decompressors read headers with `peek`, consume bytes with `take`, and give back the bytes of the next frame or member.
-# Since every byte goes through here, errors know their offset in the file.
 
 
 class RawBytes:
@@ -96,7 +92,6 @@ class RawBytes:
         return count == 0
 
     def skip_zeros(self) -> int:
-        """Skip zero bytes, and return their number."""
         start = self.offset
         while (piece := self.take(1 << 16)) and not (rest := len(bytes(piece).lstrip(b"\0"))):
             pass
@@ -105,13 +100,13 @@ class RawBytes:
         return self.offset - start
 
     def truncated(self, inside: str) -> ShardTruncatedError:
-        """Return the error for input that ends too early, with the offset of its end."""
+        """Make the error for input that ends too early, with the offset of its end."""
         while self.take(1 << 20):
             pass
         return ShardTruncatedError(self.path, f"ends inside {inside}", self.offset)
 
     def corrupt(self, reason: str, offset: int | None = None) -> ShardCorruptError:
-        """Return the error for bytes that the format forbids, at the current offset by default."""
+        """Make the error for bytes that the format forbids, at the current offset by default."""
         return ShardCorruptError(self.path, reason, self.offset if offset is None else offset)
 
 
@@ -184,7 +179,7 @@ def _skip_gzip_header(raw: RawBytes, name: str) -> None:
 
 
 def _end_of_string(raw: RawBytes, begin: int, name: str) -> int:
-    """Return the end, including the NUL, of the NUL-terminated string that begins `begin` bytes ahead."""
+    """Where the NUL-terminated string that begins `begin` bytes ahead ends, including the NUL."""
     size = 256
     while (end := raw.peek(size, begin).find(b"\0")) < 0:
         raw.require(begin + size, name)

@@ -73,7 +73,7 @@ class Shard(msgspec.Struct, frozen=True):
 
     @property
     def estimated_text(self) -> int:
-        """Estimated size of the text in bytes."""
+        """In bytes."""
         return self.size * _EXPANSION[self.format or Format.PLAIN]
 
     def slices(self, slice_bytes: int) -> Iterator[Slice]:
@@ -130,7 +130,7 @@ class Shard(msgspec.Struct, frozen=True):
             yield from text_of(self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW, _LITTLE_TEXT)
 
     def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
-        """Return the offset and the length of the lines that start in a range of the file as it is now."""
+        """Find the offset and the length of the lines that start in a range of the file as it is now."""
         with self._opened(as_found=False) as source:
             return (0, source.size) if (start, end) == (0, None) else self._own_bytes(source, start, end)
 
@@ -198,7 +198,6 @@ class Slice(msgspec.Struct, frozen=True):
 
     @property
     def estimated_text(self) -> int:
-        """Estimated size of the text in bytes."""
         if self.end is not None:
             return self.end - self.start
         return self.shard.estimated_text - self.start
@@ -237,5 +236,4 @@ def _object_at(path: str) -> Shard:
 
 
 def _reason(what: str, exc: Exception) -> str:
-    """Describe why something failed, without the path."""
     return f"{what}: {exc.strerror if isinstance(exc, OSError) and exc.strerror else exc}"

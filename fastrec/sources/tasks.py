@@ -60,8 +60,6 @@ class Source(Protocol):
 
 
 class _Sized(Protocol):
-    """Something with text to read."""
-
     @property
     def estimated_text(self) -> int: ...
 
@@ -70,7 +68,6 @@ _Piece = TypeVar("_Piece", bound=_Sized)
 
 
 def total_text(sources: Iterable[_Sized]) -> int:
-    """Return the estimated size of the text of all sources or slices."""
     return sum(source.estimated_text for source in sources)
 
 
@@ -120,7 +117,7 @@ def gather_tasks(slices: Sequence[_Piece], task_bytes: int) -> list[tuple[_Piece
 
 
 def growth(text_bytes: int, task_bytes: int) -> int:
-    """Return the factor by which tasks are larger for this much text.
+    """The factor by which tasks are larger for this much text.
 
     >>> [growth(text_bytes, 32 << 20) for text_bytes in (10**9, 10**11, 10**14)]
     [1, 2, 46]

@@ -4,7 +4,7 @@
     base                  the interface, `Storage`
     local                 files of this machine
     object_store          objects, through fsspec; loaded when the first URL appears
-    digests               checksums of files
+    shared_object         an object that several runs may write
 
 A path is a string; one with `://` in it is a URL. An object store has no directories and no rename: an object appears
 as a whole when its writer is finished, or not at all.
@@ -24,7 +24,6 @@ from fastrec.storage.local import LOCAL
 
 
 def storage_of(path: str) -> Storage:
-    """Return the storage that a path belongs to."""
     if not is_url(path):
         return LOCAL
     from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
@@ -33,7 +32,7 @@ def storage_of(path: str) -> Storage:
 
 
 def is_url(path: str) -> bool:
-    """Return whether a path belongs to an object store.
+    """Whether a path belongs to an object store.
 
     >>> is_url("s3://bucket/runs"), is_url("runs/a.jsonl"), is_url("-")
     (True, False, False)
@@ -51,12 +50,12 @@ def without_file_protocol(path: str) -> str:
 
 
 def is_private(path: str) -> bool:
-    """Return whether only this process can see the files at a path."""
+    """Whether only this process can see the files at a path."""
     return path.startswith("memory://")
 
 
 def join(directory: str, name: str) -> str:
-    """Return the path of a name in a directory.
+    """Join a directory, which may be empty, and a name.
 
     >>> join("s3://bucket/runs/", "a.jsonl"), join("runs", "a.jsonl"), join("", "a.jsonl")
     ('s3://bucket/runs/a.jsonl', 'runs/a.jsonl', 'a.jsonl')
@@ -74,8 +73,6 @@ def parent_and_name(path: str) -> tuple[str, str]:
     return parent or slash, name
 
 
-# @@ digests: Checksums of bytes and of files.
-
 _BLOCK: Final = 1 << 20
 
 fingerprint = xxh3_64_intdigest
@@ -91,12 +88,10 @@ class FileDigest(msgspec.Struct, frozen=True, array_like=True):
 
 
 def digest_of(path: str) -> FileDigest:
-    """Read a file, and compute its digest."""
     return FileDigest(path, *hash_of_file(path))
 
 
 def is_unchanged(file: FileDigest) -> bool:
-    """Return whether a file still exists with the same content."""
     try:
         return hash_of_file(file.path) == (file.size, file.hash)
     except OSError:
@@ -104,12 +99,11 @@ def is_unchanged(file: FileDigest) -> bool:
 
 
 def sha256_of_file(path: str) -> tuple[int, str]:
-    """Return the size of a file and its SHA-256."""
     return hash_of_file(path, digest=sha256())
 
 
 def hash_of_file(path: str, start: int = 0, size: int | None = None, *, digest: Any = None) -> tuple[int, str]:
-    """Return how many bytes a file holds from `start` on, at most `size`, and their hash: by default 128-bit xxh3."""
+    """Count and hash the bytes of a file from `start` on, at most `size`; by default with 128-bit xxh3."""
     digest = digest or xxh3_128()
     count = 0
     with naming(path), storage_of(path).open_reader(path) as file:

@@ -11,7 +11,6 @@ class EndsEarlyError(OSError):
 
 
 def ends_early(path: str, end: int, wanted: int) -> EndsEarlyError:
-    """Return the error for a file that ends before all wanted bytes are read."""
     return EndsEarlyError(errno.EIO, f"it ends at byte {end:,}, before byte {wanted:,}", path)
 
 
@@ -74,11 +73,9 @@ class Log(Protocol):
     def cut(self, size: int) -> None:
         """Truncate it to `size` bytes; appending continues there."""
 
-    def append(self, data: bytes) -> None:
-        """Append some bytes."""
+    def append(self, data: bytes) -> None: ...
 
-    def close(self) -> None:
-        """Close it."""
+    def close(self) -> None: ...
 
 
 class Storage(Protocol):
@@ -88,16 +85,13 @@ class Storage(Protocol):
     """
 
     def canonical(self, path: str) -> str:
-        """Return the one name that all spellings of a path have in common."""
+        """Find the one name that all spellings of a path have in common."""
 
-    def exists(self, path: str) -> bool:
-        """Return whether a file or a directory exists."""
+    def exists(self, path: str) -> bool: ...
 
-    def is_directory(self, path: str) -> bool:
-        """Return whether a path is a directory."""
+    def is_directory(self, path: str) -> bool: ...
 
-    def size_of(self, path: str) -> int:
-        """Return the size of a file."""
+    def size_of(self, path: str) -> int: ...
 
     def signature(self, path: str) -> str:
         """Return a string that changes when a file does, made without reading it; OSError if there is no such file.
@@ -109,8 +103,7 @@ class Storage(Protocol):
     def files_in(self, directory: str) -> list[str]:
         """List the entries of a directory, sorted; in an object store, all objects below it."""
 
-    def open_reader(self, path: str) -> Reader:
-        """Open a file for reading."""
+    def open_reader(self, path: str) -> Reader: ...
 
     def read_all(self, path: str) -> bytes:
         """Read a small file as a whole."""
@@ -121,14 +114,12 @@ class Storage(Protocol):
     def create(self, path: str, *, for_work: bool = False, synced: bool = True) -> NewFile:
         """Start a new file: one to be published, which is synced when it is finished or by `sync`, or a work file."""
 
-    def sync(self, path: str) -> None:
-        """Wait until a file is on disk."""
+    def sync(self, path: str) -> None: ...
 
     def write_all(self, path: str, data: bytes) -> None:
         """Write a small file and sync it."""
 
-    def copy(self, path: str, new_path: str) -> None:
-        """Copy a file within the storage."""
+    def copy(self, path: str, new_path: str) -> None: ...
 
     def link_or_copy(self, path: str, new_path: str) -> bool:
         """Give a file a second name in the storage, or copy it if that is impossible; return whether it is a link."""
@@ -139,8 +130,7 @@ class Storage(Protocol):
     def make_directory(self, directory: str) -> None:
         """Create a directory for this user only, unless it exists; object stores need none."""
 
-    def remove(self, *paths: str) -> None:
-        """Remove files."""
+    def remove(self, *paths: str) -> None: ...
 
     def remove_all(self, directory: str) -> None:
         """Remove a directory with all its files, as far as that is possible."""

@@ -71,8 +71,6 @@ class _NewLocalFile(NewFile):
 
 
 class _LocalReader(Reader):
-    """A file that is open for reading."""
-
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         status = os.fstat(self._descriptor)
@@ -97,8 +95,6 @@ class _LocalReader(Reader):
 
 
 class _LocalLog:
-    """A file that is appended to."""
-
     def __init__(self, path: str) -> None:
         self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
@@ -216,7 +212,7 @@ LOCAL: Final = LocalStorage()
 
 
 def scratch_directory() -> str:
-    """Return a private directory for temporary files of this user; under TMPDIR, if that is set."""
+    """Make a private directory for temporary files of this user; under TMPDIR, if that is set."""
     import tempfile  # noqa: PLC0415 - rarely needed
 
     directory = f"{tempfile.gettempdir()}/fastrec-{os.getuid()}"

@@ -1,4 +1,9 @@
-"""Objects in stores, through fsspec: found, read, removed; written so that they appear as a whole or not at all."""
+"""Objects in stores, through fsspec: found, read, removed; written so that they appear as a whole or not at all.
+
+`ObjectClient` sends requests. The fsspec file systems find credentials and addresses, and retry, by their own rules.
+Their errors become an OSError that names the object, and no message repeats a secret from a URL. Open objects are read
+ahead in blocks, or uploaded in parts. A log is a sequence of objects. `ObjectStore` is the storage.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +22,6 @@ from xxhash import xxh3_64_intdigest
 from fastrec.errors import FastrecError, UsageError, without_secrets
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage.base import Log, NewFile, Reader, Storage, ends_early
-
-# @@ object_client: Requests to object stores: the file system of a URL, the time limit of a request, and the translation of errors.
-#
-# The fsspec file systems find credentials and addresses, and retry, by their own rules. What they raise becomes an
-# OSError that names the object. No message repeats a secret from a URL.
 
 _TIMES: Final = ("LastModified", "last_modified", "updated", "mtime")
 _VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", *_TIMES)
@@ -75,11 +75,11 @@ class ObjectClient:
             raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path) from exc
 
     def time_limit(self, fs: Any) -> dict[str, float]:
-        """Return the option that limits a request: sending to a store that stopped reading would never end."""
+        """The option that limits a request: sending to a store that stopped reading would never end."""
         return {"timeout": self.limits.store_request_seconds} if fs.async_impl else {}
 
     def look_at(self, path: str) -> FoundObject:
-        """Look up an object; FileNotFoundError if there is none."""
+        """FileNotFoundError if there is no such object."""
         with self.asking(path) as (fs, name):
             # A web server lists a directory as a page, and fsspec calls that page a file.
             if name.endswith("/") or (details := fs.info(name))["type"] == "directory":
@@ -96,7 +96,6 @@ class ObjectClient:
 
 
 def found_object(path: str, details: dict[str, Any]) -> FoundObject:
-    """Describe an object by what its file system says about it."""
     if details.get("size") is None:  # without it, a truncated answer would not be noticed
         raise OSError(errno.ENOTSUP, "the server does not tell its size: download it first", path)
     name = next((name for name in _VERSIONS if details.get(name)), "")
@@ -128,15 +127,13 @@ def _package(protocol: str) -> str:
     return f"pip install {package}" if package else "pip install fsspec, and the fsspec file system for it"
 
 
-# @@ object_files: Objects that are open: read ahead in blocks, uploaded in parts, or a sequence of them that is a log.
-
 _AHEAD: Final = 2  # blocks that are requested before they are needed
 _UPLOAD_PART: Final = 16 << 20  # bytes; a smaller object is sent in one request
 _FLUSH_SECONDS: Final = 5.0
 _FLUSH_BYTES: Final = 4 << 20
 
 
-class ObjectReader(Reader):
+class _ObjectReader(Reader):
     """An object that is read sequentially: the next blocks are requested while one is used."""
 
     def __init__(self, client: ObjectClient, path: str) -> None:
@@ -196,7 +193,7 @@ class ObjectReader(Reader):
         self._requested.clear()
 
 
-class NewObject(NewFile):
+class _NewObject(NewFile):
     """An object that is uploaded in parts; it appears when it is finished."""
 
     def __init__(self, client: ObjectClient, path: str) -> None:
@@ -230,7 +227,7 @@ class NewObject(NewFile):
             self._file = None
 
 
-class ObjectLog:
+class _ObjectLog:
     """A log in a store, which cannot append: a sequence of objects, `<path>-000000` and so on.
 
     Each object holds what was appended within a few seconds. A crash loses at most that, and the next run does it
@@ -344,7 +341,7 @@ class ObjectStore(ObjectClient):
             return list(fs.cat_ranges(_names(fs, paths), 0, size, on_error="return"))
 
     def open_reader(self, path: str) -> Reader:
-        return ObjectReader(self, path)
+        return _ObjectReader(self, path)
 
     def read_all(self, path: str) -> bytes:
         with self.asking(path) as (fs, name):
@@ -357,7 +354,7 @@ class ObjectStore(ObjectClient):
         return data
 
     def create(self, path: str, *, for_work: bool = False, synced: bool = True) -> NewFile:  # noqa: ARG002 - all alike
-        return NewObject(self, path)
+        return _NewObject(self, path)
 
     def sync(self, path: str) -> None:
         """Do nothing: the store has it."""
@@ -367,7 +364,7 @@ class ObjectStore(ObjectClient):
             fs.pipe_file(name, data, **self.time_limit(fs))
 
     def open_log(self, path: str) -> Log:
-        return ObjectLog(self, path)
+        return _ObjectLog(self, path)
 
     def make_directory(self, directory: str) -> None:
         """Do nothing: stores have no directories."""
@@ -411,10 +408,8 @@ class ObjectStore(ObjectClient):
     def abort_uploads(self, directory: str, having: str = "") -> None:
         """Abort uploads below a directory that a killed process left behind: they are invisible, and cost money.
 
-        `having` restricts them to names that contain it.
-
-        Listing them needs a permission that not everyone has. What cannot be done here is left to the store's own
-        lifecycle rules.
+        `having` restricts them to names that contain it. Listing them needs a permission that not everyone has; the
+        store's own lifecycle rules do the rest.
         """
         with contextlib.suppress(OSError), self.asking(directory) as (fs, name):
             if not hasattr(fs, "call_s3"):
@@ -423,19 +418,17 @@ class ObjectStore(ObjectClient):
             found = {"Bucket": bucket, "Prefix": f"{prefix}/"}
             answer = fs.call_s3("list_multipart_uploads", **found, **self.time_limit(fs))  # the first page
             for upload in answer.get("Uploads", ()):
-                if having not in upload["Key"]:
-                    continue
-                fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
+                if having in upload["Key"]:
+                    fs.abort_mpu(bucket, upload["Key"], upload["UploadId"])
 
 
 OBJECT_STORE: Final = ObjectStore()
 
 
 def _names(fs: Any, paths: Iterable[str]) -> list[str]:
-    """Return the names that a file system has for URLs."""
     return [fs._strip_protocol(path) for path in paths]  # noqa: SLF001 - there is no public way
 
 
 def _is_marker(path: str) -> bool:
-    """Return whether an object stands for a directory: some tools create an empty one to show a folder."""
+    """Some tools create an empty object to show a folder."""
     return path.endswith("/")

@@ -15,9 +15,10 @@ import contextlib
 import errno
 import time
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from fastrec.storage.object_store import ObjectClient
+if TYPE_CHECKING:
+    from fastrec.storage.object_store import ObjectClient  # takes 20 ms to load, and only URLs need it
 
 _ATTEMPTS: Final = 5
 _WAIT_SECONDS: Final = 0.1  # before the second attempt; doubles with each one
@@ -107,7 +108,7 @@ class SharedObject:
                 fs.call_s3("delete_object", Bucket=bucket, Key=key, IfMatch=version, **self._client.time_limit(fs))
 
     def is_conditional(self) -> bool:
-        """Return whether the store refuses a request whose condition does not hold. Some ignore conditions.
+        """Whether the store refuses a request whose condition does not hold. Some ignore conditions.
 
         The object must exist, and be as this process has written it.
         """
@@ -168,7 +169,7 @@ class SharedObject:
 
 
 def _has_conditions(fs: Any) -> bool:
-    """Return whether requests of a file system can have conditions: those of s3fs do."""
+    """Requests of s3fs can have conditions."""
     return hasattr(fs, "call_s3")
 
 
@@ -177,7 +178,7 @@ def _version_in(answer: Any) -> str | None:
 
 
 def _refusal(exc: Exception) -> type[Exception] | None:
-    """Return why a store refused a conditional request; None if it failed for any other reason.
+    """Why a store refused a conditional request; None if it failed for any other reason.
 
     s3fs makes a plain OSError of most of them, with the answer of the store as its cause.
     """

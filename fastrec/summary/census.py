@@ -8,6 +8,14 @@ lists of all parts, comparing neighbours is enough to count everything:
 
 Every record of an identity with several records counts once: as a contradiction if it contradicts another one, else as
 a repeat. So an identity may count as both, and the records add up.
+
+The lists of many parts are partitioned before they are counted:
+
+    few parts ──▶ merge and count all lists
+    many parts ──▶ a task per group of parts partitions its lists ──▶ a task per partition merges and counts
+
+Rows end with bytes. Lists are sorted and merged by the first three values of their rows. Rows whose first two values
+are equal are in one partition, so counts of partitions add up.
 """
 
 from __future__ import annotations
@@ -31,14 +39,6 @@ from fastrec.storage import FileDigest, fingerprint, join, storage_of
 from fastrec.summary.rows import Sums
 from fastrec.summary.tally import Outcome, Repeats, RepeatsByModel, add_repeats
 
-# @@ lists: Sorted lists that parts write, and how they are counted: merged, or first partitioned if there are many parts.
-#
-#     few parts ──▶ merge and count all lists
-#     many parts ──▶ a task per group of parts partitions its lists ──▶ a task per partition merges and counts
-#
-# A row is a tuple of bytes and counts that ends with bytes. Lists are sorted and merged by the first three values of
-# their rows. Rows whose first two values are equal are in one partition, so counts of partitions add up.
-
 _BLOCK_ROWS: Final = 512
 _BLOCK_BYTES: Final = 64 << 10  # of the last values of rows
 
@@ -47,8 +47,6 @@ Counted = TypeVar("Counted")
 
 
 class CountTask(msgspec.Struct, frozen=True):
-    """A task that merges and counts lists of parts, or of partitions."""
-
     prefixes: list[str]
     rule: Any  # what else the task needs to know
 
@@ -57,8 +55,6 @@ class CountTask(msgspec.Struct, frozen=True):
 
 
 class _PartitionTask(msgspec.Struct, frozen=True):
-    """A task that partitions the lists of some parts."""
-
     prefixes: list[str]
     names: tuple[str, ...]
     target: str
@@ -69,7 +65,6 @@ class _PartitionTask(msgspec.Struct, frozen=True):
 
 
 def write_rows(path: str, rows: Iterable[Row], *, compressed: bool = False) -> FileDigest:
-    """Write a sorted list."""
     return _write_rows([path], rows, lambda _: 0, compressed=compressed)[0]
 
 
@@ -107,14 +102,8 @@ def count_lists(
 ) -> Iterator[Counted]:
     """Count the lists of all parts, and yield what to add up.
 
-    Args:
-        count: Merges and counts lists.
-        rule: What `count` needs to know besides their paths.
-        prefixes: Path prefixes of the lists of each part.
-        names: What follows after a prefix and a hyphen.
-        directory: Where partitions are written, if there are many parts.
-        engine: Runs tasks, if there are many parts.
-        limits: How many lists are merged at a time.
+    The path of a list is one of the `prefixes`, a hyphen and one of the `names`. `rule` is what else `count` needs to
+    know. Partitions are written to `directory`.
     """
     at_once = limits.census_fan_in
     if len(prefixes) <= at_once:
@@ -144,17 +133,14 @@ def _partition(task: _PartitionTask) -> str:
 
 
 def merge_lists(prefixes: Iterable[str], name: str) -> Iterator[Any]:
-    """Read and merge the lists of one name."""
     return _merge_rows(read_rows(f"{prefix}-{name}") for prefix in prefixes)
 
 
 def _merge_rows(lists: Iterable[Iterable[Any]]) -> Iterator[Any]:
-    """Merge sorted lists."""
     return merge(*lists, key=itemgetter(0, 1, 2))
 
 
 def read_rows(path: str) -> Iterator[Any]:
-    """Read a list."""
     for block in read_blocks(path):
         yield from block
 
@@ -180,12 +166,9 @@ _Records = tuple[list[bytes], list[bytes], list[Outcome]]
 def census_of_part(
     keys: KeyColumns, outcomes: list[Outcome], contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None
 ) -> tuple[list[CensusRow], list[CensusRow]]:
-    """Build the census rows of records, given their key fields and outcomes: by hash, and by sample_id.
+    """Build the census rows of records, by hash and by sample_id.
 
-    Args:
-        keys: The key fields of all records.
-        outcomes: The outcome of each record.
-        contradictions: By key fields, the contradictions of the records with this key, in the same order.
+    `contradictions` has, by key fields, the contradictions of the records with this key, in the same order.
     """
     records: dict[_Key, _Records] = {}
     scopes, hashes, sample_ids = keys.scopes, keys.hashes, keys.sample_ids
@@ -211,7 +194,7 @@ def census_of_part(
 
 
 def _counts(models: list[bytes], evaluation_ids: list[bytes], outcomes: list[Outcome]) -> tuple[int, int, int, int]:
-    """Return the numbers of models, of models with an answer, of identities and of records."""
+    """The numbers of models, of models with an answer, of identities and of records."""
     count = len(models)
     if count == 1:
         return 1, not outcomes[0][2], 1, 1
@@ -231,7 +214,7 @@ def _numbered(key: _Key, records: _Records, contradictions: Mapping[tuple[bytes,
 
 
 class QuestionCounts(Sums):
-    """Counts of the questions of one evaluation."""
+    """Counts of the questions of one scope."""
 
     questions: int = 0
     by_models: Counter[int] = msgspec.field(default_factory=Counter)
@@ -254,7 +237,6 @@ class Identity(msgspec.Struct, frozen=True):
     hashes: list[bytes]
 
     def sort_key(self) -> tuple[bytes, ...]:
-        """Return the key that identities are listed by."""
         return self.evaluation, self.sample_id, self.model, self.evaluation_id
 
 
@@ -269,11 +251,11 @@ class SeveralRecords(msgspec.Struct, frozen=True):
     """By sample_hash, which contradiction each record belongs to; None if it contradicts no other."""
 
     def repeats(self) -> Identity | None:
-        """Return the identity with its records that contradict no other, if there are any."""
+        """The identity with its records that contradict no other, if there are any."""
         return self._with({hash_: numbers.count(None) for hash_, numbers in self.numbers.items()})
 
     def contradictions(self) -> Identity | None:
-        """Return the identity with its records that contradict another one, if there are any."""
+        """The identity with its records that contradict another one, if there are any."""
         return self._with({hash_: len(numbers) - numbers.count(None) for hash_, numbers in self.numbers.items()})
 
     def _with(self, records: dict[bytes, int]) -> Identity | None:
@@ -282,7 +264,7 @@ class SeveralRecords(msgspec.Struct, frozen=True):
         return Identity(*fields, sum(records.values()), hashes) if hashes else None
 
     def key_fields(self, *, without_contradictions: bool) -> list[tuple[bytes, ...]]:
-        """Return the fields of its keys in ascending order, perhaps only of those that are no contradiction alone."""
+        """The fields of its keys in ascending order, perhaps without keys that have contradictions only."""
         return [
             (self.evaluation, hash_, self.model, self.evaluation_id, self.sample_id)
             for hash_, numbers in sorted(self.numbers.items())

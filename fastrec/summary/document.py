@@ -10,97 +10,22 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta
 
-# @@ joins: The document of `stats --joins`: which questions models have in common, and what keeps others apart.
-
-REASONS: Final = {
-    "hash": "other hash",
-    "white_space": "white space",
-    "reference": "other reference",
-    "prompt": "other prompt",
-    "prompt_and_reference": "both other",
-}
-"""What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a table.
-
-hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space: they are equal but for
-white space. reference: only the references differ. prompt: only the prompts (`input.raw`) differ.
-"""
-
-
-class QuestionGroup(msgspec.Struct, kw_only=True):
-    """Models that were asked exactly the same questions, under the same ids and with the same metrics."""
-
-    models: list[str]
-    """Their ids, sorted."""
-    questions: int
-    """Distinct sample_hashes of each of them."""
-    ids: int
-    """Distinct sample_ids of each of them."""
-
-
-class PairJoins(msgspec.Struct, kw_only=True):
-    """What two models of different groups have in common. The numbers are the same for all models of the groups."""
-
-    first: int
-    """Position of the first model's group in groups; 0 is the first."""
-    second: int
-    """Position of the second model's group."""
-    common: int
-    """Questions that both were asked: those with the same sample_hash."""
-    same_metric: int
-    """Those of them for which both have a record of the same metric, or one without a metric."""
-    ids: int
-    """sample_ids that both have."""
-    apart: int
-    """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of reasons."""
-    reasons: dict[str, int]
-    """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt, prompt_and_reference.
-    Where a model has several questions of one id, the two that are closest count."""
-    examples: dict[str, list[int | str]]
-    """The first ids of each reason; only of the pairs with the fewest common questions."""
-
-
-class EvaluationJoins(msgspec.Struct, kw_only=True):
-    """Which questions of an evaluation its models have in common."""
-
-    evaluation_name: str
-    metrics: list[str | None]
-    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and comes first."""
-    models: int
-    """Chosen models that have records."""
-    questions: int
-    """Distinct sample_hashes of all of them together."""
-    common: int
-    """Questions that all of them were asked, by sample_hash."""
-    ids: int
-    """Distinct sample_ids of all of them together."""
-    common_ids: int
-    """sample_ids that all of them have."""
-    groups: list[QuestionGroup]
-    """Models that were asked exactly the same, the largest group first. They have all of their questions in common."""
-    pairs: list[PairJoins]
-    """All pairs of groups, those with the smallest share of common questions first."""
-
-
 _SUMMARY_FORMAT: Final = 4
 
-Count = Annotated[int, Meta(ge=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-SampleId = int | str
+_Count = Annotated[int, Meta(ge=0)]
+_Share = Annotated[float, Meta(ge=0, le=1)]
+_SampleId = int | str
 _MOST_BITS: Final = 14_000
 
 
 def json_safe(value: int | str) -> int | str:
-    """Return an integer with more digits than most JSON readers accept (4,300) as hexadecimal text."""
+    """Make hexadecimal text of an integer with more digits than most JSON readers accept (4,300)."""
     if isinstance(value, str):
         return value
     return hex(value) if value.bit_length() > _MOST_BITS else int(value)
 
 
-class Base(msgspec.Struct, kw_only=True):
-    """Base of all classes of the summary: fields are passed by name."""
-
-
-class LineCounts(Base, kw_only=True):
+class LineCounts(msgspec.Struct, kw_only=True):
     """Every line is accounted for: `lines = kept + duplicates + rejected + blank`."""
 
     lines: Annotated[int, Meta(ge=0, description="Lines read, blank ones included.")]
@@ -110,18 +35,18 @@ class LineCounts(Base, kw_only=True):
     blank: Annotated[int, Meta(ge=0, description="Lines of white space only.")]
 
 
-class RepairExample(Base, kw_only=True):
+class RepairExample(msgspec.Struct, kw_only=True):
     """A change that a repair made to a record."""
 
     code: Annotated[str, Meta(description="The code of the repair.")]
     evaluation_name: str
     model_id: str
-    sample_id: SampleId
+    sample_id: _SampleId
     path: Annotated[str, Meta(description="JSON path of the first value that the repair changed.")]
     message: Annotated[str, Meta(description="What was there, and what became of it.")]
 
 
-class Repaired(Base, kw_only=True):
+class Repaired(msgspec.Struct, kw_only=True):
     """Valid lines, duplicates included, that `--repair` repaired."""
 
     lines: Annotated[int, Meta(ge=0, description="Repaired lines.")]
@@ -133,7 +58,7 @@ class Repaired(Base, kw_only=True):
     ]
 
 
-class Repairable(Base, kw_only=True):
+class Repairable(msgspec.Struct, kw_only=True):
     """Rejected lines that `--repair all` would keep."""
 
     lines: Annotated[int, Meta(ge=0, description="Rejected lines that would be kept.")]
@@ -142,7 +67,7 @@ class Repairable(Base, kw_only=True):
     ]
 
 
-class SameRunPair(Base, kw_only=True):
+class SameRunPair(msgspec.Struct, kw_only=True):
     """Two runs of a model on an evaluation with records that are otherwise equal."""
 
     evaluation_name: str
@@ -155,7 +80,7 @@ class SameRunPair(Base, kw_only=True):
     records: Annotated[int, Meta(ge=1, description="Records dropped.")]
 
 
-class SameRun(Base, kw_only=True):
+class SameRun(msgspec.Struct, kw_only=True):
     """Records dropped by `--same-run ignore`: equal to a kept one but for evaluation_id and schema_version."""
 
     records: Annotated[int, Meta(ge=0, description="Records dropped; they count as duplicates.")]
@@ -165,19 +90,19 @@ class SameRun(Base, kw_only=True):
     ]
 
 
-class IdentityExample(Base, kw_only=True):
+class IdentityExample(msgspec.Struct, kw_only=True):
     """An identity with several records, and how many of them are of one kind."""
 
     evaluation_name: str
     metric: Annotated[str | None, Meta(description="evaluation_result_id of the records; null if they have none.")]
-    sample_id: SampleId
+    sample_id: _SampleId
     model_id: str
     evaluation_id: str
     records: Annotated[int, Meta(ge=1, description="Its records of this kind.")]
     sample_hashes: Annotated[list[str], Meta(description="Their sample_hash values.")]
 
 
-class Identities(Base, kw_only=True):
+class Identities(msgspec.Struct, kw_only=True):
     """Repeats or contradictions among the records of an identity; records that options leave out count, too."""
 
     identities: Annotated[int, Meta(ge=0, description="Identities with records of this kind.")]
@@ -187,17 +112,17 @@ class Identities(Base, kw_only=True):
     ]
 
 
-class HashExample(Base, kw_only=True):
+class HashExample(msgspec.Struct, kw_only=True):
     """A record whose sample_hash no recipe gives."""
 
     evaluation_name: str
     model_id: str
-    sample_id: SampleId
+    sample_id: _SampleId
     given: Annotated[str, Meta(description="The hash in the line.")]
     computed: Annotated[str, Meta(description="The correct hash.")]
 
 
-class ModelRecipes(Base, kw_only=True):
+class ModelRecipes(msgspec.Struct, kw_only=True):
     """The recipes of the hashes of one model on one evaluation, over all of its metrics."""
 
     evaluation_name: str
@@ -205,7 +130,7 @@ class ModelRecipes(Base, kw_only=True):
     recipes: Annotated[dict[str, int], Meta(description="Valid lines by recipe, as in by_recipe.")]
 
 
-class SampleHashes(Base, kw_only=True):
+class SampleHashes(msgspec.Struct, kw_only=True):
     """How the `sample_hash` of valid lines, duplicates included, compares with the computed hashes."""
 
     algorithm: Annotated[str, Meta(description="sha256 or xxh3_128.")]
@@ -221,16 +146,16 @@ class SampleHashes(Base, kw_only=True):
     examples: Annotated[list[HashExample], Meta(description="The first 10 wrong hashes, by name, model and id.")]
 
 
-class Tokens(Base, kw_only=True):
+class Tokens(msgspec.Struct, kw_only=True):
     """Sums over all records with a token usage. A sum of more than 4,200 digits is hexadecimal text."""
 
     records: Annotated[int, Meta(ge=0, description="Records with a token_usage.")]
-    input: Annotated[Count | str, Meta(description="Sum of token_usage.input_tokens.")]
-    output: Annotated[Count | str, Meta(description="Sum of token_usage.output_tokens.")]
-    total: Annotated[Count | str, Meta(description="Sum of token_usage.total_tokens.")]
+    input: Annotated[_Count | str, Meta(description="Sum of token_usage.input_tokens.")]
+    output: Annotated[_Count | str, Meta(description="Sum of token_usage.output_tokens.")]
+    total: Annotated[_Count | str, Meta(description="Sum of token_usage.total_tokens.")]
 
 
-class Latency(Base, kw_only=True):
+class Latency(msgspec.Struct, kw_only=True):
     """Quantiles of `performance.latency_ms`, with a relative error of at most 1/128."""
 
     records: Annotated[int, Meta(ge=0, description="Records with a latency.")]
@@ -239,10 +164,10 @@ class Latency(Base, kw_only=True):
     p99: Annotated[float | None, Meta(description="99th percentile.")]
 
 
-class ErrorsAsWrong(Base, kw_only=True):
+class ErrorsAsWrong(msgspec.Struct, kw_only=True):
     """A model's numbers if records with an error count as well: as wrong, and with the score that they have."""
 
-    accuracy: Annotated[Share, Meta(description="Mean over questions of the share of correct records.")]
+    accuracy: Annotated[_Share, Meta(description="Mean over questions of the share of correct records.")]
     accuracy_standard_error: Annotated[
         float | None, Meta(description="Its standard error, over questions; null for a single question.")
     ]
@@ -254,7 +179,7 @@ class ErrorsAsWrong(Base, kw_only=True):
     ]
 
 
-class ModelSummary(Base, kw_only=True):
+class ModelSummary(msgspec.Struct, kw_only=True):
     """One model on one metric. Means are over its answers to a question, then over questions, and rounded once."""
 
     model_id: str
@@ -267,7 +192,7 @@ class ModelSummary(Base, kw_only=True):
         int, Meta(ge=0, description="Answers with evaluation.is_correct. A record with an error is never correct.")
     ]
     accuracy: Annotated[
-        Share | None, Meta(description="Mean over questions of the share of correct answers; null without answers.")
+        _Share | None, Meta(description="Mean over questions of the share of correct answers; null without answers.")
     ]
     accuracy_standard_error: Annotated[
         float | None, Meta(description="Its standard error, over questions; null for fewer than two questions.")
@@ -287,11 +212,11 @@ class ModelSummary(Base, kw_only=True):
     tool_calls: Annotated[int, Meta(ge=0, description="Tool calls of all interactions.")]
     tokens: Tokens
     latency_ms: Latency
-    first_sample_id: Annotated[SampleId, Meta(description="The lowest sample_id; integers before strings.")]
-    last_sample_id: Annotated[SampleId, Meta(description="The highest sample_id.")]
+    first_sample_id: Annotated[_SampleId, Meta(description="The lowest sample_id; integers before strings.")]
+    last_sample_id: Annotated[_SampleId, Meta(description="The highest sample_id.")]
 
 
-class EvaluationSummary(Base, kw_only=True):
+class EvaluationSummary(msgspec.Struct, kw_only=True):
     """One metric of an evaluation, or an evaluation without metrics, over all models."""
 
     evaluation_name: str
@@ -311,7 +236,7 @@ class EvaluationSummary(Base, kw_only=True):
     by_model: Annotated[list[ModelSummary], Meta(description="Its models, sorted by model_id.")]
 
 
-class Summary(Base, kw_only=True):
+class Summary(msgspec.Struct, kw_only=True):
     """Summary of a corpus."""
 
     format: Annotated[int, Meta(description="Version of this document's format.")] = _SUMMARY_FORMAT
@@ -343,7 +268,6 @@ class Summary(Base, kw_only=True):
     evaluations: Annotated[list[EvaluationSummary], Meta(description="All evaluations, by name, then by metric.")]
 
     def to_json(self) -> bytes:
-        """Encode the document: indented, with a newline at the end."""
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
     @classmethod

@@ -1,8 +1,7 @@
 """Statistics of parts: each part writes its counts and its census to files, and the driver adds them up.
 
 The counts name every model and every piece of input in the part, so the driver holds only their sum. The census is two
-lists of rows, which are merged and counted (`lists`). With many parts this happens by partition. All rows of one
-question are in one partition, and so are all rows of one sample_id, so the counts of partitions add up.
+lists of rows, which are merged and counted (`census.count_lists`).
 """
 
 from __future__ import annotations
@@ -42,8 +41,7 @@ from fastrec.summary.tally import NO_OUTCOME, Outcome, Tally
 
 _LISTS: Final = ("hash", "id")
 
-
-CopyCounts = tuple[tuple[int, int], ...]
+_CopyCounts = tuple[tuple[int, int], ...]
 """Where identical records come from: numbers of pieces of input, and how many copies each of them has."""
 
 
@@ -51,7 +49,7 @@ class LinesByPiece(Sums):
     """What became of the records of each piece of input, by the number of the piece."""
 
     kept: Counter[int] = msgspec.field(default_factory=Counter)  # records that no other piece has
-    shared: Counter[CopyCounts] = msgspec.field(default_factory=Counter)
+    shared: Counter[_CopyCounts] = msgspec.field(default_factory=Counter)
     """Records with copies. The first piece in the order of the input keeps the record; all other copies are duplicates.
     The order may change from run to run, so it is applied when parts are added up."""
     duplicates: Counter[int] = msgspec.field(default_factory=Counter)  # certain duplicates
@@ -68,25 +66,20 @@ class LinesByPiece(Sums):
         self.shared.clear()
 
     def pieces(self) -> set[int]:
-        """Return all pieces."""
         shared = {number for copies in self.shared for number, _ in copies}
         return shared.union(self.kept, self.duplicates, self.left_out)
 
     def packed(self) -> list[Any]:
-        """Encode the counts as plain lists and dicts."""
         return [self.kept, list(self.shared.items()), self.duplicates, self.left_out]
 
     @classmethod
     def unpacked(cls, packed: list[Any]) -> LinesByPiece:
-        """Decode counts from what `packed` returns."""
         kept, shared, duplicates, left_out = packed
-        copies = Counter({tuple(map(tuple, sources)): count for sources, count in shared})
+        copies = Counter({tuple(map(tuple, copies)): count for copies, count in shared})
         return cls(Counter(kept), copies, Counter(duplicates), Counter(left_out))
 
 
 class PartCounts(Sums):
-    """What was counted while one or several parts were made."""
-
     tally: Tally = msgspec.field(default_factory=Tally)
     lines: LinesByPiece = msgspec.field(default_factory=LinesByPiece)
 
@@ -99,7 +92,7 @@ class IdentityCounts(Sums):
     examples: list[Identity] = msgspec.field(default_factory=list)
 
     def add(self, identity: Identity | None) -> None:
-        """Add the next identity in order."""
+        """Identities come in order."""
         if identity is not None:
             self.identities += 1
             self.records += identity.records
@@ -120,13 +113,13 @@ class Census(Sums):
     repeats: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     contradictions: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     superseded: list[Run] = msgspec.field(default_factory=list)
-    """The keys that lose against other keys of their identity, with `--repeats`."""
+    """With `--repeats`: keys that are superseded by another key of their identity."""
     same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
     """Records that were dropped by `--same-run ignore`."""
 
 
 class RepeatsRule(msgspec.Struct, frozen=True):
-    """Which keys of an identity with several keys lose, and where to write them."""
+    """Which keys of an identity with several keys are superseded, and where to write them."""
 
     sort_fields: tuple[str, ...]
     mode: Literal["first", "reject"]
@@ -134,7 +127,7 @@ class RepeatsRule(msgspec.Struct, frozen=True):
     path: str
 
     def superseded_of(self, several: SeveralRecords) -> list[bytes]:
-        """Return the keys of an identity that lose against another key."""
+        """All keys of the identity but the first one; with `reject`, that one too."""
         fields = several.key_fields(without_contradictions=self.without_contradictions)
         if len(fields) < 2:
             return []
@@ -145,7 +138,6 @@ class RepeatsRule(msgspec.Struct, frozen=True):
 def write_census(
     prefix: str, by_hash: Iterable[CensusRow], by_id: Iterable[CensusRow], *, compressed: bool = False
 ) -> list[FileDigest]:
-    """Write the two lists of a part."""
     lists = zip(_LISTS, (by_hash, by_id), strict=True)
     return [write_rows(f"{prefix}-{name}", rows, compressed=compressed) for name, rows in lists]
 
@@ -155,7 +147,7 @@ def count_census(
 ) -> Census:
     """Count the census of all parts; if there are many, in tasks that write partitions to `directory`.
 
-    With a rule, also write the keys that lose against other keys of their identity.
+    With a rule, also write the keys that are superseded.
     """
     census = Census()
     for counted in count_lists(_count, rule, prefixes, _LISTS, directory=directory, engine=engine, limits=limits):
@@ -164,12 +156,10 @@ def count_census(
 
 
 def _count(task: CountTask) -> Census:
-    """Count some lists. Runs in a worker if there are many."""
     return read_census(task.prefixes, task.rule)
 
 
 def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None) -> Census:
-    """Merge and count census files."""
     census = Census()
     # The second list has ids of evaluations that the first may lack: nothing of them was kept, or another partition
     # has their hashes.
@@ -213,8 +203,6 @@ def write_statistics(
 
 
 class _CountsTask(msgspec.Struct, frozen=True):
-    """A task that adds up the counts of some parts."""
-
     prefixes: Sequence[str]
     order: str  # path of the order of pieces
 
@@ -240,7 +228,6 @@ def add_part_counts(
 
 
 def _add_some(task: _CountsTask) -> PartCounts:
-    """Add up the counts of some parts. Runs in a worker."""
     return read_part_counts(task.prefixes, next(read_blocks(task.order)))
 
 
@@ -250,12 +237,11 @@ def read_part_counts(prefixes: Sequence[str], order: Mapping[int, int] | None = 
     for prefix in prefixes:
         lines, tally = read_blocks(f"{prefix}-counts")
         counts = PartCounts(Tally.unpacked(tally), LinesByPiece.unpacked(lines))
-        if order is not None:  # part by part, because there may be as many sets of sources as records
+        if order is not None:  # part by part: there may be as many different sets of pieces as records
             counts.lines.resolve(order)
         total += counts
     return total
 
 
 def read_lines_by_piece(prefix: str) -> LinesByPiece:
-    """Read what became of the records of each piece of input in a part."""
     return LinesByPiece.unpacked(next(read_blocks(f"{prefix}-counts")))

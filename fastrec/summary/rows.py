@@ -1,7 +1,7 @@
 """Rows: the values of a record that statistics need, small enough to be stored beside its key.
 
 Pass 1 builds the row when it decodes the record. Pass 2 adds it to the statistics if the record is kept. So no record
-is decoded twice, and nothing is subtracted for duplicates.
+is decoded twice, and nothing is subtracted for duplicates. `Sums` is the base of all counts that are made from rows.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from msgspec import UNSET
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
-
-# @@ sums: Counts that add up.
 
 
 class Sums(msgspec.Struct):
@@ -63,12 +61,9 @@ class Column:
 outcome_of: Final = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
 """From a row to the outcome of the record: whether it is correct, its score, and whether it has an error."""
 
-RowOf = Callable[[Any, int, int], tuple[Any, ...]]
-"""From a record, the number of its piece of input and its line to its row."""
 
-
-def row_maker(schema: Schema) -> RowOf:
-    """Return the function that builds the row of a record of this version."""
+def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tuple[Any, ...]]:
+    """Make the function from a record of this version, the number of its piece of input and its line to its row."""
     turns_of, schema_label = attrgetter(schema.turns_field), schema.label
 
     def row_of(record: Any, source: int, line: int) -> tuple[Any, ...]:
@@ -93,21 +88,17 @@ def row_maker(schema: Schema) -> RowOf:
     return row_of
 
 
-row_of: Final = row_maker(DEFAULT_SCHEMA)
-
-
 def to_portable(number: int) -> int | str:
-    """Return an integer as msgpack can hold it: as text beyond 64 bits, else as a plain int."""
+    """Make an integer that msgpack can hold: text beyond 64 bits, else a plain int."""
     return int(number) if _SMALLEST <= number <= _LARGEST else hex(number)
 
 
 def from_portable(value: int | str) -> int:
-    """Return the integer that `to_portable` encoded."""
     return int(value, 16) if isinstance(value, str) else value
 
 
 def bucket_of(value: float) -> int:
-    """Return the bucket of a positive number: its power of two, and the top six bits of its mantissa."""
+    """The bucket of a positive number: its power of two, and the top six bits of its mantissa."""
     try:
         mantissa, exponent = math.frexp(value)
     except OverflowError:  # an integer too large for a double
@@ -117,7 +108,7 @@ def bucket_of(value: float) -> int:
 
 
 def bucket_value(bucket: int) -> float:
-    """Return the middle of a bucket: its relative distance to both ends is the same."""
+    """The middle of a bucket: its relative distance to both ends is the same."""
     if bucket == 0:
         return 0.0
     exponent, step = divmod(bucket, _MANTISSA)

@@ -1,14 +1,25 @@
-r"""Records that are equal but for their run and their label: an evaluation that was scraped or converted again.
+r"""Compare the contents of records: contradictions, and records that are equal but for their run.
 
-A line in normal form begins with the label and the run, so all that follows is what has to be equal:
+Records of equal keys are adjacent, so a part finds *contradictions* by itself. Only these records are decoded, and only
+the compared fields:
+
+    same question, same trial, same output, another verdict    contradiction: one of them is wrong
+    anything else                                              repeat: a second epoch or trial, another answer …
+
+The question is the `sample_hash`. The verdict is score, is_correct and error.
+
+An evaluation that was scraped or converted again has records that are equal but for their run and their label. A line
+in normal form begins with the label and the run, so the *body* that follows has to be equal:
 
     {"schema_version":…,"evaluation_id":…,"model_id":…
                                          \_____________ body
 
 An upgrade keeps a label that does not belong to the record's version in `metadata`; it is no part of the body either.
-
 Such records mostly have different keys, and may be in different parts. Each part writes a list of its bodies' digests.
-The merged lists have equal bodies next to each other; the one with the lowest key stays.
+The merged lists have equal bodies next to each other; the one with the lowest key stays, and *supersedes* the others.
+
+Superseded records may be as many as records. They are written as sorted runs, from which each part reads its range of
+keys. The text of a superseded record is the digest of its body; an empty text stands for all records of the key.
 """
 
 from __future__ import annotations
@@ -33,178 +44,6 @@ from fastrec.sorting.runs import Run, spill
 from fastrec.storage import FileDigest
 from fastrec.summary.census import CountTask, count_lists, merge_lists, write_rows
 from fastrec.summary.rows import Sums
-
-# @@ superseded records: Superseded records: keys whose records are left out of a part because of records of other keys, on disk.
-#
-# Superseded records may be as many as records, so they are sorted runs, from which each part reads its range of keys. The text of a
-# loser says which records of the key lose; with an empty text, all of them do.
-
-_MOST_HELD: Final = 1 << 17
-_WINDOW_BYTES: Final = 1 << 20
-_ROW: Final[Sequence[Any]] = (0, 0)  # superseded records have no piece and no line
-
-
-class Superseded:
-    """Collects superseded records, and writes them as runs of bounded size."""
-
-    def __init__(self, path: str, most_held: int = _MOST_HELD) -> None:
-        # The random suffix keeps two workers apart if one was wrongly taken for dead.
-        self._path = f"{path}-{secrets.token_hex(4)}"
-        self._most_held = most_held
-        self._keys: list[bytes] = []
-        self._ends: list[int] = []
-        self._text = bytearray()
-        self._runs: list[Run] = []
-
-    def add(self, key: bytes, text: bytes = b"") -> None:
-        """Add a superseded record."""
-        self._keys.append(key)
-        self._text += text
-        self._ends.append(len(self._text))
-        if len(self._keys) >= self._most_held:
-            self._spill()
-
-    def finish(self) -> list[Run]:
-        """Return the runs."""
-        if self._keys:
-            self._spill()
-        return self._runs
-
-    def _spill(self) -> None:
-        path, rows = f"{self._path}-{len(self._runs):04d}", [_ROW] * len(self._keys)
-        self._runs.append(spill(path, self._text, self._ends, self._keys, rows))
-        self._keys, self._ends, self._text = [], [], bytearray()
-
-
-def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> list[RunSlice]:
-    """Find the superseded records in a range of keys; empty if there are none."""
-    slices = [piece for run in runs if (piece := slice_run(run, low, high))]
-    # The blocks at the ends of a range may have no key in it.
-    return slices if next(superseded_in(slices, low, high), None) else []
-
-
-def superseded_in(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the superseded records in a range, as key and text."""
-    for window in gather(slices, low, high, _WINDOW_BYTES):
-        yield from zip(window.keys, map(bytes, window.texts), strict=True)
-
-
-_RUN_PAIRS: Final = 100
-
-_LIST: Final = "run"
-_BODY: Final = b',"model_id":'  # quotes inside a string are escaped, so its first occurrence ends the evaluation_id
-_LABEL: Final = b'"schema_version":"'
-_TEXT: Final = rb'"(?:[^"\\]|\\.)*+"'
-_METADATA: Final = re.compile(rb',"metadata":(\{(?:%b:%b,?)*+\})\}$' % (_TEXT, _TEXT))  # of the root, with texts only
-
-RunPair = tuple[str, str, str, str]
-"""evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record that is dropped."""
-
-
-class SameRunCounts(Sums):
-    """Records that were dropped because they are equal to others but for their run."""
-
-    records: int = 0
-    pairs: Counter[RunPair] = msgspec.field(default_factory=Counter)
-    """Records by runs: only the first hundred pairs in order, whose counts are exact."""
-    superseded: list[Run] = msgspec.field(default_factory=list)
-    """Their keys and the digests of their bodies."""
-
-    def add(self, pair: RunPair) -> None:
-        """Add a dropped record."""
-        self.records += 1
-        self.pairs[pair] += 1
-        if len(self.pairs) > 2 * _RUN_PAIRS:
-            self._shorten()
-
-    def __iadd__(self, other: Self) -> Self:
-        super().__iadd__(other)
-        self._shorten()
-        return self
-
-    def _shorten(self) -> None:
-        """Drop all but the first pairs. A pair that is among the first of all was among the first at any time."""
-        self.pairs = Counter({pair: self.pairs[pair] for pair in nsmallest(_RUN_PAIRS, self.pairs)})
-
-
-class _Rule(msgspec.Struct, frozen=True):
-    sort_fields: tuple[str, ...]
-    path: str
-
-
-def body_digest(text: bytes | memoryview) -> bytes:
-    """Return a digest of everything in a line in normal form but its label and its run."""
-    line = bytes(text)
-    start = line.index(_BODY)
-    if line.find(_LABEL, start) >= 0:  # rare
-        line = _without_kept_label(line)
-    return xxh3_128_digest(memoryview(line)[start:])
-
-
-def _without_kept_label(line: bytes) -> bytes:
-    """Return the line without a `schema_version` in its `metadata`, and without `metadata` if nothing else is in it."""
-    end = line.rfind(b',"metadata":{')
-    found = _METADATA.match(line, end) if end >= 0 else None
-    if found is None:
-        return line
-    metadata = msgspec.json.decode(found[1], type=dict[str, str])
-    if metadata.pop("schema_version", None) is None:
-        return line
-    rest = b',"metadata":' + msgspec.json.encode(metadata) if metadata else b""
-    return line[:end] + rest + line[found.end(1) :]
-
-
-def write_bodies(prefix: str, bodies: Iterable[tuple[bytes, bytes]], *, compressed: bool = False) -> FileDigest:
-    """Write the list of a part, given the digest of each record's body, and its key."""
-    rows = sorted((digest, b"", key) for digest, key in bodies)
-    return write_rows(f"{prefix}-{_LIST}", rows, compressed=compressed)
-
-
-def find_same_run(
-    prefixes: Sequence[str],
-    path: str,
-    sort_fields: tuple[str, ...],
-    *,
-    directory: str,
-    engine: Engine,
-    limits: Limits,
-) -> SameRunCounts:
-    """Find equal bodies in all parts, and write those that lose to files that begin with `path`."""
-    total, rule = SameRunCounts(), _Rule(sort_fields, path)
-    for found in count_lists(_count, rule, prefixes, (_LIST,), directory=directory, engine=engine, limits=limits):
-        total += found
-    return total
-
-
-def _count(task: CountTask) -> SameRunCounts:
-    """Count some lists. Runs in a worker if there are many."""
-    rule: _Rule = task.rule
-    split, superseded, found = key_splitter(rule.sort_fields), Superseded(rule.path), SameRunCounts()
-    last = kept = b""
-    for digest, _, key in merge_lists(task.prefixes, _LIST):
-        if digest != last:
-            last, kept = digest, key
-            continue
-        found.add(_run_pair(split(kept), split(key)))
-        if key != kept:  # a part drops records of equal keys by itself
-            superseded.add(key, digest)
-    found.superseded = superseded.finish()
-    return found
-
-
-def _run_pair(kept: Sequence[bytes], dropped: Sequence[bytes]) -> RunPair:
-    """Return the runs of two records that differ in nothing else, given their key fields."""
-    scope, _, model, kept_id, _ = kept
-    return split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped[3])
-
-
-# @@ contradictions: Tell contradictions from repeats among records of one identity.
-#
-#     same question, same trial, same output, another verdict    contradiction: one of them is wrong
-#     anything else                                              repeat: a second epoch or trial, another answer …
-#
-# The question is the `sample_hash`. The verdict is score, is_correct and error. Records that contradict each other have
-# equal keys, so they are adjacent in a corpus. Only records with equal keys are decoded, and only what is compared.
 
 TRIAL_FIELDS: Final = (
     "epoch",  # Inspect
@@ -263,12 +102,9 @@ _decode = msgspec.json.Decoder(_Answer).decode
 def find_contradictions(
     keys: Sequence[bytes], texts: Sequence[bytes | memoryview], groups: Iterable[tuple[int, int]]
 ) -> Contradictions:
-    """Find the contradictions among sorted records without duplicates.
+    """Find the contradictions among sorted records without duplicates, by key.
 
-    Args:
-        keys: The keys of the records.
-        texts: Their normal forms.
-        groups: Where records with equal keys begin and end.
+    `groups` says where records with equal keys begin and end.
     """
     found = {keys[first]: contradictions_of(texts[first:end]) for first, end in groups}
     return {key: numbers for key, numbers in found.items() if numbers}
@@ -286,7 +122,7 @@ def contradictions_of(texts: Sequence[bytes | memoryview]) -> list[int | None]:
 
 
 def _judged(text: bytes | memoryview) -> tuple[Any, Any]:
-    """Return what tells an answer from others to the same question, and the verdict on it.
+    """What tells an answer from others to the same question, and the verdict on it.
 
     In normal form, equal values are equal bytes.
     """
@@ -305,3 +141,148 @@ def _number(score: Raw) -> Any:
         return msgspec.json.decode(score)
     except msgspec.MsgspecError:  # an integer with more digits than msgspec decodes
         return bytes(score)
+
+
+_MOST_HELD: Final = 1 << 17
+_WINDOW_BYTES: Final = 1 << 20
+_ROW: Final[Sequence[Any]] = (0, 0)  # superseded records have no piece and no line
+
+
+class Superseded:
+    """Collects superseded records, and writes them as runs of bounded size."""
+
+    def __init__(self, path: str, most_held: int = _MOST_HELD) -> None:
+        # The random suffix keeps two workers apart if one was wrongly taken for dead.
+        self._path = f"{path}-{secrets.token_hex(4)}"
+        self._most_held = most_held
+        self._keys: list[bytes] = []
+        self._ends: list[int] = []
+        self._text = bytearray()
+        self._runs: list[Run] = []
+
+    def add(self, key: bytes, text: bytes = b"") -> None:
+        self._keys.append(key)
+        self._text += text
+        self._ends.append(len(self._text))
+        if len(self._keys) >= self._most_held:
+            self._spill()
+
+    def finish(self) -> list[Run]:
+        if self._keys:
+            self._spill()
+        return self._runs
+
+    def _spill(self) -> None:
+        path, rows = f"{self._path}-{len(self._runs):04d}", [_ROW] * len(self._keys)
+        self._runs.append(spill(path, self._text, self._ends, self._keys, rows))
+        self._keys, self._ends, self._text = [], [], bytearray()
+
+
+def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> list[RunSlice]:
+    """Find the superseded records in a range of keys; the list is empty if there are none."""
+    slices = [piece for run in runs if (piece := slice_run(run, low, high))]
+    # The blocks at the ends of a range may have no key in it.
+    return slices if next(superseded_in(slices, low, high), None) else []
+
+
+def superseded_in(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the key and text of each superseded record in a range."""
+    for window in gather(slices, low, high, _WINDOW_BYTES):
+        yield from zip(window.keys, map(bytes, window.texts), strict=True)
+
+
+_RUN_PAIRS: Final = 100
+_LIST: Final = "run"
+_BODY: Final = b',"model_id":'  # quotes inside a string are escaped, so its first occurrence ends the evaluation_id
+_LABEL: Final = b'"schema_version":"'
+_TEXT: Final = rb'"(?:[^"\\]|\\.)*+"'
+_METADATA: Final = re.compile(rb',"metadata":(\{(?:%b:%b,?)*+\})\}$' % (_TEXT, _TEXT))  # of the root, with texts only
+
+RunPair = tuple[str, str, str, str]
+"""evaluation_name, model_id, the evaluation_id of the record that stays, and that of the record that is dropped."""
+
+
+class SameRunCounts(Sums):
+    """Records that were dropped because they are equal to others but for their run."""
+
+    records: int = 0
+    pairs: Counter[RunPair] = msgspec.field(default_factory=Counter)
+    """Records by runs: only the first hundred pairs in order, whose counts are exact."""
+    superseded: list[Run] = msgspec.field(default_factory=list)
+    """Their keys and the digests of their bodies."""
+
+    def add(self, pair: RunPair) -> None:
+        self.records += 1
+        self.pairs[pair] += 1
+        if len(self.pairs) > 2 * _RUN_PAIRS:
+            self._shorten()
+
+    def __iadd__(self, other: Self) -> Self:
+        super().__iadd__(other)
+        self._shorten()
+        return self
+
+    def _shorten(self) -> None:
+        """Drop all but the first pairs. A pair that is among the first of all was among the first at any time."""
+        self.pairs = Counter({pair: self.pairs[pair] for pair in nsmallest(_RUN_PAIRS, self.pairs)})
+
+
+def body_digest(text: bytes | memoryview) -> bytes:
+    """Hash everything in a line in normal form but its label and its run."""
+    line = bytes(text)
+    start = line.index(_BODY)
+    if line.find(_LABEL, start) >= 0:  # rare
+        line = _without_kept_label(line)
+    return xxh3_128_digest(memoryview(line)[start:])
+
+
+def _without_kept_label(line: bytes) -> bytes:
+    """Remove a `schema_version` from `metadata`, and `metadata` if nothing else is in it."""
+    end = line.rfind(b',"metadata":{')
+    found = _METADATA.match(line, end) if end >= 0 else None
+    if found is None:
+        return line
+    metadata = msgspec.json.decode(found[1], type=dict[str, str])
+    if metadata.pop("schema_version", None) is None:
+        return line
+    rest = b',"metadata":' + msgspec.json.encode(metadata) if metadata else b""
+    return line[:end] + rest + line[found.end(1) :]
+
+
+def write_bodies(prefix: str, bodies: Iterable[tuple[bytes, bytes]], *, compressed: bool = False) -> FileDigest:
+    """Write the list of a part, given the digest of each record's body, and its key."""
+    rows = sorted((digest, b"", key) for digest, key in bodies)
+    return write_rows(f"{prefix}-{_LIST}", rows, compressed=compressed)
+
+
+def find_same_run(
+    prefixes: Sequence[str],
+    path: str,
+    sort_fields: tuple[str, ...],
+    *,
+    directory: str,
+    engine: Engine,
+    limits: Limits,
+) -> SameRunCounts:
+    """Find equal bodies in all parts, and write superseded records to files that begin with `path`."""
+    total = SameRunCounts()
+    rule = path, sort_fields
+    for found in count_lists(_count, rule, prefixes, (_LIST,), directory=directory, engine=engine, limits=limits):
+        total += found
+    return total
+
+
+def _count(task: CountTask) -> SameRunCounts:
+    path, sort_fields = task.rule
+    split, superseded, found = key_splitter(sort_fields), Superseded(path), SameRunCounts()
+    last = kept = b""
+    for digest, _, key in merge_lists(task.prefixes, _LIST):
+        if digest != last:
+            last, kept = digest, key
+            continue
+        (scope, _, model, kept_id, _), dropped_id = split(kept), split(key)[3]
+        found.add((split_scope(scope)[0], text_of(model), text_of(kept_id), text_of(dropped_id)))
+        if key != kept:  # a part drops records of equal keys by itself
+            superseded.add(key, digest)
+    found.superseded = superseded.finish()
+    return found

@@ -1,7 +1,8 @@
-"""Is a difference between two corpora more than chance? Tests of paired answers, and the adjustment for many models.
+"""Tests of paired answers, the adjustment of their p-values for many models, and 95 % intervals of single means.
 
-Each question that both corpora answered gives one difference: its share of right answers, or its mean score, in NEW
-minus that in OLD. If nothing really changed, each difference is as likely to have one sign as the other.
+A test tells whether two corpora or models differ by more than chance. Each question that both answered gives one
+difference: its share of right answers, or its mean score, in NEW minus that in OLD. If nothing really changed, each
+difference is as likely to have one sign as the other.
 
     one answer per question and corpus   exact McNemar test: differences are -1, 0 or 1
     several answers, or scores           exact sign-flip test: counts all ways to choose the signs
@@ -46,7 +47,7 @@ def paired_test(
 
 
 def mcnemar(one_way: int, other_way: int) -> float:
-    """Return the p-value of the two-sided exact McNemar test: are the flips more one-sided than chance explains?
+    """The p-value of the two-sided exact McNemar test: are the flips more one-sided than chance explains?
 
     If nothing really changed, each of n flipped answers is as likely to flip one way as the other. So the number of
     flips one way is binomial with probability one half, and the p-value is twice the tail up to the smaller count, at
@@ -71,7 +72,7 @@ def mcnemar(one_way: int, other_way: int) -> float:
 
 
 def sign_flip(differences: Mapping[Fraction, int]) -> float | None:
-    """Return the p-value of the exact sign-flip test; None if it would take too long.
+    """The p-value of the exact sign-flip test; None if it would take too long.
 
     It is the share of all choices of signs for which the sum is at least as far from 0 as the observed sum. If all
     differences have the same size, this is the McNemar test.
@@ -100,7 +101,7 @@ def sign_flip(differences: Mapping[Fraction, int]) -> float | None:
 
 
 def t_test(total: Fraction, squares: Fraction, questions: int) -> float:
-    """Return the p-value of the paired t-test: is the mean difference over all compared questions 0?
+    """The p-value of the paired t-test: is the mean difference over all compared questions 0?
 
     `total` is the sum of all differences, and `squares` that of their squares.
     """
@@ -122,10 +123,9 @@ def to_double(value: Fraction) -> float:
 
 
 def _beta(x: float, a: float, b: float) -> float:
-    """Return the regularized incomplete beta function I(x; a, b), by its continued fraction (Lentz's method)."""
-    mirrored = x > (a + 1) / (
-        a + b + 2
-    )  # the fraction converges fast on one side of this: I(x; a, b) = 1 - I(1-x; b, a)
+    """The regularized incomplete beta function I(x; a, b), by its continued fraction (Lentz's method)."""
+    # The fraction converges fast on one side of this: I(x; a, b) = 1 - I(1-x; b, a).
+    mirrored = x > (a + 1) / (a + b + 2)
     if mirrored:
         x, a, b = 1 - x, b, a
     front = math.exp(
@@ -151,7 +151,7 @@ def _away_from_zero(value: float) -> float:
 
 
 def adjust(values: Sequence[float]) -> list[float]:
-    """Return the p-values adjusted for their number by the method of Benjamini and Hochberg, in the same order.
+    """Adjust p-values for their number by the method of Benjamini and Hochberg; the order stays.
 
     Of the models whose adjusted p is below 0.05, at most 5 % are expected to differ by chance only.
 
@@ -165,8 +165,6 @@ def adjust(values: Sequence[float]) -> list[float]:
         adjusted[index] = least
     return adjusted
 
-
-# @@ paired: Compare two series of values of the same questions, and test whether they differ by more than chance.
 
 _MOST_SIZES: Final = 1_000  # of differences; the exact sign-flip test gives up far below
 _MOST_ANSWERS: Final = 1_000_000  # of a model to a question
@@ -231,7 +229,6 @@ def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded:
 
 
 def _mean(pairs: Mapping[tuple[float, float], int], side: int, questions: int) -> float:
-    """Return the mean of the first or of the second values."""
     values = [(pair[side], number) for pair, number in pairs.items()]
     try:
         total = math.fsum(value * number for value, number in values)
@@ -243,11 +240,9 @@ def _mean(pairs: Mapping[tuple[float, float], int], side: int, questions: int) -
 
 
 def _exact(value: float, *, graded: bool) -> Fraction:
-    """Return the number that a double stands for: a decimal score, or a share of some answers."""
+    """The number that a double stands for: a decimal score, or a share of some answers."""
     return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
 
-
-# @@ intervals: 95 % intervals of an accuracy and of a mean score.
 
 _Z: Final = 1.959963984540054  # 97.5 % of a normal distribution lie below
 
@@ -255,7 +250,7 @@ _Z: Final = 1.959963984540054  # 97.5 % of a normal distribution lie below
 def wilson_interval(
     accuracy: float | None, standard_error: float | None, questions: int, answers: int
 ) -> tuple[float | None, float | None]:
-    """Return the Wilson interval of an accuracy with a confidence of 95 %.
+    """The Wilson interval of an accuracy with a confidence of 95 %.
 
     With one answer per question, n is the number of questions. Several answers to a question tell more than one, but
     less than answers to as many questions. So n is then the number of questions with one answer each that would give
@@ -280,7 +275,7 @@ def wilson_interval(
 
 
 def score_interval(mean: float | None, standard_error: float | None) -> tuple[float | None, float | None]:
-    """Return the interval of a mean score with a confidence of 95 %: the mean ± 1.96 standard errors over questions.
+    """The interval of a mean score with a confidence of 95 %: the mean ± 1.96 standard errors over questions.
 
     A score has any scale, so nothing better is known about its distribution than that a mean of many is nearly normal.
 

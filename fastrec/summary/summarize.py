@@ -52,20 +52,10 @@ def summarize(
     repairable: Repairable | None = None,
     same_run: SameRun | None = None,
 ) -> Summary:
-    """Build the summary of a corpus from what was counted over its input lines and over its parts.
+    """Build the summary of a corpus from the counts over its input lines and over its parts.
 
-    Args:
-        line_counts: Line counts of all shards.
-        rejected_by_code: Rejected lines by the code of their first error.
-        sample_hash: What `hash_counts` returns.
-        tally: The tally of all parts.
-        census: The census of all parts.
-        schema: The version of the corpus.
-        versions: Valid lines by the name of their own version.
-        notes: Valid lines by the code of a note.
-        repaired: Lines that were repaired.
-        repairable: Rejected lines that a repair would keep.
-        same_run: Records that were dropped by `--same-run ignore`.
+    `rejected_by_code` has rejected lines by the code of their first error, `versions` valid lines by the name of their
+    own version, and `notes` valid lines by the code of a note.
     """
     labels = {schema.label if label is None else label: count for label, count in tally.schema_versions.items()}
     return Summary(
@@ -145,7 +135,6 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
 
 
 def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSummary:
-    """Build the summary of a model on a metric of an evaluation."""
     buckets = counted.latency_quantiles((0.5, 0.9, 0.99))
     p50, p90, p99 = (None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets)
     sums = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
@@ -173,7 +162,6 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSumm
 
 
 def same_run_summary(counts: SameRunCounts) -> SameRun:
-    """Describe the records that were dropped because they are equal to others but for their run."""
     pairs = [
         SameRunPair(evaluation_name=evaluation, model_id=model, kept=kept, dropped=dropped, records=records)
         for (evaluation, model, kept, dropped), records in sorted(counts.pairs.items())

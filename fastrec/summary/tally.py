@@ -1,6 +1,11 @@
 """Statistics that add up exactly, however the records are grouped and ordered.
 
 All counts and sums are integers, those of scores in units of 2**-1074, the smallest step between doubles.
+
+A question counts once, however many answers a model gave to it: means and their standard errors are over the answers to
+each question, then over questions. The tally adds up records as if each was the only one of its question. `Repeats` has
+what is missing: sums over the questions with several records. With k records of a question, c of them correct, its mean
+is c/k. So sums are kept apart for each k, and all of them are integers.
 """
 
 from __future__ import annotations
@@ -19,16 +24,7 @@ import msgspec
 from fastrec.sorting.fields import KeyColumns
 from fastrec.summary.rows import USUAL_TYPE, Column, Sums, from_portable, to_portable
 
-# @@ means: Means over questions: a question counts once, however many answers a model gave to it.
-#
-# A mean is taken over the answers to each question, then over questions, and so is its standard error. The tally adds up
-# records as if each was the only one of its question. `Repeats` has what is missing: sums over the questions with several
-# records. With k records of a question, c of them correct, its mean is c/k. So sums are kept apart for each k, and all of
-# them are integers: they add up exactly, however the records are grouped and ordered.
-
 _UNIT_BITS: Final = 1_074
-"""Scores are added up in units of 2**-1074, the smallest step between doubles."""
-
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
 Outcome = Sequence[Any]
@@ -48,7 +44,6 @@ class RepeatSums(Sums):
     squares: int = 0  # sum of the squared scores of all records
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Add the records of one question."""
         correct = sum([right and not error for right, _, error in outcomes])
         score = sum([exact(score) for _, score, _ in outcomes])
         self.questions += 1
@@ -93,10 +88,7 @@ class Means(NamedTuple):
 
 
 def add_repeats(repeats: RepeatsByModel, records: Iterable[tuple[bytes, Outcome]]) -> dict[bytes, int]:
-    """Add the repeats among all records of one question, given as model and outcome.
-
-    Returns the number of answers of each model.
-    """
+    """Add the repeats among all records of one question, given as model and outcome; count the answers by model."""
     by_model: dict[bytes, list[Outcome]] = {}
     for model, outcome in records:
         by_model.setdefault(model, []).append(outcome)
@@ -118,7 +110,7 @@ def add_repeats(repeats: RepeatsByModel, records: Iterable[tuple[bytes, Outcome]
 
 @lru_cache(maxsize=1 << 10)  # most scores are 0 or 1
 def exact(score: float | str) -> int:
-    """Return a score in units of 2**-1074, the smallest step between doubles."""
+    """A score in units of 2**-1074."""
     if isinstance(score, float):
         numerator, denominator = score.as_integer_ratio()
         return numerator << (_UNIT_BITS + 1 - denominator.bit_length())
@@ -127,12 +119,12 @@ def exact(score: float | str) -> int:
 
 @lru_cache(maxsize=1 << 10)
 def exact_square(score: float | str) -> int:
-    """Return the square of a score in units of 2**-2148."""
+    """Its square in units of 2**-2148."""
     return exact(score) ** 2
 
 
 def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
-    """Return the means of a model, given the sums over all of its records and those of questions with several."""
+    """Compute the means of a model from the sums over all of its records and over questions with several records."""
     several = [item for by_count in repeats for item in by_count.items()]
     questions = totals.records - sum((count - 1) * sums.questions for count, sums in several)
     if not questions:
@@ -157,7 +149,7 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
 
 
 def _mean_and_error(total: int, squared: int, n: int, common: int, bits: int) -> tuple[float | None, float | None]:
-    """Return the mean of n values and its standard error, given their sum in units of 2**-bits / common."""
+    """The mean of n values and its standard error, given their sum in units of 2**-bits / common."""
     mean = _quotient(total, n * common << bits)
     if n < 2:
         return mean, None
@@ -169,7 +161,7 @@ def _mean_and_error(total: int, squared: int, n: int, common: int, bits: int) ->
 
 
 def _quotient(numerator: int, denominator: int) -> float | None:
-    """Return a quotient; None if it overflows a double. Python rounds it correctly, however long the integers are."""
+    """Divide; None if it overflows a double. Python rounds correctly, however long the integers are."""
     try:
         return numerator / denominator
     except OverflowError:
@@ -258,16 +250,16 @@ class ModelTally(Sums):
         return self
 
     def answers(self) -> Totals:
-        """Return the sums over records without an error."""
+        """Sums over records without an error."""
         score, squared = self.score - self.error_score, self.score_squared - self.error_score_squared
         return Totals(self.records - self.errors, self.correct, score, squared)
 
     def with_errors(self) -> Totals:
-        """Return the sums over all records, with errors as wrong."""
+        """Sums over all records, with errors as wrong."""
         return Totals(self.records, self.correct, self.score, self.score_squared)
 
     def latency_quantiles(self, shares: Sequence[float]) -> list[int | None]:
-        """Return, for each share of the records, the lowest bucket such that it lies in or below that bucket."""
+        """For each share of the records, the lowest bucket such that it lies in or below that bucket."""
         total = self.latency.total()
         if not total:
             return [None] * len(shares)
@@ -285,7 +277,6 @@ class Tally(Sums):
     """By scope (an evaluation with a metric, if it has one) and model_id, encoded as in sort keys."""
 
     def add(self, keys: KeyColumns, rows: Sequence[Sequence[Any]]) -> None:
-        """Add records, given their key fields and rows."""
         scopes: dict[bytes, dict[bytes, tuple[list[Sequence[Any]], list[bytes]]]] = {}
         models: dict[bytes, tuple[list[Sequence[Any]], list[bytes]]] = {}
         last: bytes | None = None
@@ -314,7 +305,6 @@ class Tally(Sums):
 
     @classmethod
     def unpacked(cls, packed: list[Any]) -> Tally:
-        """Decode a tally from what `packed` returns."""
         types, versions, models = packed
         tally = cls(Counter(types), Counter(versions))
         for scope, model, *values in models:
@@ -341,7 +331,7 @@ def _sum(column: Sequence[int | str]) -> int:
 
 
 def _score_sums(scores: Sequence[Any]) -> tuple[int, int, int]:
-    """Return the sum of the scores, the sum of their squares, and the number of scores other than 0 and 1."""
+    """The sum of the scores, the sum of their squares, and the number of scores other than 0 and 1."""
     counts = Counter(scores)  # 1, 1.0 and true are equal here
     ones = counts.pop(1, 0)
     graded = len(scores) - ones - counts.pop(0, 0)

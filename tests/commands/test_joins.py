@@ -21,7 +21,7 @@ from fastrec.commands.generate import Recipe, labelled_lines, lines
 from fastrec.commands.stats.joins import count_joins
 from fastrec.limits import Limits
 from fastrec.schemas.hashes import ABSENT, RECIPES, WRONG
-from fastrec.summary.document import REASONS
+from fastrec.summary.present_ranking import REASONS
 from tests.normalize.normalizing import Corpus
 from tests.running import run_command
 from tests.sizes import examples

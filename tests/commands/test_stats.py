@@ -27,7 +27,7 @@ from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError, co
 from fastrec.limits import Limits
 from fastrec.sorting.keys import sort_order
 from fastrec.sources.formats import Format
-from fastrec.summary.ranking import RANKINGS, Stats, about, facts_in_words, legend
+from fastrec.summary.present_ranking import RANKINGS, Stats, about, facts_in_words, legend
 from tests.normalize.normalizing import Corpus, without_long, write
 from tests.running import run_command
 from tests.samples import sample

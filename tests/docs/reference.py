@@ -28,7 +28,7 @@ from fastrec.normalize.dry_run import Plan
 from fastrec.normalize.run import NormalizeResult
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.summary.document import Summary
-from fastrec.summary.ranking import Stats
+from fastrec.summary.present_ranking import Stats
 from fastrec.trends import Trend
 from tests.docs.commands import commands_page
 from tests.docs.documents import Struct, cell, fields_table, first_sentence, structs_of

@@ -258,8 +258,8 @@ def test_damage_is_an_error_or_harmless(tmp_path, file, data):
     ("changes", "reason"),
     [
         ({"request_states": [{"instance": {"input": {"text": "a"}}}]}, "has an instance without an id"),
-        ({"request_states": [1]}, "has another item than expected at byte"),
-        ({"request_states": [{"train_trial_index": 0}]}, "has another item than expected at byte"),
+        ({"request_states": [1]}, "has an unexpected item at byte"),
+        ({"request_states": [{"train_trial_index": 0}]}, "has an unexpected item at byte"),
         ({"request_states": [{"instance": {"id": "id0", "references": 5}}]}, "is not as HELM writes it after byte"),
         ({"adapter_spec": "x"}, "is not as HELM writes it"),
     ],

@@ -60,7 +60,7 @@ def test_borders_hold_the_records_of_a_question(
     sizes = BorderSizes(order)
     for first, end in pairwise([0, *sorted(window_ends), len(keyed)]):
         sizes.add([key for key, _, _ in keyed[first:end]], [size for _, size, _ in keyed[first:end]])
-    borders = sizes.finish()
+    borders = sizes.borders
     assert borders == sorted(set(borders))
     for prefix, size in borders:
         inside = {question for key, _, question in keyed if prefix <= key < prefix + b"\xff"}
@@ -79,8 +79,7 @@ def test_sizes_of_large_windows() -> None:
     for first in range(0, len(keys), 1_777):
         window = keys[first : first + 1_777]
         sizes.add(window, [3] * len(window))
-    assert sizes.finish() == [(prefix, 3 * count) for prefix, count in counts.items()]
-    assert sizes.finish() == []
+    assert sizes.borders == [(prefix, 3 * count) for prefix, count in counts.items()]
 
 
 @pytest.mark.parametrize("count", [0, 1, 4_096, 10_000])
@@ -251,7 +250,7 @@ def test_other_sort_orders() -> None:
             )
             sizes.add([make_key(record)], [PART])
     first_field = prefix_maker(order[:1])
-    borders = sizes.finish()
+    borders = sizes.borders
     cuts = choose_cuts(borders, PART, order, LIMITS)
     assert cuts == [prefix if number % 2 else first_field(prefix) for number, (prefix, _) in enumerate(borders)][1:]
 
@@ -284,8 +283,8 @@ def test_regions_have_about_the_same_size(seed: int, most: int) -> None:
     """Regions hold at most about twice and at least about half of what they should."""
     runs = random_runs(random.Random(seed), 60)
     sample = RegionSample(most)
-    for number, (fences, items) in enumerate(runs):
-        sample.add(fences, *([sum(size for _, size in items)] if number % 2 else []))
+    for fences, items in runs:
+        sample.add(fences, sum(size for _, size in items))
     everything = [item for _, items in runs for item in items]
     total = sum(size for _, size in everything)
     cuts = sample.cuts(total, total // 20)
@@ -302,8 +301,8 @@ def test_regions_begin_at_given_keys_too() -> None:
     sample = RegionSample()
     assert sample.cuts(0, 10) == []
     assert sample.cuts(0, 10, also=[b"b", b"a"]) == [b"a", b"b"]
-    sample.add([])
-    sample.add([Fence(b"c", 0, 0)])
+    sample.add([], 7)
+    sample.add([Fence(b"c", 0, 0)], 1)
     assert sample.cuts(100, 10, also=[b"b"]) == [b"b"]
     sample.add([Fence(b"a", 0, 0), Fence(b"e", 5, 50)], 100)
     assert sample.cuts(100, 50, also=[b"b"]) == [b"b", b"c"]

@@ -17,7 +17,7 @@ from fastrec.sorting.files import BlockReader, read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather, slice_merged, whole_run
 from fastrec.sorting.runs import Run, index_of
 from fastrec.storage.local import LOCAL
-from tests.sorting.test_runs import Item, check, gathered, keys, piles, sources_in, spilled
+from tests.sorting.test_runs import Item, check, gathered, keys, origins_in, piles, spilled
 
 
 def windows_of(slices: list[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int) -> list[Window]:
@@ -46,7 +46,7 @@ layouts = st.fixed_dictionaries(
 def test_a_merged_run_has_the_records_of_its_runs(
     pile: list[list[Item]], cuts: list[bytes], layout: dict[str, int]
 ) -> None:
-    """Merged in groups of any size, once or twice: the same records of the same sources, and every duplicate counts."""
+    """Merged in groups of any size, once or twice: the same records of the same origins, and every duplicate counts."""
     block_rows, window_bytes, groups = layout["block_rows"], layout["window_bytes"], layout["groups"]
     cuts = sorted(set(cuts))
     with tempfile.TemporaryDirectory() as folder:
@@ -75,7 +75,7 @@ def test_a_merged_run_has_the_records_of_its_runs(
             assert contents(windows) == contents(windows_of(slices, None, None, window_bytes))
             found += windows
         assert contents(found) == contents(expected)
-        assert sources_in(found) == sources_in(expected)
+        assert origins_in(found) == origins_in(expected)
 
 
 def check_index(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Parts of a corpus are gathered like runs: with their sources, without removed pieces, and never if damaged."""
+"""Parts of a corpus are gathered like runs: with their origins, without removed pieces, and never if damaged."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from fastrec.errors import DamagedFileError
 from fastrec.normalize.plan import merge_runs
 from fastrec.sorting.gather import RunSlice, Window, gather, gather_keys, part_slice, slice_run, whole_run
-from fastrec.sorting.runs import IndexWriter, Run, Sources, index_of, spill, union
+from fastrec.sorting.runs import IndexWriter, Origins, Run, index_of, spill, union
 from fastrec.sources.formats import Format
 from tests.sizes import examples
-from tests.sorting.test_runs import keys, sources_in
+from tests.sorting.test_runs import keys, origins_in
 from tests.sources.compressing import compressed
 
 Copy = tuple[bytes, bytes, int]
@@ -49,7 +49,7 @@ class Corpus:
         self._folder, self._block_rows, self._window_bytes = folder, block_rows, window_bytes
         self._lines: Counter[int] = Counter()
         self._night = 0
-        self.model: dict[tuple[bytes, bytes], Sources] = {}
+        self.model: dict[tuple[bytes, bytes], Origins] = {}
         self.part: RunSlice | None = None
 
     def spill(self, run: list[Copy]) -> Run:
@@ -67,8 +67,8 @@ class Corpus:
 
     def remove(self, removed: frozenset[int]) -> None:
         """Expect no copies of some pieces any more."""
-        left = {item: tuple(one for one in sources if one[0] not in removed) for item, sources in self.model.items()}
-        self.model = {item: sources for item, sources in left.items() if sources}
+        left = {item: tuple(one for one in origins if one[0] not in removed) for item, origins in self.model.items()}
+        self.model = {item: origins for item, origins in left.items() if origins}
 
     def write(self, windows: list[Window], format_: Format) -> None:
         """Write the part."""
@@ -95,10 +95,10 @@ def check_keys(slices: list[RunSlice], low: bytes | None, high: bytes | None, wi
         for key, text in zip(window.keys, window.texts, strict=True)
     ]
     windows = list(gather_keys(slices, low, high, window_bytes))
-    found = [pair for window in windows for pair in zip(window.keys, window.sizes, strict=True)]
+    found = [pair for window in windows for pair in zip(*window, strict=True)]
     assert [key for key, _ in found] == [key for key, _ in wanted]
     assert sorted(found) == sorted(wanted)
-    assert len({key for window in windows for key in set(window.keys)}) == sum(len(set(one.keys)) for one in windows)
+    assert len({key for keys, _ in windows for key in keys}) == sum(len(set(keys)) for keys, _ in windows)
 
 
 @given(nights, st.sampled_from([1, 3, 128]), st.sampled_from([1, 40, 10**6]), st.lists(keys, max_size=2), st.booleans())
@@ -106,7 +106,7 @@ def check_keys(slices: list[RunSlice], low: bytes | None, high: bytes | None, wi
 def test_nights_on_top_of_each_other_equal_all_records_at_once(
     several: list[dict[str, Any]], block_rows: int, window_bytes: int, cuts: list[bytes], is_merged: bool
 ) -> None:
-    """The last part without removed pieces, and new runs: all distinct records, with the sources of every copy."""
+    """The last part without removed pieces, and new runs: all distinct records, with the origins of every copy."""
     with tempfile.TemporaryDirectory() as folder:
         corpus = Corpus(folder, block_rows, window_bytes)
         for night, one in enumerate(several):
@@ -126,10 +126,10 @@ def test_nights_on_top_of_each_other_equal_all_records_at_once(
             corpus.write(windows, one["format"])
 
 
-def check_windows(windows: list[Window], model: dict[tuple[bytes, bytes], Sources]) -> None:
+def check_windows(windows: list[Window], model: dict[tuple[bytes, bytes], Origins]) -> None:
     found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
     assert found == sorted(model)
-    assert sources_in(windows) == [model[item] for item in found]
+    assert origins_in(windows) == [model[item] for item in found]
     assert [row[2] for window in windows for row in window.rows] == [key.hex() for key, _ in found]
     for window in windows:
         ends = [(key, len(list(group))) for key, group in groupby(window.keys)]
@@ -225,10 +225,10 @@ def test_a_failed_read_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert contents(part) == expected
 
 
-# Sources
+# Origins
 
 
-def test_equal_sources_are_one_object(tmp_path: Path) -> None:
+def test_equal_origins_are_one_object(tmp_path: Path) -> None:
     """Thousands of records may come from the same hundreds of pieces, so they share one tuple."""
     runs = []
     for piece in range(20):
@@ -238,16 +238,16 @@ def test_equal_sources_are_one_object(tmp_path: Path) -> None:
     merged = merge_runs(f"{tmp_path}/merged", list(map(whole_run, runs)), 500, None)
     for slices in ([*map(whole_run, runs)], [whole_run(merged)]):
         windows = list(gather(slices, None, None, 500))
-        assert len({id(sources) for window in windows for sources in window.origins.values()}) == 1
-        assert sources_in(windows) == [tuple((piece, 7, 1) for piece in range(20))] * 50
+        assert len({id(origins) for window in windows for origins in window.origins.values()}) == 1
+        assert origins_in(windows) == [tuple((piece, 7, 1) for piece in range(20))] * 50
 
 
-def test_sources_count_for_the_size_of_windows(tmp_path: Path) -> None:
-    """A record with many sources takes more memory than its text, so a window has fewer of them."""
-    sources = tuple((piece, 3, 1) for piece in range(100))
+def test_origins_count_for_the_size_of_windows(tmp_path: Path) -> None:
+    """A record with many origins takes more memory than its text, so a window has fewer of them."""
+    origins = tuple((piece, 3, 1) for piece in range(100))
     with IndexWriter(index_of(f"{tmp_path}/run"), 16) as index:
         for number in range(200):
-            index.add([b"%03d" % number], [2], [0], [(0, 3)], {0: sources})
+            index.add([b"%03d" % number], [2], [0], [(0, 3)], {0: origins})
     (tmp_path / "run").write_bytes(b"x\n" * 200)
     run = Run(f"{tmp_path}/run", 200, 400, index.size, index.fences)
     windows = list(gather([whole_run(run)], None, None, 100_000))
@@ -255,13 +255,13 @@ def test_sources_count_for_the_size_of_windows(tmp_path: Path) -> None:
     assert max(len(window.keys) for window in windows) < 50
 
 
-@settings(max_examples=examples(7, 80))
+@settings(max_examples=20)
 @given(st.sampled_from([1, 4, 16]), st.lists(st.integers(1, 20), max_size=6))
 def test_an_index_has_the_same_blocks_however_records_are_added(block_rows: int, steps: list[int]) -> None:
     """The blocks depend on the records alone."""
     count = sum(steps)
     some = [(b"%03d" % number, number % 5, number, (number, 1)) for number in range(count)]
-    several: dict[int, Sources] = {number: ((number, 1, 2),) for number in range(0, count, 3)}
+    several: dict[int, Origins] = {number: ((number, 1, 2),) for number in range(0, count, 3)}
     with tempfile.TemporaryDirectory() as folder:
         hashes = []
         for ends in ([count], steps):

@@ -19,7 +19,7 @@ from xxhash import xxh3_128
 from fastrec.errors import DamagedFileError
 from fastrec.sorting.files import BlockReader, ViewsWriter, read_blocks, write_blocks
 from fastrec.sorting.gather import Window, gather, slice_run
-from fastrec.sorting.runs import Run, Sources, spill
+from fastrec.sorting.runs import Origins, Run, spill
 from fastrec.storage import fingerprint
 from fastrec.storage.local import LOCAL
 
@@ -54,25 +54,25 @@ def gathered(runs: list[Run], cuts: list[bytes], window_bytes: int, **options: i
             yield window
 
 
-def sources_in(windows: list[Window]) -> list[Sources]:
-    """The sources of all records, also of those with one copy, which have no entry in `origins`."""
-    found: list[Sources] = []
+def origins_in(windows: list[Window]) -> list[Origins]:
+    """The origins of all records, also of those with one copy, which have no entry in `origins`."""
+    found: list[Origins] = []
     for window in windows:
-        assert all(sum(count for _, _, count in sources) > 1 for sources in window.origins.values())
+        assert all(sum(count for _, _, count in origins) > 1 for origins in window.origins.values())
         assert list(map(fingerprint, window.texts)) == window.fingerprints
         for position, (piece, line, *_) in enumerate(window.rows):
-            sources = window.origins.get(position, ((piece, line, 1),))
-            assert sources[0][:2] == (piece, line)
-            assert list(sources) == sorted(sources)
-            found.append(sources)
+            origins = window.origins.get(position, ((piece, line, 1),))
+            assert origins[0][:2] == (piece, line)
+            assert list(origins) == sorted(origins)
+            found.append(origins)
     return found
 
 
 def counts_in(windows: list[Window]) -> Counter[int]:
     """The number of copies of each piece."""
     counts: Counter[int] = Counter()
-    for sources in sources_in(windows):
-        for piece, _, count in sources:
+    for origins in origins_in(windows):
+        for piece, _, count in origins:
             counts[piece] += count
     return counts
 

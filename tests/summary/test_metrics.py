@@ -28,7 +28,7 @@ from fastrec.sorting.keys import METRIC_FIELDS, key_maker, key_splitter
 from fastrec.summary.census import census_of_part, count_questions
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import Census
-from fastrec.summary.ranking import facts_in_words
+from fastrec.summary.present_ranking import facts_in_words
 from fastrec.summary.rows import outcome_of, row_maker
 from fastrec.summary.significance import score_interval
 from fastrec.summary.summarize import hash_counts, summarize

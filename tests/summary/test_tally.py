@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fastrec.judge.judge import Judge
 from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import key_maker, key_splitter, sample_id_of
-from fastrec.summary.rows import Column, bucket_of, bucket_value, row_of
+from fastrec.summary.rows import Column, bucket_of, bucket_value, row_maker
 from fastrec.summary.tally import ModelTally, Tally, means_of
 from tests.samples import sample
 
@@ -31,7 +31,7 @@ def rows_of(records: list[dict[str, Any]]) -> tuple[list[Any], list[Any]]:
     out = bytearray()
     batch = Judge().judge_chunk(b"\n".join(msgspec.json.encode(record) for record in records), out)
     assert not batch.rejected
-    split, key = key_splitter(), key_maker()
+    split, key, row_of = key_splitter(), key_maker(), row_maker()
     rows = [
         row_of(record, number % 3, line)
         for number, (record, line) in enumerate(zip(batch.records, batch.numbers, strict=True))

@@ -46,9 +46,9 @@ from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
-from fastrec.summary.choosing import choose
 from fastrec.summary.document import Summary
-from fastrec.summary.ranking import facts_of, rank
+from fastrec.summary.present_choice import choose
+from fastrec.summary.present_ranking import facts_of, rank
 from fastrec.trends import collect_trend
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from fastrec.errors import counted
 from fastrec.html import Html, joined, lazy, short_cell, short_row, table, tag
 from fastrec.limits import Limits
-from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats
+from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats
 
 # @@ scales: What the size and the scores of a corpus mean for the page: what is drawn, parsed late, or left out.
 

@@ -18,7 +18,7 @@ from fastrec.errors import counted
 from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, table, tag
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
-from fastrec.summary.ranking import EvaluationStats, ModelStats, Stats, about, has_repeats, legend
+from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats, about, has_repeats, legend
 from fastrec.summary.rows import from_portable
 from fastrec.wording import metrics_of, score_text, tally_facts, title_of
 

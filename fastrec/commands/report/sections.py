@@ -13,7 +13,7 @@ from fastrec.html import Html, code, counts_table, joined, num, row, table, tag,
 from fastrec.judge.findings import CODES
 from fastrec.storage import join, parent_and_name
 from fastrec.summary.document import Identities, SameRun, SampleHashes, Summary
-from fastrec.summary.ranking import Stats, facts_of
+from fastrec.summary.present_ranking import Stats, facts_of
 from fastrec.wording import titles
 
 # @@ rejected: Sections about lines that were repaired, and lines that were rejected.

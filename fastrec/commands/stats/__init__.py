@@ -3,10 +3,10 @@
 1. The input is either one published corpus, whose summary has all the numbers, or any shards. Shards go through both
    passes of `normalize` in a temporary directory, so that duplicates count once and every number is the one that their
    corpus would have. Nothing is published.
-2. Choose evaluations, metrics and models (`summary.choosing`). Filters by sample, hash or outcome need the records:
+2. Choose evaluations, metrics and models (`summary.present_choice`). Filters by sample, hash or outcome need the records:
    they make a corpus of the matching ones first.
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
-4. Rank the models (`summary.ranking`).
+4. Rank the models (`summary.present_ranking`).
 5. With `joins`, find out which questions the chosen models have in common (`joins`).
 """
 
@@ -33,9 +33,9 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
-from fastrec.summary.choosing import Chosen, choose
 from fastrec.summary.document import ModelRecipes, Summary
-from fastrec.summary.ranking import RANKINGS, Stats, facts_of, rank
+from fastrec.summary.present_choice import Chosen, choose
+from fastrec.summary.present_ranking import RANKINGS, Stats, facts_of, rank
 
 _QUESTION_FIELDS: Final = set(FIELDS[:2])
 """In a corpus sorted by these two fields first, the records of a question are adjacent."""

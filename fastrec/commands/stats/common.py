@@ -33,7 +33,7 @@ from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import encode_text, key_maker, key_splitter, question_of, scope_of, text_of
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.summary.census import QuestionCounts
-from fastrec.summary.choosing import Chosen
+from fastrec.summary.present_choice import Chosen
 from fastrec.summary.rows import Column, Sums, outcome_of, row_maker
 from fastrec.summary.summarize import model_summary
 from fastrec.summary.tally import Tally, add_repeats

@@ -27,8 +27,8 @@ from fastrec.errors import shown
 from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.progress import Progress
-from fastrec.summary.choosing import Chosen
-from fastrec.summary.document import REASONS, EvaluationJoins, PairJoins, QuestionGroup
+from fastrec.summary.present_choice import Chosen
+from fastrec.summary.present_ranking import REASONS, EvaluationJoins, PairJoins, QuestionGroup
 
 # @@ pairs: Count for each pair of models which questions they have in common, and what keeps others apart.
 #

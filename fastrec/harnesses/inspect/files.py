@@ -308,7 +308,7 @@ class Archive:
 
 def _stored(data: memoryview, size: int) -> bytes:
     if len(data) != size:
-        raise ValueError("the directory says two sizes")
+        raise ValueError("header and directory disagree on the size")
     return bytes(data)
 
 

@@ -1,9 +1,12 @@
-"""Choose evaluations, metrics and models by name. If a pattern matches nothing, the error lists what there is."""
+"""Present a summary: choose evaluations, metrics and models by name.
+
+If a pattern matches nothing, the error lists what there is.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -11,8 +14,6 @@ from fastrec.errors import NoMatchError, UsageError, listed
 from fastrec.filters import Filters, matches_any
 from fastrec.summary.document import EvaluationSummary, ModelSummary, Summary
 from fastrec.wording import Scope, metrics_of
-
-# @@ names: The names of evaluations, metrics and models in a summary.
 
 
 class Names(msgspec.Struct):
@@ -22,30 +23,6 @@ class Names(msgspec.Struct):
     metrics: list[str | None]
     """None stands for records without a metric."""
     models: list[str]
-
-
-class _ModelLike(Protocol):
-    @property
-    def model_id(self) -> str: ...
-
-
-class _EvaluationLike(Protocol):
-    @property
-    def evaluation_name(self) -> str: ...
-    @property
-    def metric(self) -> str | None: ...
-    @property
-    def by_model(self) -> Sequence[_ModelLike]: ...
-
-
-def names_of(evaluations: Iterable[_EvaluationLike]) -> Names:
-    """Return the names in the evaluations of a summary."""
-    found = list(evaluations)
-    return Names(
-        evaluations=list(dict.fromkeys(one.evaluation_name for one in found)),
-        metrics=list(dict.fromkeys(one.metric for one in found)),
-        models=list(dict.fromkeys(model.model_id for one in found for model in one.by_model)),
-    )
 
 
 class _Model(msgspec.Struct):
@@ -62,8 +39,17 @@ class _Summary(msgspec.Struct):
     evaluations: list[_Evaluation]
 
 
+def names_of(evaluations: Iterable[EvaluationSummary | _Evaluation]) -> Names:
+    found = list(evaluations)
+    return Names(
+        evaluations=list(dict.fromkeys(one.evaluation_name for one in found)),
+        metrics=list(dict.fromkeys(one.metric for one in found)),
+        models=list(dict.fromkeys(model.model_id for one in found for model in one.by_model)),
+    )
+
+
 def names_in(data: bytes) -> Names:
-    """Return the names in the text of `summary.json`, read without the rest of the document.
+    """Read the names in the text of `summary.json` without the rest of the document.
 
     Raises:
         msgspec.MsgspecError: It is not a summary.
@@ -99,9 +85,13 @@ def choose(summary: Summary, filters: Filters | None = None, *, errors_as_wrong:
     Raises:
         UsageError: A pattern matches nothing, or nothing is left.
     """
+
+    def models_of(one: EvaluationSummary) -> list[str]:
+        return [model.model_id for model in one.by_model]
+
     counts = metrics_of(summary.evaluations)
     chosen = []
-    for one, names in matching_scopes(summary.evaluations, filters or Filters(), _models_of):
+    for one, names in matching_scopes(summary.evaluations, filters or Filters(), models_of):
         models = [model for model in one.by_model if model.model_id in names]
         answering = sum(errors_as_wrong or model.answers > 0 for model in models)
         common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
@@ -110,14 +100,10 @@ def choose(summary: Summary, filters: Filters | None = None, *, errors_as_wrong:
     return chosen
 
 
-def _models_of(evaluation: EvaluationSummary) -> list[str]:
-    return [model.model_id for model in evaluation.by_model]
-
-
 def matching_scopes(
     scopes: Sequence[_Scope], filters: Filters, models_of: Callable[[_Scope], Collection[str]]
 ) -> list[tuple[_Scope, set[str]]]:
-    """Return the evaluations and metrics whose names match the filters, each with its matching models.
+    """Find the evaluations and metrics whose names match the filters, each with its matching models.
 
     Raises:
         UsageError: A pattern matches nothing, or nothing is left.

@@ -1,6 +1,8 @@
-"""Model statistics: the numbers that follow from a summary, with the models of each evaluation and metric ranked.
+"""Present a summary: rank the models of each evaluation and metric, and explain the numbers.
 
-`rank` builds the `Stats` document that `fastrec stats --format json` prints and that the HTML report shows.
+1. The document `Stats`, which `fastrec stats --format json` prints and the HTML report shows.
+2. `rank` builds it from what `present_choice` has chosen.
+3. Facts about the corpus, and what the numbers mean, in words.
 """
 
 from __future__ import annotations
@@ -12,21 +14,18 @@ import msgspec
 
 from fastrec.errors import counted
 from fastrec.schemas.hashes import ABSENT, WRONG
-from fastrec.summary.choosing import Chosen
 from fastrec.summary.document import (
     ErrorsAsWrong,
-    EvaluationJoins,
     Latency,
     ModelRecipes,
     ModelSummary,
     Summary,
     Tokens,
 )
+from fastrec.summary.present_choice import Chosen
 from fastrec.summary.rows import from_portable
 from fastrec.summary.significance import score_interval, wilson_interval
 from fastrec.wording import title_of
-
-# @@ facts: Facts about a corpus as a whole that help to read its statistics: versions, labels, repeats, hashes.
 
 _MOST: Final = 5  # listed in a line
 
@@ -52,50 +51,6 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     """The recipe of the hashes in the corpus."""
     recipes: dict[str, int]
     """Valid lines by the recipe of their own hash; absent: without a hash; wrong: by no recipe."""
-
-
-def facts_of(summary: Summary) -> CorpusFacts:
-    """Return the facts about a corpus."""
-    return CorpusFacts(
-        schema=summary.schema,
-        versions=summary.versions,
-        upgraded=sum(count for version, count in summary.versions.items() if version != summary.schema),
-        notes=summary.notes,
-        repeats=summary.repeats.identities,
-        contradictions=summary.contradictions.identities,
-        same_run=summary.same_run.records,
-        recipe=summary.sample_hash.recipe,
-        recipes=summary.sample_hash.by_recipe,
-    )
-
-
-def facts_in_words(facts: CorpusFacts) -> list[str]:
-    """Describe a corpus in a few short lines. What is as usual is left out, apart from the schema version."""
-    lines = [f"schema {facts.schema}"]
-    if facts.upgraded:
-        by_version = {f"of {version}": count for version, count in facts.versions.items()}
-        lines[0] += f": {counted(facts.upgraded, 'line')} upgraded; lines: {_listed(by_version)}"
-    if facts.notes:
-        lines.append(f"notes on lines: {_listed(facts.notes)}")
-    if facts.repeats or facts.contradictions:
-        lines.append(f"identities with repeats: {facts.repeats:,}; with contradictions: {facts.contradictions:,}")
-    if facts.same_run:
-        lines.append(f"{counted(facts.same_run, 'record')} dropped that another run has, too")
-    if facts.recipes.keys() - {facts.recipe, ABSENT}:
-        names = {ABSENT: "without a hash", WRONG: "wrong"}
-        spelled = {names.get(name, f"by {name}"): count for name, count in _by_count(facts.recipes)}
-        lines.append(f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} (--hashes)")
-    return lines
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    """List the most frequent ones."""
-    named = [f"{count:,} {name}" for name, count in _by_count(counts)]
-    return ", ".join(named if len(named) <= _MOST else [*named[: _MOST - 1], "…"])
-
-
-def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 class ModelStats(msgspec.Struct, kw_only=True):
@@ -170,8 +125,76 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The name of the evaluation, with the metric if it has several."""
         return title_of(self.evaluation_name, self.metric, self.metrics)
+
+
+REASONS: Final = {
+    "hash": "other hash",
+    "white_space": "white space",
+    "reference": "other reference",
+    "prompt": "other prompt",
+    "prompt_and_reference": "both other",
+}
+"""What keeps two questions of the same `sample_id` apart, the closest first, with its heading in a table.
+
+hash: prompt and references are equal, so one hash is wrong or of another recipe. white_space: they are equal but for
+white space. reference: only the references differ. prompt: only the prompts (`input.raw`) differ.
+"""
+
+
+class QuestionGroup(msgspec.Struct, kw_only=True):
+    """Models that were asked exactly the same questions, under the same ids and with the same metrics."""
+
+    models: list[str]
+    """Their ids, sorted."""
+    questions: int
+    """Distinct sample_hashes of each of them."""
+    ids: int
+    """Distinct sample_ids of each of them."""
+
+
+class PairJoins(msgspec.Struct, kw_only=True):
+    """What two models of different groups have in common. The numbers are the same for all models of the groups."""
+
+    first: int
+    """Position of the first model's group in groups; 0 is the first."""
+    second: int
+    """Position of the second model's group."""
+    common: int
+    """Questions that both were asked: those with the same sample_hash."""
+    same_metric: int
+    """Those of them for which both have a record of the same metric, or one without a metric."""
+    ids: int
+    """sample_ids that both have."""
+    apart: int
+    """Those of these ids whose hashes differ: no hash of one model is that of the other. The sum of reasons."""
+    reasons: dict[str, int]
+    """What keeps the questions of these ids apart: ids by hash, white_space, reference, prompt, prompt_and_reference.
+    Where a model has several questions of one id, the two that are closest count."""
+    examples: dict[str, list[int | str]]
+    """The first ids of each reason; only of the pairs with the fewest common questions."""
+
+
+class EvaluationJoins(msgspec.Struct, kw_only=True):
+    """Which questions of an evaluation its models have in common."""
+
+    evaluation_name: str
+    metrics: list[str | None]
+    """The chosen metrics (evaluation_result_id), sorted; null stands for records without one, and comes first."""
+    models: int
+    """Chosen models that have records."""
+    questions: int
+    """Distinct sample_hashes of all of them together."""
+    common: int
+    """Questions that all of them were asked, by sample_hash."""
+    ids: int
+    """Distinct sample_ids of all of them together."""
+    common_ids: int
+    """sample_ids that all of them have."""
+    groups: list[QuestionGroup]
+    """Models that were asked exactly the same, the largest group first. They have all of their questions in common."""
+    pairs: list[PairJoins]
+    """All pairs of groups, those with the smallest share of common questions first."""
 
 
 class Stats(msgspec.Struct, kw_only=True):
@@ -196,7 +219,7 @@ class Stats(msgspec.Struct, kw_only=True):
     """With --joins: which questions the chosen models have in common, for each evaluation; otherwise null."""
 
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
-        """Return whether to show the accuracy of models. `is_correct` of a graded metric means little."""
+        """Whether to show the accuracy of models. `is_correct` of a graded metric means little."""
         return self.accuracy or not evaluation.graded
 
 
@@ -214,6 +237,20 @@ RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
 
 def _highest_first(value: float | None) -> float | None:
     return None if value is None else -value
+
+
+def facts_of(summary: Summary) -> CorpusFacts:
+    return CorpusFacts(
+        schema=summary.schema,
+        versions=summary.versions,
+        upgraded=sum(count for version, count in summary.versions.items() if version != summary.schema),
+        notes=summary.notes,
+        repeats=summary.repeats.identities,
+        contradictions=summary.contradictions.identities,
+        same_run=summary.same_run.records,
+        recipe=summary.sample_hash.recipe,
+        recipes=summary.sample_hash.by_recipe,
+    )
 
 
 def rank(
@@ -250,7 +287,6 @@ def rank(
 
 
 def _order(*names: str) -> Callable[[ModelStats], tuple[Any, ...]]:
-    """Return the key to sort models by, given the names of rankings."""
     keys = [RANKINGS[name] for name in names]
 
     def order(model: ModelStats) -> tuple[Any, ...]:
@@ -316,11 +352,35 @@ def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool) ->
     )
 
 
-# @@ legend: What the numbers of a comparison of models mean, in words.
+def facts_in_words(facts: CorpusFacts) -> list[str]:
+    """Describe a corpus in a few short lines. What is as usual is left out, apart from the schema version."""
+    lines = [f"schema {facts.schema}"]
+    if facts.upgraded:
+        by_version = {f"of {version}": count for version, count in facts.versions.items()}
+        lines[0] += f": {counted(facts.upgraded, 'line')} upgraded; lines: {_listed(by_version)}"
+    if facts.notes:
+        lines.append(f"notes on lines: {_listed(facts.notes)}")
+    if facts.repeats or facts.contradictions:
+        lines.append(f"identities with repeats: {facts.repeats:,}; with contradictions: {facts.contradictions:,}")
+    if facts.same_run:
+        lines.append(f"{counted(facts.same_run, 'record')} dropped that another run has, too")
+    if facts.recipes.keys() - {facts.recipe, ABSENT}:
+        names = {ABSENT: "without a hash", WRONG: "wrong"}
+        spelled = {names.get(name, f"by {name}"): count for name, count in _by_count(facts.recipes)}
+        lines.append(f"hashes of lines: {_listed(spelled)}; the corpus has {facts.recipe} (--hashes)")
+    return lines
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    named = [f"{count:,} {name}" for name, count in _by_count(counts)]
+    return ", ".join(named if len(named) <= _MOST else [*named[: _MOST - 1], "…"])
+
+
+def _by_count(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def about(evaluation: EvaluationStats) -> str:
-    """Describe an evaluation in one line."""
     some = evaluation.chosen < evaluation.models
     counts = [counted(evaluation.records, "record")]
     if evaluation.errors:
@@ -339,7 +399,7 @@ def about(evaluation: EvaluationStats) -> str:
 
 
 def has_repeats(evaluation: EvaluationStats) -> bool:
-    """Return whether a model has several answers to a question."""
+    """Whether a model has several answers to a question."""
     return any(model.answers > model.questions for model in evaluation.by_model)
 
 
