@@ -7,7 +7,7 @@ from typing import Final
 from stringzilla import bytesum, count, find, translate
 
 from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
-from fastrec.judge.version_rules import Lane, count_colons
+from fastrec.judge.version_rules import VersionRules, count_colons
 
 # @@ quotes: Count the quotes around the strings of JSON text: each key has two, so a dropped key changes their number.
 
@@ -64,8 +64,8 @@ class OpenChunk:
         self.text = data
         self.inputs: list[KnownInput | None] | None = None
         """The known input of each line, if any are replaced."""
-        self.lane: Lane | None = None
-        """The version of these inputs."""
+        self.rules: VersionRules | None = None
+        """The rules of the version of these inputs."""
         self.position = self.number = 0
         """Of the next line."""
         self.saved = 0
@@ -74,11 +74,11 @@ class OpenChunk:
         """Colons that the text up to the position has more than the output, for good reason; or quotes that it has."""
         self._null = -1
 
-    def shorten(self, known: KnownInputs, lane: Lane) -> None:
+    def shorten(self, known: KnownInputs, rules: VersionRules) -> None:
         """Replace the inputs that are known as those of a version."""
-        if shortened := known.shorten(self._data, lane.learn):
+        if shortened := known.shorten(self._data, rules.learn):
             self.text, self.inputs = shortened
-            self.lane = lane
+            self.rules = rules
 
     def next_null(self) -> int:
         """Return the position of the next null, or the end of the text if there is none."""

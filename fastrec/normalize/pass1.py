@@ -23,7 +23,7 @@ from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
-from fastrec.judge.slow import SampleHashMode
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.options import AUTO, Options
 from fastrec.normalize.results import (
     Piece,
@@ -34,7 +34,7 @@ from fastrec.normalize.results import (
     hash_examples,
     stopped_result,
 )
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
@@ -81,38 +81,21 @@ class WrongTargetError(Exception):
 
 def _judge_for(target: Schema, options: Options, *, is_auto: bool) -> Judge:
     """Return the judge of this process for a target. What it learns from the first lines serves pass 1, too."""
-    repairs = frozenset(options.repair)
-    return _judge(
-        target.name,
-        options.hash_algorithm,
-        options.sample_hash,
-        repairs,
-        options.filters,
-        is_auto=is_auto,
-        memory=options.known_input_bytes,
+    settings = JudgeSettings(
+        target=target.name,
+        target_is_guess=is_auto,
+        algorithm=options.hash_algorithm,
+        sample_hash=options.sample_hash,
+        repairs=frozenset(options.repair),
+        known_input_bytes=options.known_input_bytes,
+        filters=options.filters,
     )
+    return _judge(settings)
 
 
 @lru_cache(maxsize=4)
-def _judge(
-    target: str,
-    algorithm: str,
-    mode: SampleHashMode,
-    repairs: frozenset[str],
-    filters: Filters,
-    *,
-    is_auto: bool,
-    memory: int,
-) -> Judge:
-    return Judge(
-        target=TARGETS[target],
-        algorithm=algorithm,
-        sample_hash=mode,
-        repairs=repairs,
-        is_guess=is_auto,
-        known_input_bytes=memory,
-        filters=filters,
-    )
+def _judge(settings: JudgeSettings) -> Judge:
+    return Judge(settings)
 
 
 def _has_later(batch: Batch) -> bool:

@@ -191,6 +191,8 @@ class LearningDecoder:
         A class and its decoder take a millisecond or two to build, so the wait for the next one doubles each time:
         input with new keys in every record spends almost no time on decoders that do not help.
         """
+        if not unknown:
+            return
         room = _MOST_LEARNED - sum(map(len, self._learned.values()))
         for path, keys in unknown.items():
             known = self._learned.get(path, set()) | (set() if path else self._never)
