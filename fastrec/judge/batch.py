@@ -1,4 +1,4 @@
-"""The result of judging a chunk: records, invalid lines, warnings, and line counts that add up."""
+"""The result of judging a chunk: records, invalid lines, warnings, and line counts that add up; and the filter."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class HashReplaced(msgspec.Struct, frozen=True):
     computed: str
 
     def sort_key(self) -> tuple[str | bool | int, ...]:
-        """Return the key to sort by: evaluation, model, sample; integers before strings."""
+        """Evaluation, model, sample; integers before strings."""
         sample = isinstance(self.sample_id, str), self.sample_id
         return self.evaluation_name, self.model_id, *sample, self.given, self.computed
 
@@ -138,9 +138,7 @@ class Batch(msgspec.Struct):
     recipe_names: list[str] = msgspec.field(default_factory=list)
     """The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe gives it."""
     replaced: list[HashReplaced] = msgspec.field(default_factory=list)
-    """Records whose `sample_hash` was wrong."""
     repaired: list[RepairedLine] = msgspec.field(default_factory=list)
-    """Records that were repaired."""
     filtered_out: Counter[FilteredOut] = msgspec.field(default_factory=Counter)
     """The names of the records that the filters remove; nothing else has these records."""
     slow: int = 0
@@ -148,12 +146,10 @@ class Batch(msgspec.Struct):
 
     @property
     def valid(self) -> int:
-        """Number of valid records."""
         return self.versions.total()
 
     @property
     def filtered(self) -> int:
-        """Number of records that the filters remove."""
         return self.filtered_out.total()
 
     @property

@@ -271,7 +271,7 @@ class Judge:
         return upgrade_record(record, schema)
 
     def _recipe(self, asked: Any, known: KnownInput | None, given: str, decoder: LearningDecoder) -> str:
-        """Return the recipe of a `sample_hash` that the recipe of the target does not give; WRONG if none does."""
+        """Find the recipe of a `sample_hash` that the recipe of the target does not give; WRONG if none does."""
         if known is None:
             return self._find_recipe(asked.raw, asked.reference, given) or WRONG
         if known.recipe[0] == given:
@@ -284,7 +284,6 @@ class Judge:
 
 
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
-    """Refuse a line, in place of a decoder."""
     raise msgspec.ValidationError
 
 
@@ -294,9 +293,6 @@ def _none(record: Any) -> int:  # noqa: ARG001 - it stands for the counters of a
 
 def _no_recipe(_raw: str, _reference: str | list[str], _given: str) -> str | None:
     return None
-
-
-# @@ shards: Judge a slice of a shard: read it and judge it chunk by chunk. Every command that reads records does it here.
 
 
 class JudgedChunk(NamedTuple):
@@ -323,7 +319,7 @@ def judge_slice(
     stats: ReadStats | None = None,
     source: str | None = None,
 ) -> Iterator[JudgedChunk]:
-    """Read a slice and judge its lines, about `chunk_bytes` at a time.
+    """Read a slice and judge its lines, about `chunk_bytes` at a time. Every command that reads records does it here.
 
     The first line gets the number `line`, and `offset` is added to all offsets. A line longer than `max_line_bytes` is
     invalid, and never held in memory. ShardError if the slice cannot be read to its end; then none of it may be used.

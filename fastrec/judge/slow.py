@@ -111,11 +111,7 @@ class SlowPath:
         )
 
     def _repair_null_id(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> bool:
-        """Repair a line by the fast path if `evaluation_result_id: null` is all that is wrong with it.
-
-        All lines of some producers have this mistake, so it is worth a fast path (`null_id`). Return False if the
-        slow path has to judge the line.
-        """
+        """Repair a line by the fast path; False if `evaluation_result_id: null` is not all that is wrong with it."""
         schema = self._rules.schema
         if schema not in (None, NEWEST_SCHEMA):
             return False
