@@ -103,8 +103,8 @@ def test_judge_of_msgspec(compare: Measure, text: str, request: Any) -> None:
     """
     chunks = request.getfixturevalue(text)
     # The decoder of a judge that has seen all lines: one without the learned fields would refuse some.
-    lane = judge_all(chunks)._lane  # noqa: SLF001
-    decode, encode_into, out = lane.decoder.decode, msgspec.json.Encoder().encode_into, bytearray()
+    rules = judge_all(chunks)._rules  # noqa: SLF001
+    decode, encode_into, out = rules.decoder.decode, msgspec.json.Encoder().encode_into, bytearray()
     pairs = [[_decodable(line, decode) for line in chunk.splitlines()] for chunk in chunks]
 
     def bare() -> None:

@@ -16,13 +16,13 @@ from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.findings import CODES, Errors, Finding, InvalidRecordError, first_errors
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, spell
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.registry import (
     DEFAULT_SCHEMA,
     NEWEST_SCHEMA,
     SCHEMAS,
     TARGETS,
     AnyRecord,
-    chosen_schema,
     schema_named,
     schema_of,
 )
@@ -191,7 +191,8 @@ def _records(judged: JudgedChunk, source: str, *, upgraded: bool) -> Iterator[An
 
 @lru_cache(maxsize=2 * (len(SCHEMAS) + 1))
 def _judge(schema: str, upgrade: bool) -> Judge:
-    return Judge(chosen_schema(schema), target=NEWEST_SCHEMA if upgrade else None, warnings=True, known_input_bytes=0)
+    target = NEWEST_SCHEMA.name if upgrade else None
+    return Judge(JudgeSettings(schema=schema, target=target, warnings=True, known_input_bytes=0))
 
 
 def _judged(line: bytes | str, schema: str, upgrade: bool) -> tuple[Batch, bytes]:

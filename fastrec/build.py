@@ -28,7 +28,7 @@ _SUFFIXES: Final = (".py", ".json")  # code and schemas; bytecode and files of e
 
 @cache
 def identity() -> dict[str, str]:
-    """Return the identity of this process: names and versions. It takes a few milliseconds, once."""
+    """The identity of this process: names and versions. It takes a few milliseconds, once."""
     import msgspec  # noqa: PLC0415 - only needed here
     import zstandard  # noqa: PLC0415
 
@@ -43,13 +43,13 @@ def identity() -> dict[str, str]:
 
 
 def differences(there: Mapping[str, object], here: Mapping[str, object]) -> list[str]:
-    """Return what differs between two identities: `zstd 1.5.5 instead of 1.5.7`."""
+    """List what differs between two identities: `zstd 1.5.5 instead of 1.5.7`."""
     names = [name for name in dict.fromkeys([*here, *there]) if there.get(name) != here.get(name)]
     return [f"{name} {there.get(name, 'unknown')} instead of {here.get(name, 'unknown')}" for name in names]
 
 
 def source_digest(package: Traversable) -> str:
-    """Return a digest of the names and contents of all source files of a package, wherever it is installed."""
+    """A digest of the names and contents of all source files of a package, wherever it is installed."""
     digest = sha256()
     for name, data in _sources(package, ""):
         for field in (name.encode(), data):
@@ -59,7 +59,6 @@ def source_digest(package: Traversable) -> str:
 
 
 def _package() -> Traversable:
-    """Return the folder of this package."""
     folder = Path(__file__).parent
     if folder.is_dir():
         return folder
@@ -78,7 +77,7 @@ def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _installed_version(package: str) -> str:
-    """Return the version of a package that does not tell it, from the name of its directory `*.dist-info`.
+    """The version of a package that does not tell it, from the name of its directory `*.dist-info`.
 
     `importlib.metadata` does this too, but importing it takes longer than everything else here.
     """

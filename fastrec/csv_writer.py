@@ -51,7 +51,6 @@ class CsvWriter:
         self._writerow(row)
 
     def writerows(self, rows: Iterable[Iterable[object]]) -> None:
-        """Write many rows."""
         for row in rows:
             self.writerow(row)
 

@@ -4,6 +4,8 @@ A record must match every kind of filter that is given. Of one kind, one of seve
 shell-style patterns: `gsm8k`, `org/*`. A name that contains brackets still matches itself.
 
 `right`, `wrong` and `errors` choose outcomes: a record with an error is neither right nor wrong.
+
+Arguments take one string or several: the same values in Python as on the command line.
 """
 
 from __future__ import annotations
@@ -20,18 +22,14 @@ import msgspec
 
 from fastrec.errors import UsageError
 
-# @@ arguments: Arguments that take one string or several: the same values in Python as on the command line.
-
 Strings = str | Iterable[str]
-"""One string, or several."""
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
-"""One path, or several."""
 
 
 def as_tuple(name: str, values: Strings) -> tuple[str, ...]:
-    """Return the values of an argument, each once; UsageError if one of them is not a string.
+    """The values of an argument, each once; UsageError if one of them is not a string.
 
-    >>> several("model", "org/m"), several("model", ["b", "a", "b"]), several("model", ())
+    >>> as_tuple("model", "org/m"), as_tuple("model", ["b", "a", "b"]), as_tuple("model", ())
     (('org/m',), ('b', 'a'), ())
     """
     found = [values] if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) else list(values)
@@ -42,14 +40,14 @@ def as_tuple(name: str, values: Strings) -> tuple[str, ...]:
 
 
 def several_paths(name: str, values: Paths) -> tuple[str, ...]:
-    """Return the paths of an argument, each once; UsageError if one of them is neither a string nor a path."""
+    """The paths of an argument, each once; UsageError if one of them is neither a string nor a path."""
     is_one = isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable)
     found: Any = [values] if is_one else values
     return as_tuple(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in found])
 
 
 def field_names(name: str, values: Strings) -> tuple[str, ...]:
-    """Return the names of fields; one string may have several names, with commas in between.
+    """The names of fields; one string may have several names, with commas in between.
 
     >>> field_names("by", "a, b"), field_names("by", ["a", "b"])
     (('a', 'b'), ('a', 'b'))
@@ -85,7 +83,7 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return self != _NONE
 
     def __str__(self) -> str:
-        """Return the filters as options of a command line.
+        """Spell the filters as options of a command line.
 
         >>> str(Filters(model=("org/*", "m"), wrong=True))
         "--model 'org/*' --model m --wrong"
@@ -107,29 +105,24 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.sample_id or self.hash)
 
     def accepts_evaluation(self, name: str) -> bool:
-        """Return whether records with this `evaluation_name` can match."""
         return matches_any(name, self.evaluation) and not (
             self.exclude_evaluation and matches_any(name, self.exclude_evaluation)
         )
 
     def accepts_metric(self, name: str | None) -> bool:
-        """Return whether records with this `evaluation_result_id` can match; None if they have none."""
+        """`name` is None for records without a metric."""
         return matches_any(name or "", self.metric)
 
     def accepts_model(self, name: str) -> bool:
-        """Return whether records with this `model_id` can match."""
         return matches_any(name, self.model) and not (self.exclude_model and matches_any(name, self.exclude_model))
 
     def accepts_sample_id(self, sample_id: int | str) -> bool:
-        """Return whether records with this `sample_id` can match."""
         return not self.sample_id or matches_any(str(sample_id), self.sample_id)
 
     def accepts_hash(self, sample_hash: str) -> bool:
-        """Return whether records with this `sample_hash` can match."""
         return matches_any(sample_hash, self.hash)
 
     def accepts_outcome(self, *, is_correct: bool, has_error: bool) -> bool:
-        """Return whether records with this outcome can match."""
         if not self.chooses_outcomes:
             return True
         return self.errors if has_error else self.right if is_correct else self.wrong
@@ -198,12 +191,11 @@ def _patterns(name: str, values: Strings) -> tuple[str, ...]:
 
 
 def matches_any(name: str, patterns: Sequence[str]) -> bool:
-    """Return whether a name matches one of some patterns; if there are none, every name matches."""
+    """If there are no patterns, every name matches."""
     return not patterns or matcher(tuple(patterns))(name) is not None
 
 
 @lru_cache(maxsize=64)
 def matcher(patterns: tuple[str, ...]) -> Callable[[str], re.Match[str] | None]:
-    """Return a test whether a name matches one of some patterns."""
     themselves = [f"{re.escape(pattern)}\\Z" for pattern in patterns if "[" in pattern]
     return re.compile("|".join([*map(translate, patterns), *themselves])).match

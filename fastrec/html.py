@@ -91,7 +91,6 @@ def _escaped(text: str) -> str:
 
 
 def joined(*parts: Html) -> Html:
-    """Join markup."""
     return Html("".join(parts))
 
 
@@ -101,7 +100,6 @@ def num(value: float | None, spec: str = ",", *more: Child, class_: str = "num",
 
 
 def code(text: str) -> Html:
-    """Make a cell with code."""
     return tag("td", tag("code", text))
 
 
@@ -150,11 +148,9 @@ def table(caption: str, heads: Sequence[str], rows: Sequence[Html], *, class_: s
 
 
 def counts_table(title: str, head: str, unit: str, counts: Mapping[str, int]) -> Html:
-    """Make a table of named counts."""
     return table(title, (head, unit), [row(name, num(count)) for name, count in counts.items()])
 
 
 def tiles(*numbers: tuple[str, int]) -> Html:
-    """Make a row of tiles, each with a name and a count."""
     tiles = (tag("div", tag("dt", name), tag("dd", f"{count:,}")) for name, count in numbers)
     return tag("dl", *tiles, class_="tiles")

@@ -16,18 +16,13 @@ class Scope(Protocol):
     """An evaluation and one of its metrics."""
 
     @property
-    def evaluation_name(self) -> str:
-        """Name of the evaluation."""
-        ...
-
+    def evaluation_name(self) -> str: ...
     @property
-    def metric(self) -> str | None:
-        """The metric; None if the records name none."""
-        ...
+    def metric(self) -> str | None: ...  # None if the records name none
 
 
 def title_of(evaluation: str, metric: str | None, metrics: int) -> str:
-    """Return the title of an evaluation that has this number of metrics.
+    """The title of an evaluation that has this number of metrics.
 
     >>> title_of("gsm8k", "f1", 2)
     'gsm8k · f1'
@@ -38,12 +33,11 @@ def title_of(evaluation: str, metric: str | None, metrics: int) -> str:
 
 
 def metrics_of(scopes: Iterable[Scope]) -> Counter[str]:
-    """Return the number of metrics of each evaluation; records without a metric count as one."""
+    """The number of metrics of each evaluation; records without a metric count as one."""
     return Counter(scope.evaluation_name for scope in scopes)
 
 
 def titles(scopes: Iterable[Scope]) -> list[str]:
-    """Return the titles of all evaluations of a corpus."""
     scopes = list(scopes)
     metrics = metrics_of(scopes)
     return [title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name]) for scope in scopes]

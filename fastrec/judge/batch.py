@@ -1,4 +1,4 @@
-"""The result of judging a chunk: records, invalid lines, warnings, and line counts that add up."""
+"""The result of judging a chunk: records, invalid lines, warnings, and line counts that add up; and the filter."""
 
 from __future__ import annotations
 
@@ -15,19 +15,7 @@ from fastrec.schemas.hashes import ABSENT
 from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 from fastrec.schemas.schema import Schema
 
-# @@ filtering: Filter valid records. The judge applies the filters at two points.
-#
-# 1. As soon as a line is a valid record of some version: by its names and its outcome. A record that is filtered out here
-#    is not upgraded, hashed or encoded, and its `sample_hash` is not verified.
-# 2. When its `sample_hash` is known, which depends on the target.
-#
-# Filters do not change the verdict about a line: an invalid line is rejected whatever its fields say.
-#
-# A record of a later version than the target counts for the choice of the target (`normalize.targets`). So it is filtered
-# as the record that it would be in the newest version, where its metric may come from an unknown key.
-
-_METRIC: Final = "evaluation_result_id"
-_MOST_KNOWN: Final = 100_000  # names whose verdicts are remembered
+_MOST_NAMES: Final = 100_000  # that a filter remembers
 
 
 class FilteredOut(NamedTuple):
@@ -40,76 +28,36 @@ class FilteredOut(NamedTuple):
 
 
 class RecordFilter:
-    """Filters records of all versions, as Structs on the fast path and as dicts on the slow one."""
+    """Filters valid records. Filters do not change the verdict: an invalid line is rejected whatever its fields say."""
 
-    def __init__(self, filters: Filters, target: Schema) -> None:
+    def __init__(self, filters: Filters) -> None:
         self._filters = filters
-        self._target = target
-        self._known: dict[FilteredOut, bool] = {}
-        self.chooses_hashes: Final = bool(filters.hash)
-        """Whether `filters_out_hash` and `filters_out_normal` can return anything but None."""
+        self._matching: dict[FilteredOut, bool] = {}  # whether records with these names can match
 
-    def has_metrics(self, schema: Schema) -> bool:
-        """Return whether records of a version may have a metric in the corpus."""
-        return not (schema is DEFAULT_SCHEMA and self._target is DEFAULT_SCHEMA)
+    def filters_out(self, record: Any, schema: Schema, *, any_hash: bool = False) -> FilteredOut | None:
+        """Filter a record in the normal form of a version, the target; None if it matches.
 
-    def filters_out(self, record: Any, has_metrics: bool) -> FilteredOut | None:
-        """Filter a record by names and outcome; None if it stays. `has_metrics` is that of its version."""
-        return self._filters_out(
-            record.evaluation_name,
-            getattr(record, _METRIC, UNSET) if has_metrics else UNSET,
-            record.model_id,
-            record.sample_id,
-            is_correct=record.evaluation.is_correct,
-            error=record.error,
-        )
-
-    def filters_out_value(self, value: dict[str, Any], schema: Schema) -> FilteredOut | None:
-        """Do the same with a valid record of a version, as it was parsed."""
-        sample_id = value["sample_id"]
-        return self._filters_out(
-            value["evaluation_name"],
-            value.get(_METRIC) if self.has_metrics(schema) else UNSET,
-            value["model_id"],
-            int(sample_id) if type(sample_id) is float else sample_id,  # 1.0 is an integer in JSON Schema
-            is_correct=value["evaluation"]["is_correct"],
-            error=value.get("error", UNSET),
-        )
-
-    def _filters_out(
-        self, evaluation: str, metric: Any, model: str, sample_id: int | str, *, is_correct: bool, error: Any
-    ) -> FilteredOut | None:
-        filters, names = self._filters, FilteredOut(evaluation, metric if isinstance(metric, str) else "", model)
-        stays = self._known.get(names)
-        if stays is None:
-            stays = (
-                filters.accepts_evaluation(evaluation)
+        Its `input` may be the JSON text of that (`msgspec.Raw`). With `any_hash`, its `sample_hash` does not matter.
+        """
+        metric = UNSET if schema is DEFAULT_SCHEMA else record.evaluation_result_id
+        names = FilteredOut(record.evaluation_name, "" if metric is UNSET else metric, record.model_id)
+        filters, matches = self._filters, self._matching.get(names)
+        if matches is None:
+            matches = (
+                filters.accepts_evaluation(names.evaluation_name)
                 and filters.accepts_metric(names.metric)
-                and filters.accepts_model(model)
+                and filters.accepts_model(names.model_id)
             )
-            if len(self._known) < _MOST_KNOWN:
-                self._known[names] = stays
+            if len(self._matching) < _MOST_NAMES:
+                self._matching[names] = matches
         if (
-            stays
-            and filters.accepts_sample_id(sample_id)
-            and filters.accepts_outcome(is_correct=is_correct, has_error=error is not UNSET and bool(error))
+            matches
+            and filters.accepts_sample_id(record.sample_id)
+            and filters.accepts_outcome(is_correct=record.evaluation.is_correct, has_error=bool(record.error))
+            and (any_hash or filters.accepts_hash(record.sample_hash))
         ):
             return None
         return names
-
-    def filters_out_hash(self, record: Any) -> FilteredOut | None:
-        """Filter a record by its `sample_hash`; None if it stays."""
-        if self._filters.accepts_hash(record.sample_hash):
-            return None
-        metric = getattr(record, _METRIC, UNSET)
-        return FilteredOut(record.evaluation_name, metric if isinstance(metric, str) else "", record.model_id)
-
-    def filters_out_normal(self, normal: dict[str, Any]) -> FilteredOut | None:
-        """Do the same with a normal form."""
-        if self._filters.accepts_hash(normal["sample_hash"]):
-            return None
-        metric = normal.get(_METRIC)  # in 0.2.0, an unknown key of any type
-        return FilteredOut(normal["evaluation_name"], metric if isinstance(metric, str) else "", normal["model_id"])
 
 
 _evaluation_name: Final = attrgetter("evaluation_name")
@@ -149,7 +97,7 @@ class HashReplaced(msgspec.Struct, frozen=True):
     computed: str
 
     def sort_key(self) -> tuple[str | bool | int, ...]:
-        """Return the key to sort by: evaluation, model, sample; integers before strings."""
+        """Evaluation, model, sample; integers before strings."""
         sample = isinstance(self.sample_id, str), self.sample_id
         return self.evaluation_name, self.model_id, *sample, self.given, self.computed
 
@@ -190,9 +138,7 @@ class Batch(msgspec.Struct):
     recipe_names: list[str] = msgspec.field(default_factory=list)
     """The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe gives it."""
     replaced: list[HashReplaced] = msgspec.field(default_factory=list)
-    """Records whose `sample_hash` was wrong."""
     repaired: list[RepairedLine] = msgspec.field(default_factory=list)
-    """Records that were repaired."""
     filtered_out: Counter[FilteredOut] = msgspec.field(default_factory=Counter)
     """The names of the records that the filters remove; nothing else has these records."""
     slow: int = 0
@@ -200,12 +146,10 @@ class Batch(msgspec.Struct):
 
     @property
     def valid(self) -> int:
-        """Number of valid records."""
         return self.versions.total()
 
     @property
     def filtered(self) -> int:
-        """Number of records that the filters remove."""
         return self.filtered_out.total()
 
     @property

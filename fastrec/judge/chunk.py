@@ -1,4 +1,7 @@
-"""A chunk of lines that is being judged. The judge works on its text, in which known inputs may be replaced."""
+"""A chunk of lines that is being judged. The judge works on its text, in which known inputs may be replaced.
+
+Each key of JSON text has a colon and two quotes, so a dropped key changes the number of both.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,7 @@ from typing import Final
 from stringzilla import bytesum, count, find, translate
 
 from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
-from fastrec.judge.version_rules import Lane, count_colons
-
-# @@ quotes: Count the quotes around the strings of JSON text: each key has two, so a dropped key changes their number.
+from fastrec.judge.version_rules import VersionRules, count_colons
 
 _IS_QUOTE: Final = bytes(byte == ord('"') for byte in range(256))
 _FEW: Final = 32
@@ -54,7 +55,7 @@ def _count_escaped_backslashes(text: memoryview) -> int:
 
 
 class OpenChunk:
-    """A chunk of lines and how far it was judged; known inputs may be replaced in its text."""
+    """A chunk of lines and how far it was judged."""
 
     def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
         """With `normal`, colons are compared with those of the normal forms, else quotes with those of the records."""
@@ -64,8 +65,8 @@ class OpenChunk:
         self.text = data
         self.inputs: list[KnownInput | None] | None = None
         """The known input of each line, if any are replaced."""
-        self.lane: Lane | None = None
-        """The version of these inputs."""
+        self.rules: VersionRules | None = None
+        """The rules of the version of these inputs."""
         self.position = self.number = 0
         """Of the next line."""
         self.saved = 0
@@ -74,14 +75,13 @@ class OpenChunk:
         """Colons that the text up to the position has more than the output, for good reason; or quotes that it has."""
         self._null = -1
 
-    def shorten(self, known: KnownInputs, lane: Lane) -> None:
-        """Replace the inputs that are known as those of a version."""
-        if shortened := known.shorten(self._data, lane.learn):
+    def shorten(self, known: KnownInputs, rules: VersionRules) -> None:
+        if shortened := known.shorten(self._data, rules.learn):
             self.text, self.inputs = shortened
-            self.lane = lane
+            self.rules = rules
 
     def next_null(self) -> int:
-        """Return the position of the next null, or the end of the text if there is none."""
+        """The position of the next null, or the end of the text if there is none."""
         if not self._normal:
             return len(self.text)  # nulls stay where they are
         if self._null < self.position:
@@ -104,7 +104,7 @@ class OpenChunk:
         return self._data[begin : end + self.saved], self._offset + begin, known is not None
 
     def is_balanced(self, into: bytearray, start: int) -> bool:
-        """Return whether no key was dropped, now that the output from `start` on is complete."""
+        """Whether no key was dropped, now that the output from `start` on is complete."""
         return self._count(self.text) == self.excess + self.count_output(into, start)
 
     def count_output(self, into: bytearray, start: int) -> int:

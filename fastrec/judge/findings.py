@@ -1,5 +1,9 @@
 """Findings: errors and warnings about lines, each with a stable code, a JSON path and a message.
 
+Codes are part of the interface: scripts match them, and summaries count by them. A code is never renamed or reused; a
+new reason gets a new row. The findings of a line are sorted by the order of the rows, so the first error of a line,
+which the summary counts it by, is always the most fundamental one.
+
 A line lists its first hundred errors, and counts the others by code: a hostile line has a million. Findings with the
 same code and path are counted in groups, which remember the first message and location, in bounded memory.
 """
@@ -18,15 +22,9 @@ from fastrec.errors import FastrecError, shown
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.upgrade import UPGRADES
 
-# @@ codes: The table of codes: every error, warning and note about a line or a record, and every finding about a pair of files.
-#
-# Codes are part of the interface: scripts match them, and summaries count by them. A code is never renamed or reused; a
-# new reason gets a new row. The findings of a line are sorted by the order of the rows, so the first error of a line,
-# which the summary counts it by, is always the most fundamental one.
-
 
 class Code(NamedTuple):
-    """One row: the code, its severity, and its meaning for the documentation."""
+    """A row of the table of codes, with its meaning for the documentation."""
 
     code: str
     severity: str
@@ -213,26 +211,22 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
         if count <= most:
             message = text if value is NO_VALUE else f"{text}, found {describe(value)}"
             kept.add(_shared(Finding(code, json_path(steps), message)))
-    found = sorted(kept, key=_rank)
+    found = sorted(kept, key=lambda one: (_RANK[one.code], one.path, one.message))
     unlisted = {code: count - most for code, count in counts.items() if count > most}
     for finding in found[most:]:
         unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
     return Errors(tuple(found[:most]), dict(sorted(unlisted.items(), key=lambda item: _RANK[item[0]])))
 
 
-def _rank(finding: Finding) -> tuple[int, str, str]:
-    return _RANK[finding.code], finding.path, finding.message
-
-
 def _shared(finding: Finding) -> Finding:
-    """Return an equal finding of an earlier line, if there is one: ten findings are larger than a short line."""
+    """Use an equal finding of an earlier line, if there is one: ten findings are larger than a short line."""
     if len(_common) >= _MOST_COMMON:
         _common.clear()
     return _common.setdefault(finding, finding)
 
 
 def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:
-    """Return the JSON path of a value; very long keys and paths are shortened unless `whole`.
+    """Spell the JSON path of a value; very long keys and paths are shortened unless `whole`.
 
     >>> json_path(["interactions", 0, "tool_calls", 2, "my key"])
     '$.interactions[0].tool_calls[2]["my key"]'
@@ -338,8 +332,7 @@ class FindingGroups(msgspec.Struct):
 
     def in_order(self) -> list[FindingGroup]:
         """List the groups, errors first, then the most frequent first."""
-        return sorted(self.groups.values(), key=_group_rank)
-
-
-def _group_rank(group: FindingGroup) -> tuple[str, int, str, str, str]:
-    return group.severity, -group.count, group.code, group.path, group.version or ""
+        return sorted(
+            self.groups.values(),
+            key=lambda one: (one.severity, -one.count, one.code, one.path, one.version or ""),
+        )

@@ -26,14 +26,13 @@ from msgspec import UNSET
 from stringzilla import count, find
 
 from fastrec.errors import out_of_memory
-from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RecordFilter
 from fastrec.judge.chunk import OpenChunk
 from fastrec.judge.findings import Finding
-from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, PLACEHOLDER_BYTES, KnownInput, KnownInputs
+from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.parse import spell
-from fastrec.judge.slow import FindRecipe, SampleHashMode, SlowPath
-from fastrec.judge.version_rules import REFUSALS, Lane, Lanes, count_colons
+from fastrec.judge.slow import FindRecipe, SlowPath
+from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules, count_colons
 from fastrec.judge.warnings import gives_reason, label_code, warnings_of
 from fastrec.limits import LIMITS
 from fastrec.schemas.fast_upgrade import upgrade_record
@@ -62,67 +61,19 @@ class _Stop(Enum):
 class Judge:
     """Judges lines. Make one per process: it learns the unknown keys of its input, and decoders do not pickle."""
 
-    def __init__(
-        self,
-        schema: Schema | None = None,
-        *,
-        target: Schema | None = None,
-        algorithm: str = "sha256",
-        sample_hash: SampleHashMode = "replace",
-        warnings: bool = False,
-        normal: bool = True,
-        records: bool = False,
-        any_recipe: bool = True,
-        repairs: frozenset[str] = frozenset(),
-        is_guess: bool = False,
-        known_input_bytes: int = KNOWN_INPUT_BYTES,
-        filters: Filters | None = None,
-    ) -> None:
-        """Make a judge that computes `sample_hash` with `algorithm`.
-
-        It judges by the version `schema`, or else by the version of each record, told by its shape. Records are
-        upgraded to the version `target`; without it, each keeps its version.
-
-        `sample_hash` says what to do with a wrong one. Without `any_recipe` a hash by another recipe is wrong.
-
-        Without `normal` there are only verdicts: batches have no records and no normal forms, which is much faster. No
-        record is upgraded then. With `records`, batches have records and their line numbers nevertheless.
-
-        `repairs` are the codes of repairs that may be made. With `is_guess`, the target becomes the newest version as
-        soon as there is a record of a later version: such a record counts as one that repairs would keep.
-
-        `known_input_bytes` is the memory for known inputs. They make judging faster, but records with them have no
-        `input` of their own. With 0, there are none.
-
-        Valid records that do not match the filters are counted, and are otherwise not there; this needs a target.
-        """
-        assert normal or target is None
-        self._target = target
-        self._mode = sample_hash
-        self._warnings = warnings
-        self._normal = normal
-        self._records = records
-        self._filter = RecordFilter(filters, target) if filters and target else None
+    def __init__(self, settings: JudgeSettings = JudgeSettings()) -> None:  # noqa: B008 - it is frozen
+        self._mode = settings.sample_hash
+        self._warnings = settings.warnings
+        self._normal = settings.normal
+        self._records = settings.normal or settings.records
+        self._filter = RecordFilter(settings.filters) if settings.filters else None
         # Without normal forms, known inputs save no more than it costs to find them.
-        self._known_inputs = KnownInputs(known_input_bytes if normal else 0)
-        self._find_recipe: FindRecipe = RecipeFinder().find if any_recipe else _no_recipe
+        self._known_inputs = KnownInputs(settings.known_input_bytes if settings.normal else 0)
+        self._find_recipe: FindRecipe = RecipeFinder().find if settings.any_recipe else _no_recipe
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
-        self._lanes = Lanes(schema, target, algorithm)
-        self._lane = self._lanes.first
-        self._judge_slow = SlowPath(
-            self._lanes,
-            self._judged_as,
-            self._find_recipe,
-            schema=schema,
-            target=target,
-            mode=sample_hash,
-            warnings=warnings,
-            normal=normal,
-            records=records,
-            repairs=repairs,
-            is_guess=is_guess,
-            record_filter=self._filter,
-        ).judge
+        self._all_rules = RulesByVersion(settings)
+        self._rules = self._all_rules.first
+        self._judge_slow = SlowPath(settings, self._all_rules, self._judged_as, self._find_recipe, self._filter).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         """Judge a chunk of whole lines and append the normal forms, if any, newlines included, to `into`.
@@ -136,7 +87,7 @@ class Judge:
         start, batch = len(into), Batch()
         chunk = OpenChunk(data, line, offset, normal=self._normal)
         if len(data) <= _GIANT:
-            chunk.shorten(self._known_inputs, self._lane)
+            chunk.shorten(self._known_inputs, self._rules)
         while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
             self._judge_refused(stop, chunk, into, batch)
         if chunk.is_balanced(into, start):
@@ -163,22 +114,18 @@ class Judge:
         """
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         encode_into, mode, with_warnings, normal = self._encode_into, self._mode, self._warnings, self._normal
-        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe = self._lane[
-            :-1
-        ]
+        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe, _ = (
+            self._rules
+        )
         decode, text, known_inputs, secret = decoder.decode, chunk.text, chunk.inputs, self._known_inputs.number
         # The known inputs of another version say nothing about this one.
-        decode_short = decoder.parts[0] if known_inputs and chunk.lane is self._lane else _refuse
+        decode_short = decoder.parts[0] if known_inputs and chunk.rules is self._rules else _refuse
         view, size, next_newline, known = memoryview(text), len(text), text.find, None
         with_records = self._records
         position, number, saved, excess = chunk.position, chunk.number, chunk.saved, chunk.excess
         next_null, before, stop = chunk.next_null(), number, _Stop.END
         count_strings = _none if normal else decoder.count_strings
-        filters_out = filters_out_hash = None
-        if applied := self._filter:
-            filters_out, has_metrics = applied.filters_out, applied.has_metrics(schema)
-            filters_out_hash = applied.filters_out_hash if applied.chooses_hashes else None
-        filtered = 0
+        filters_out, filtered = self._filter and self._filter.filters_out, 0
         while position < size:
             end = next_newline(b"\n", position)
             if end < 0:
@@ -199,20 +146,8 @@ class Judge:
             except REFUSALS:
                 break
             stop = _Stop.SLOW
-            if filters_out and (filtered_out := filters_out(record, has_metrics)):
-                own_colons = _colons_if_whole(record, known, view[position:end])
-                if own_colons is None:
-                    break
-                batch.filtered_out[filtered_out] += 1
-                filtered += 1
-                excess += own_colons
-                if known:
-                    saved += len(known.text) - PLACEHOLDER_BYTES
-                position = end + 1
-                number += 1
-                continue
             if target is not schema:
-                balance, length, colons = excess, len(into), count_colons(view[position:end])
+                balance, colons = excess, count_colons(view[position:end])
                 upgraded = self._upgraded(record, known, colons, schema)
                 if upgraded is None:
                     break
@@ -231,62 +166,51 @@ class Judge:
                     record.sample_hash = computed
                 else:
                     recipe = self._recipe(asked, known, given, decoder)
-                    if recipe == WRONG:
-                        if mode == "verify":
-                            break
-                        names = record.evaluation_name, record.model_id, record.sample_id
-                        batch.replaced.append(HashReplaced(*names, given, computed))
+                    if recipe == WRONG and mode == "verify":
+                        break
                     if mode != "fill":
                         record.sample_hash = computed
-            if filters_out_hash and (filtered_out := filters_out_hash(record)):
-                if recipe == WRONG:
-                    batch.replaced.pop()
-                excess += given is UNSET
-                if target is schema:
-                    record.sample_hash = given
-                    own_colons = _colons_if_whole(record, known, view[position:end])
-                    if own_colons is None:
-                        break
-                    balance, colons = excess, own_colons
-                batch.filtered_out[filtered_out] += 1
-                filtered += 1
-                excess = balance + colons
+            if normal:
+                if next_null < end:
+                    if known:
+                        record.input = UNSET  # its normal form has no nulls
+                    excess += drop_nulls(record)
+                    next_null = find(text, b"null", end) % (size + 1)  # -1 becomes size: after every line
                 if known:
+                    record.input = known.normal
+                    excess -= known.colons
                     saved += len(known.text) - PLACEHOLDER_BYTES
-                position = end + 1
-                number += 1
-                continue
+                length = len(into)
+                encode_into(record, into, -1)
+                if target is not schema:
+                    excess = balance + colons - count(memoryview(into)[length:], b":")
+                if filters_out and (names := filters_out(record, target)):
+                    excess += count(memoryview(into)[length:], b":")
+                    del into[length:]
+                    batch.filtered_out[names] += 1
+                    filtered += 1
+                    position = end + 1
+                    number += 1
+                    continue
+                if target is not schema:
+                    batch.notes.update(upgrades)
+                into.append(10)
+                recipes.append(recipe)
+                ends.append(len(into))
+            else:
+                excess += 2 * count_strings(record)
+            if recipe == WRONG:
+                batch.replaced.append(
+                    HashReplaced(record.evaluation_name, record.model_id, record.sample_id, given, computed)
+                )
             if with_warnings and (recipe == WRONG or not is_sure or gives_reason(record, target)):
                 for finding in warnings_of(record, target, label, schema, wrong_hash=recipe == WRONG):
                     batch.warnings.append((chunk.line + number, finding))
             if not is_sure and label not in schema.labels:
                 batch.notes[label_code(label)] += 1
-            if not normal:
-                excess += 2 * count_strings(record)
-                if with_records:
-                    records.append(record)
-                    numbers.append(chunk.line + number)
-                position = end + 1
-                number += 1
-                continue
-            if next_null < end:
-                if known:
-                    record.input = UNSET  # its normal form has no nulls
-                excess += drop_nulls(record)
-                next_null = find(text, b"null", end) % (size + 1)  # -1 becomes size: after every line
-            if known:
-                record.input = known.normal
-                excess -= known.colons
-                saved += len(known.text) - PLACEHOLDER_BYTES
-            encode_into(record, into, -1)
-            if target is not schema:
-                batch.notes.update(upgrades)
-                excess = balance + colons - count(memoryview(into)[length:], b":")
-            into.append(10)
-            records.append(record)
-            recipes.append(recipe)
-            numbers.append(chunk.line + number)
-            ends.append(len(into))
+            if with_records:
+                records.append(record)
+                numbers.append(chunk.line + number)
             position = end + 1
             number += 1
         else:
@@ -310,8 +234,8 @@ class Judge:
     ) -> None:
         """Judge one line: by the version of the line before unless that refused it, by others, or by the slow path."""
         judged = None if was_refused else self._accepted(raw, into, line, offset)
-        if judged is None and (lane := self._lanes.find(memoryview(raw), self._lane)):
-            self._lane = lane
+        if judged is None and (rules := self._all_rules.find(memoryview(raw), self._rules)):
+            self._rules = rules
             judged = self._accepted(raw, into, line, offset)
         if judged is None:
             self._judge_slow(raw, into, batch, line, offset)
@@ -327,11 +251,11 @@ class Judge:
         del into[start:]
         return None
 
-    def _judged_as(self, raw: bytes, into: bytearray, line: int, offset: int, lane: Lane) -> Batch | None:
+    def _judged_as(self, raw: bytes, into: bytearray, line: int, offset: int, rules: VersionRules) -> Batch | None:
         """Judge one line by the fast path as a record of a version, for the slow path."""
-        before, self._lane = self._lane, lane
+        before, self._rules = self._rules, rules
         judged = self._accepted(raw, into, line, offset)
-        self._lane = before
+        self._rules = before
         return judged
 
     def _upgraded(
@@ -340,14 +264,14 @@ class Judge:
         """Upgrade a record to the target, and list the codes of lossy steps; None if the slow path has to do it."""
         if known:
             record.input = 0
-        if self._target is not NEWEST_SCHEMA or count(spell(record), b":") != colons:
+        if self._all_rules.target is not NEWEST_SCHEMA or count(spell(record), b":") != colons:
             return None  # the record is too new, or a key was dropped
         if known:
             record.input = known.outline
         return upgrade_record(record, schema)
 
     def _recipe(self, asked: Any, known: KnownInput | None, given: str, decoder: LearningDecoder) -> str:
-        """Return the recipe of a `sample_hash` that the recipe of the target does not give; WRONG if none does."""
+        """Find the recipe of a `sample_hash` that the recipe of the target does not give; WRONG if none does."""
         if known is None:
             return self._find_recipe(asked.raw, asked.reference, given) or WRONG
         if known.recipe[0] == given:
@@ -359,16 +283,7 @@ class Judge:
         return recipe
 
 
-def _colons_if_whole(record: Any, known: KnownInput | None, line: memoryview) -> int | None:
-    """Count the colons of a line whose record is filtered out; None if a key was dropped. The record changes."""
-    if known:
-        record.input = 0
-    colons = count_colons(line)
-    return colons if count(spell(record), b":") == colons else None
-
-
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
-    """Refuse a line, in place of a decoder."""
     raise msgspec.ValidationError
 
 
@@ -378,9 +293,6 @@ def _none(record: Any) -> int:  # noqa: ARG001 - it stands for the counters of a
 
 def _no_recipe(_raw: str, _reference: str | list[str], _given: str) -> str | None:
     return None
-
-
-# @@ shards: Judge a slice of a shard: read it and judge it chunk by chunk. Every command that reads records does it here.
 
 
 class JudgedChunk(NamedTuple):
@@ -407,7 +319,7 @@ def judge_slice(
     stats: ReadStats | None = None,
     source: str | None = None,
 ) -> Iterator[JudgedChunk]:
-    """Read a slice and judge its lines, about `chunk_bytes` at a time.
+    """Read a slice and judge its lines, about `chunk_bytes` at a time. Every command that reads records does it here.
 
     The first line gets the number `line`, and `offset` is added to all offsets. A line longer than `max_line_bytes` is
     invalid, and never held in memory. ShardError if the slice cannot be read to its end; then none of it may be used.

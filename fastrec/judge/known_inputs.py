@@ -40,6 +40,13 @@ _LEAD: Final = re.compile(rb'"input"[ \t]*:[ \t]*(?=\{)')
 _TAIL: Final = re.compile(rb'[ \t]*,[ \t]*"[^"\\]*"')
 
 
+class _InputAlone(msgspec.Struct):
+    input: msgspec.Raw
+
+
+_decode_input = msgspec.json.Decoder(_InputAlone).decode
+
+
 class KnownInput(msgspec.Struct, gc=False):
     """An input and everything that the judge would compute from it."""
 
@@ -73,20 +80,10 @@ class _VersionInputs:
         self.last: KnownInput | None = None
 
 
-class _InputAlone(msgspec.Struct):
-    """A record of which only the bytes of its input are wanted."""
-
-    input: msgspec.Raw
-
-
-_decode_alone = msgspec.json.Decoder(_InputAlone).decode
-
-
 class KnownInputs:
-    """The known inputs of one process."""
+    """The known inputs of one process, in about `most_bytes` of memory."""
 
-    def __init__(self, most_bytes: int = KNOWN_INPUT_BYTES) -> None:
-        """Hold inputs in about `most_bytes` of memory."""
+    def __init__(self, most_bytes: int) -> None:
         self.number: Final = int.from_bytes(os.urandom(8)) >> 4 | 1 << 60
         """What known inputs are replaced by."""
         self._most_bytes = most_bytes
@@ -144,7 +141,7 @@ class KnownInputs:
         return (b"".join(pieces), inputs) if copied else None
 
     def _look_up(self, data: bytes, start: int, end: int, among: _VersionInputs, learn: Learn) -> KnownInput | None:
-        """Return the input that begins at `start`; learn it if there is room."""
+        """Find the known input that begins at `start`; learn it if there is room."""
         stop = data.find(self._tail, start, end)
         if not 0 < stop - start <= self._longest:
             return None
@@ -168,7 +165,7 @@ class KnownInputs:
         line = data[: data.find(b"\n") + 1 or len(data)]
         lead = _LEAD.search(line)
         try:
-            text = bytes(_decode_alone(line).input)
+            text = bytes(_decode_input(line).input)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return False
         if lead is None or not line.startswith(text, lead.end()):

@@ -69,7 +69,7 @@ class _Ambiguous(dict[str, Any]):
 
 
 def parse(line: bytes) -> tuple[Any, Iterable[Report]]:
-    """Return the value of a line and its flaws; the value is None after a flaw in UTF-8, depth or syntax."""
+    """Parse a line into its value and its flaws; the value is None after a flaw in UTF-8, depth or syntax."""
     try:
         text = line.decode()
     except UnicodeDecodeError as exc:
@@ -142,7 +142,7 @@ class _Hooks:
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether all strings of a value can be encoded in UTF-8; the encoder is faster than a walk."""
+    """Whether all strings of a value can be encoded in UTF-8; the encoder is faster than a walk."""
     if isinstance(value, str) and value.isascii():
         return True
     try:

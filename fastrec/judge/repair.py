@@ -27,11 +27,9 @@ from fastrec.schemas.registry import closest_version, version_of
 from fastrec.schemas.schema import MANY, ONE, Schema
 from fastrec.schemas.upgrade import free_name
 
-# @@ places: What a schema version allows at each place of a record, read from its schema document.
-
 
 class Place(NamedTuple):
-    """What a version allows at one place of a record."""
+    """What a version allows at one place of a record, read from its schema document."""
 
     types: frozenset[str]
     """The JSON types; empty if all are allowed."""
@@ -47,14 +45,12 @@ class Place(NamedTuple):
     entries: Place | None
 
     def allows(self, value: Any) -> bool:
-        """Return whether the type of a value is allowed."""
         kind = _kind(value)
         return not self.types or kind in self.types or (kind == "integer" and "number" in self.types)
 
 
 @cache
 def _places_of(schema: Schema) -> Place:
-    """Return the place of a whole record of a version."""
     return _place(schema.document)
 
 
@@ -84,7 +80,7 @@ def _place(node: dict[str, Any], *, optional: bool = False, is_entry: bool = Fal
 
 
 def _kind(value: Any) -> str:
-    """Return the JSON type of a value; an integer is a number, too."""
+    """The JSON type of a value; an integer is a number, too."""
     if isinstance(value, float):
         return "none" if isinstance(value, NoNumber) else "integer" if value.is_integer() else "number"
     return _KINDS.get(type(value), "integer")  # long integers have a class of their own
@@ -93,10 +89,7 @@ def _kind(value: Any) -> str:
 _KINDS: Final = {dict: "object", list: "array", str: "string", bool: "boolean", type(None): "null", int: "integer"}
 
 
-# @@ repair_table: The table of repairs: what each of them does to a value, or to a whole record.
-#
-# A repair of a value gets a value that is not allowed at its place, and returns another one. A repair of a record changes
-# the record in place. Both say when they do not fit.
+# The repairs. Each says when it does not fit.
 
 _NOT_FITTING: Final = object()
 """The repair is not for this value."""
@@ -113,7 +106,7 @@ _BOOLEANS: Final = dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True) | d
 )
 
 
-class NotRepairableError(Exception):
+class _NotRepairableError(Exception):
     """A value is wrong, and no repair fits."""
 
 
@@ -154,11 +147,11 @@ def _nan_score(record: dict[str, Any], _: Schema) -> tuple[str, str] | None:
 
 
 def _as_text(value: Any) -> str:
-    """Return the JSON text of a value: compact, with sorted keys. A number that is not finite keeps its spelling."""
+    """Spell a value as JSON text: compact, with sorted keys. A number that is not finite keeps its spelling."""
     if isinstance(value, NoNumber):
         return value.text
-    if isinstance(value, (dict, list)) and next(iter(flaws_in(value)), None):
-        raise NotRepairableError
+    if isinstance(value, (dict, list)) and next(flaws_in(value), None):
+        raise _NotRepairableError
     return format_sorted(value).decode()
 
 
@@ -228,7 +221,7 @@ VALUE_REPAIRS: Final[dict[str, tuple[Callable[[Any, Place], Any], str]]] = {
 LONGEST_TRIAL: Final = 16 << 20
 """Longer lines are only repaired if that is asked for; nobody counts whether they could be."""
 
-_ADDRESSED: Final = frozenset(
+_REPAIRABLE: Final = frozenset(
     {
         "json.number",
         "schema.type",
@@ -251,7 +244,7 @@ class Repaired(NamedTuple):
 
 
 def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the codes of repairs that are given by name, with or without the prefix; `all` stands for all of them.
+    """The codes of repairs that are given by name, with or without the prefix; `all` stands for all of them.
 
     >>> repair_codes(["nan_score", "repair.null"])
     ('repair.null', 'repair.nan_score')
@@ -271,24 +264,18 @@ def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
 
 def repair(value: Any, errors: Errors, schema: Schema | None = None) -> Repaired | None:
     """Repair a value with these errors, in place; None if it is not valid afterwards, by any version or by `schema`."""
-    if not isinstance(value, dict) or not _is_addressed(errors):
+    codes = {finding.code for finding in errors.findings} | errors.unlisted.keys()
+    if not isinstance(value, dict) or not _REPAIRABLE.issuperset(codes):
         return None
-    closest = schema or closest_version(value)
-    repairs = _Repairs(closest)
+    repairs = _Repairs(schema or closest_version(value))
     try:
         repairs.repair_record(value)
-    except NotRepairableError:
+    except _NotRepairableError:
         return None
-    if "json.number" in (finding.code for finding in errors.findings) and next(iter(flaws_in(value)), None):
+    if "json.number" in codes and next(flaws_in(value), None):
         return None
     found = version_of(value, is_valid) if schema is None else schema if is_valid(value, schema) else None
     return Repaired(found, dict(sorted(repairs.made.items()))) if found and repairs.made else None
-
-
-def _is_addressed(errors: Errors) -> bool:
-    """Return whether there are repairs for all kinds of errors; if not, there is no need to try."""
-    codes = {finding.code for finding in errors.findings} | errors.unlisted.keys()
-    return _ADDRESSED.issuperset(codes)
 
 
 class _Repairs:
@@ -341,12 +328,8 @@ class _Repairs:
                     message = f"{describe(value)} {result}"
                     self.made[code] = Finding(code, json_path(self._steps), message)
                 return changed
-        raise NotRepairableError
+        raise _NotRepairableError
 
-
-# @@ null_id: The repair of `evaluation_result_id: null` on the text of a line, for the fast path.
-#
-# All lines of some producers have this mistake and no other. The slow path takes five times as long for them.
 
 NULL_ID: Final = Finding("repair.result_id_null", "$.evaluation_result_id", "null left out")
 """What the slow path reports of this repair."""
@@ -360,7 +343,8 @@ _ERROR: Final = "got `null` - at `$.evaluation_result_id`"
 def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None:
     """Cut `evaluation_result_id: null` out of a line of the newest version; None if that is not its first mistake.
 
-    A quote inside a string is escaped, so the key cannot be part of a string. `decode` says whether it is at the root.
+    All lines of some producers have this mistake and no other, and the slow path takes five times as long for them. A
+    quote inside a string is escaped, so the key cannot be part of a string. `decode` says whether it is at the root.
     """
     match = _NULL.search(line)
     if match is None or line.count(_KEY) != 1:
@@ -377,7 +361,7 @@ def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None
 
 
 def is_only_later(record: Any) -> bool:
-    """Return whether a decoded record of the newest version has something that no version with an open root allows."""
+    """Whether a decoded record of the newest version has something that no version with an open root allows."""
     asked, output, evaluation = record.input, record.output, record.evaluation
     return (
         asked.formatted is None

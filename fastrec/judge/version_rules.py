@@ -1,20 +1,65 @@
-"""Count the colons of JSON text: each key has one, so a dropped key changes their number."""
+"""What the judge knows before it sees a line: its settings, and what the fast path needs for each schema version.
+
+Most runs see records of one version. So the rules of a version are made when they are first needed: its decoder and the
+functions that are generated for it take milliseconds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 from stringzilla import count, find
 
-from fastrec.judge.known_inputs import KnownInput, Learn
+from fastrec.filters import Filters
+from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, KnownInput, Learn
 from fastrec.schemas.fast_upgrade import upgrade_input
 from fastrec.schemas.hashes import Hash
-from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
+from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.widen import LearningDecoder
+
+SampleHashMode = Literal["replace", "fill", "verify"]
+
+REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises if it refuses a line."""
+
+
+class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a judge; versions are given by name."""
+
+    schema: str = "auto"
+    """The version to judge by; `auto` is the version of each record, told by its shape."""
+    target: str | None = None
+    """The version that records are upgraded to; None if each keeps its version."""
+    target_is_guess: bool = False
+    """The target becomes the newest version as soon as there is a record of a later version (`--schema auto`).
+
+    So such a record counts as one that repairs would keep.
+    """
+    algorithm: str = "sha256"
+    """How `sample_hash` is computed."""
+    sample_hash: SampleHashMode = "replace"
+    """What to do with a wrong `sample_hash`."""
+    any_recipe: bool = True
+    """A hash by another recipe than that of the target is not wrong."""
+    warnings: bool = False
+    normal: bool = True
+    """Without it there are only verdicts, which is much faster: no records, no normal forms and no upgrades."""
+    records: bool = False
+    """Batches have records and their line numbers even if `normal` is false."""
+    repairs: frozenset[str] = frozenset()
+    """Codes of the repairs that may be made."""
+    known_input_bytes: int = KNOWN_INPUT_BYTES
+    """Memory for known inputs. They make judging faster, but records with them have no `input` of their own."""
+    filters: Filters = Filters()
+    """Valid records that do not match are counted, and are otherwise not there; this needs a target."""
+
+    def __post_init__(self) -> None:
+        assert self.normal or not self.target
+        assert self.target or not self.filters
 
 
 def count_colons(text: bytes | memoryview) -> int:
@@ -25,16 +70,7 @@ def count_colons(text: bytes | memoryview) -> int:
     return colons
 
 
-# @@ lanes: Lanes of the judge: what the fast path needs to judge lines by one schema version.
-#
-# Most runs see records of one version. So a lane is made when it is first needed: its decoder and the functions that are
-# generated for it take milliseconds.
-
-REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What a decoder raises if it refuses a line."""
-
-
-class Lane(NamedTuple):
+class VersionRules(NamedTuple):
     """What the fast path needs to judge a line by one version."""
 
     schema: Schema
@@ -53,50 +89,49 @@ class Lane(NamedTuple):
     """Judges an input alone, for `known_inputs`."""
 
 
-class Lanes:
-    """The lanes of a judge: of one version alone, or of all of them."""
+class RulesByVersion:
+    """The rules of the versions that a judge may find: one version alone, or all of them."""
 
-    def __init__(self, schema: Schema | None, target: Schema | None, algorithm: str) -> None:
-        self._is_pinned = schema is not None
-        self._schemas = [schema] if schema else list(SCHEMAS.values())
-        self._target = target
-        self._algorithm = algorithm
-        self._lanes: dict[tuple[str, str], Lane] = {}
+    def __init__(self, settings: JudgeSettings) -> None:
+        self.schema: Final = chosen_schema(settings.schema)
+        self.target: Final = TARGETS[settings.target] if settings.target else None
+        self._schemas = [self.schema] if self.schema else list(SCHEMAS.values())
+        self._algorithm = settings.algorithm
+        self._made: dict[tuple[str, str], VersionRules] = {}
 
     @property
-    def first(self) -> Lane:
-        """The lane of the first version."""
+    def first(self) -> VersionRules:
         return self.of(self._schemas[0])
 
-    def of(self, schema: Schema, target: Schema | None = None) -> Lane:
-        """Return the lane of a version, to that of the lanes or to another target."""
-        target = target or self._target or schema
-        lane = self._lanes.get((schema.name, target.name))
-        return lane or self._lanes.setdefault((schema.name, target.name), self._make(schema, target))
+    def of(self, schema: Schema, target: Schema | None = None) -> VersionRules:
+        """The rules of a version; its records are upgraded to the target of the judge, or to another one."""
+        target = target or self.target or schema
+        rules = self._made.get((schema.name, target.name))
+        return rules or self._made.setdefault((schema.name, target.name), self._make(schema, target))
 
-    def find(self, line: memoryview, but: Lane) -> Lane | None:
-        """Return the lane of another version than that of a lane that a line is surely a record of; None if none is."""
+    def find(self, line: memoryview, but: VersionRules) -> VersionRules | None:
+        """Find the version that a line is surely a record of; None if there is none besides that of `but`."""
         for schema in self._schemas:
             if schema is but.schema:
                 continue
-            lane = self.of(schema)
+            rules = self.of(schema)
             try:
-                record = lane.decoder.decode(line)
+                record = rules.decoder.decode(line)
             except REFUSALS:
                 continue
-            if lane.follows_rules(record) and (record.schema_version in lane.sure_labels or lane.claims(record)):
-                return lane
+            if rules.follows_rules(record) and (record.schema_version in rules.sure_labels or rules.claims(record)):
+                return rules
         return None
 
-    def _make(self, schema: Schema, target: Schema) -> Lane:
+    def _make(self, schema: Schema, target: Schema) -> VersionRules:
         # A record with `messages` may be of two versions at once, which only the slow path can tell.
-        decoder = LearningDecoder(schema.record, never=() if self._is_pinned else ("messages",))
+        decoder = LearningDecoder(schema.record, never=() if self.schema else ("messages",))
         compute_hash = target.hashes[self._algorithm]
-        return Lane(
+        return VersionRules(
             schema,
             decoder,
-            schema.labels if self._is_pinned else schema.sure_labels,
-            _always if self._is_pinned else schema.claims,
+            schema.labels if self.schema else schema.sure_labels,
+            _always if self.schema else schema.claims,
             schema.follows_rules,
             target,
             target.drop_nulls,
@@ -107,7 +142,7 @@ class Lanes:
 
 
 def _learner(schema: Schema, target: Schema, decoder: LearningDecoder, compute_hash: Hash) -> Learn:
-    """Return the function that judges an input alone; it returns None if the fast path cannot."""
+    """Make the function that judges an input alone; it returns None if the fast path cannot."""
     if target not in (schema, NEWEST_SCHEMA):
         return lambda _: None  # records of later versions than the target are not upgraded
     encode = msgspec.json.Encoder(order="deterministic").encode

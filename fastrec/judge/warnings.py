@@ -94,7 +94,7 @@ _SINGLE_TURN: Final = [(code, _ROWS[code]) for code in ("warn.attribution_turn",
 
 
 def gives_reason(record: Any, schema: Schema) -> bool:
-    """Return whether some row has a warning about a record: the table in one pass, 7 → 2 µs for generated records."""
+    """Whether some row has a warning about a record: the table in one pass, 7 → 2 µs for generated records."""
     last = 0
     if record.interaction_type != "single_turn":
         turns, evaluation = getattr(record, schema.turns_field), record.evaluation
@@ -142,7 +142,7 @@ def warnings_of(record: Any, schema: Schema, label: str, source: Schema, *, wron
 
 
 def label_code(label: str) -> str:
-    """Return the code of a `schema_version` that is not one of the version that the record follows."""
+    """The code of a `schema_version` that is not one of the version that the record follows."""
     return "version.mismatch" if label in LABELS else "version.unknown"
 
 

@@ -11,7 +11,7 @@ from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Engine
 from fastrec.limits import Limits
 from fastrec.normalize.inputs import Streams
-from fastrec.normalize.options import JudgeSettings, MaxRejects, PartSettings, SortSettings
+from fastrec.normalize.options import InputSettings, MaxRejects, PartSettings, SortSettings
 from fastrec.normalize.resume import Journal
 from fastrec.progress import Progress
 
@@ -19,7 +19,7 @@ from fastrec.progress import Progress
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     """Shared context of a run, or of one attempt if it starts again."""
 
-    judging: JudgeSettings
+    judging: InputSettings
     sorting: SortSettings
     parts: PartSettings
     recorded: dict[str, object]  # options that the manifest records

@@ -43,7 +43,7 @@ from fastrec.normalize.kept import (
     signatures_of,
     write_kept,
 )
-from fastrec.normalize.options import JudgeSettings, MaxRejects
+from fastrec.normalize.options import InputSettings, MaxRejects
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
@@ -191,7 +191,7 @@ def _bug(reason: str) -> FastrecError:
 
 
 def _summarize(
-    judging: JudgeSettings, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
+    judging: InputSettings, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
 ) -> Summary:
     wrong_hashes = [
         HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
@@ -201,7 +201,7 @@ def _summarize(
     return summarize(
         line_counts,
         lines.codes,
-        hash_counts(judging.hash_algorithm, judging.target, lines.recipes, wrong_hashes),
+        hash_counts(judging.judge.algorithm, judging.target, lines.recipes, wrong_hashes),
         counts.tally,
         census,
         schema=judging.target,

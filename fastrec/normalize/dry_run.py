@@ -89,7 +89,7 @@ def plan(
     shards, notices = find_records(paths, files_from=files_from)
     text, schema = total_text(shards), options.target
     if options.schema == AUTO:
-        schema = guess_target(shards, options.for_judge(schema))
+        schema = guess_target(shards, options.for_input(schema))
     limits = options.limits
     task_bytes = min(limits.task_bytes, options.for_sorting(schema).run_bytes)
     slices = [piece for shard in shards for piece in shard.slices(task_bytes)]

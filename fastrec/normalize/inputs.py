@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from fastrec.errors import ShardError, UsageError, shown
-from fastrec.normalize.options import JudgeSettings
+from fastrec.normalize.options import InputSettings
 from fastrec.sources.inputs import find_files, find_shards
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
@@ -67,7 +67,7 @@ def _harness_in(paths: Sequence[str]) -> str | None:
     return next(filter(None, (harness_of(file.path) for file in files)), None)
 
 
-def read_chunks(shard: Shard, judging: JudgeSettings, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
+def read_chunks(shard: Shard, judging: InputSettings, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
     """Read a shard in chunks that are tasks of their own."""
     return shard.read(
         chunk_bytes=chunk_bytes, max_line_bytes=judging.max_line_bytes, max_window=judging.max_window, stats=stats
@@ -103,7 +103,7 @@ class Streams:
         self._streams: dict[int, _Stream] = {}
         self._finished: dict[str, bool] = {}  # files of chunks, and whether their tasks are finished
 
-    def open(self, number: int, shard: Shard, judging: JudgeSettings, chunk_bytes: int) -> ReadStats:
+    def open(self, number: int, shard: Shard, judging: InputSettings, chunk_bytes: int) -> ReadStats:
         """Open a stream, unless it is open; return the statistics of reading it."""
         if number not in self._streams:
             stats = ReadStats()

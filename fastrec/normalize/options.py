@@ -17,6 +17,7 @@ from fastrec.filters import FilterArguments, Filters, as_tuple, field_names, mak
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
+from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
 from fastrec.limits import LIMITS, Limits
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
@@ -35,7 +36,6 @@ AUTO: Final = "auto"
 Choice = Literal["keep", "first", "reject"]
 """Which of several records to keep: all, the first in the sort order, or none."""
 
-_SampleHash = Literal["replace", "fill", "verify"]
 _ZSTD_LEVELS: Final = range(-7, 23)
 _GZIP_LEVELS: Final = range(10)
 
@@ -109,7 +109,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = AUTO
     """The schema version of the corpus, or `auto`."""
     hash_algorithm: str = "sha256"
-    sample_hash: _SampleHash = "replace"
+    sample_hash: SampleHashMode = "replace"
     repair: tuple[str, ...] = ()
     """Codes of the repairs to make."""
     sort_by: tuple[str, ...] = ()
@@ -208,19 +208,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         """Memory limit of one process."""
         return MEMORY_PER_JOB if self.memory is None else self.memory // self.jobs
 
-    def for_judge(self, target: Schema) -> JudgeSettings:
-        """What the judge of a target needs."""
-        return JudgeSettings(
-            schema=target.name,
+    def for_input(self, target: Schema) -> InputSettings:
+        """What reading and judging for a target needs."""
+        judge = JudgeSettings(
+            target=target.name,
             target_is_guess=self.schema == AUTO,
-            hash_algorithm=self.hash_algorithm,
+            algorithm=self.hash_algorithm,
             sample_hash=self.sample_hash,
             repairs=frozenset(self.repair),
             filters=self.filters,
-            max_line_bytes=self.max_line_bytes,
-            max_window=self.max_window,
-            known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),
+            known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),  # occupied while a worker sorts, too
         )
+        return InputSettings(judge, self.max_line_bytes, self.max_window)
 
     def for_sorting(self, target: Schema) -> SortSettings:
         """What sorting into a corpus of a target needs."""
@@ -231,24 +230,18 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return PartSettings(**{name: getattr(self, name) for name in PartSettings.__struct_fields__})
 
 
-class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
+class InputSettings(msgspec.Struct, frozen=True):
     """How to read and judge lines."""
 
-    schema: str  # name of the target; a `Schema` is an object of its process
-    target_is_guess: bool  # the target follows from the content, so a later record changes it
-    hash_algorithm: str
-    sample_hash: _SampleHash
-    repairs: frozenset[str]
-    filters: Filters
+    judge: JudgeSettings
     max_line_bytes: int
     max_window: int
-    known_input_bytes: int
-    """Memory for known inputs; it stays occupied while a worker sorts."""
 
     @property
     def target(self) -> Schema:
         """The schema version of the corpus."""
-        return TARGETS[self.schema]
+        assert self.judge.target
+        return TARGETS[self.judge.target]
 
 
 class SortSettings(msgspec.Struct, frozen=True):

@@ -32,7 +32,8 @@ from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
-from fastrec.normalize.options import JudgeSettings, SortSettings
+from fastrec.judge.version_rules import JudgeSettings
+from fastrec.normalize.options import InputSettings, SortSettings
 from fastrec.normalize.results import (
     Piece,
     PieceCounts,
@@ -79,15 +80,7 @@ class WrongTargetError(Exception):
 @lru_cache(maxsize=4)
 def _judge_of(settings: JudgeSettings) -> Judge:
     """The judge of this process. What it learns from the first lines serves pass 1, too."""
-    return Judge(
-        target=settings.target,
-        algorithm=settings.hash_algorithm,
-        sample_hash=settings.sample_hash,
-        repairs=settings.repairs,
-        is_guess=settings.target_is_guess,
-        known_input_bytes=settings.known_input_bytes,
-        filters=settings.filters,
-    )
+    return Judge(settings)
 
 
 def _has_later(batch: Batch) -> bool:
@@ -102,27 +95,28 @@ def _has_later(batch: Batch) -> bool:
     )
 
 
-def guess_target(shards: Sequence[Shard], settings: JudgeSettings) -> Schema:
+def guess_target(shards: Sequence[Shard], settings: InputSettings) -> Schema:
     """Guess the target from the first lines of some shards, spread over all of them."""
     files = [shard for shard in shards if not shard.stream]
     count = min(len(files), _PEEKED_SHARDS)
     # Without filters: what matches is rarely among the first lines, and mostly of the same version as other records.
-    settings = msgspec.structs.replace(settings, schema=DEFAULT_SCHEMA.name, filters=Filters())
+    judge = msgspec.structs.replace(settings.judge, target=DEFAULT_SCHEMA.name, filters=Filters())
+    settings = msgspec.structs.replace(settings, judge=judge)
     if any(_begins_with_later(files[number * len(files) // count], settings) for number in range(count)):
         return NEWEST_SCHEMA
     return DEFAULT_SCHEMA
 
 
-def prepare_judge(shards: Sequence[Shard], settings: JudgeSettings) -> None:
+def prepare_judge(shards: Sequence[Shard], settings: InputSettings) -> None:
     """Make the judge of this process, and let it learn from the first lines of a shard."""
-    _judge_of(settings)
-    has_guessed = settings.target_is_guess and settings.target is DEFAULT_SCHEMA and not settings.filters
+    _judge_of(settings.judge)
+    has_guessed = settings.judge.target_is_guess and settings.target is DEFAULT_SCHEMA and not settings.judge.filters
     first = next((shard for shard in shards if not shard.stream), None)
     if first and not has_guessed:
         _begins_with_later(first, settings)
 
 
-def _begins_with_later(shard: Shard, settings: JudgeSettings) -> bool:
+def _begins_with_later(shard: Shard, settings: InputSettings) -> bool:
     """Whether the first lines of a shard have a record of a later version than the default one."""
     # An unreadable shard is reported when it is read completely.
     with contextlib.suppress(ShardError, OSError, MemoryError):
@@ -134,7 +128,7 @@ def _begins_with_later(shard: Shard, settings: JudgeSettings) -> bool:
         )
         first = next(chunks, None)
         del chunks  # closes the file
-        return isinstance(first, Chunk) and _has_later(_judge_of(settings).judge_chunk(first.data, bytearray()))
+        return isinstance(first, Chunk) and _has_later(_judge_of(settings.judge).judge_chunk(first.data, bytearray()))
     return False
 
 
@@ -150,7 +144,7 @@ class SortTask(msgspec.Struct, frozen=True):
     number: int
     pieces: tuple[Piece, ...]
     directory: str
-    judging: JudgeSettings
+    judging: InputSettings
     sorting: SortSettings
     large: bool = False  # whether runs may be larger than usual
     fenced: bool = True  # whether to return all fences of runs, and not only a few
@@ -222,7 +216,7 @@ class _Sorter:
 
     def __init__(self, task: SortTask) -> None:
         self._task = task
-        self._judge = _judge_of(task.judging)
+        self._judge = _judge_of(task.judging.judge)
         self._buffer = _RunBuffer(task)
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"

@@ -22,7 +22,7 @@ from fastrec.errors import BadShardsError, ShardError, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import Streams, read_chunks
 from fastrec.normalize.kept import Base
-from fastrec.normalize.options import JudgeSettings, SortSettings
+from fastrec.normalize.options import InputSettings, SortSettings
 from fastrec.normalize.pass1 import SortTask, WrongTargetError, sort_pieces
 from fastrec.normalize.results import (
     MergedRun,
@@ -55,7 +55,7 @@ class SortTasks:
         self,
         shards: Sequence[Shard],
         directory: str,
-        judging: JudgeSettings,
+        judging: InputSettings,
         sorting: SortSettings,
         *,
         workers: int,
@@ -267,7 +267,7 @@ class _Pass1:
             streams=context.streams,
             unchanged=base.unchanged,
         )
-        self._target_is_guess = context.judging.target_is_guess and not context.is_settled
+        self._target_is_guess = context.judging.judge.target_is_guess and not context.is_settled
         self._is_newer_version = base.is_newer_version  # whether there is a later record, as far as is known
         self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
@@ -326,12 +326,12 @@ class _Pass1:
     def _check_matches(self) -> None:
         """Check that a record matches the filters, if there are any."""
         context, results = self._context, [*self._base.tasks, *self._finished.values()]
-        if not context.judging.filters or context.may_be_empty:
+        if not context.judging.judge.filters or context.may_be_empty:
             return
         pieces = [counts for result in results for counts in result.pieces]
         if all(one.lines == one.blank + one.rejected + one.filtered for one in pieces):
             lines = count_lines(results, context.engine, context.limits.part_counts_per_task)
-            raise nothing_matches(context.judging.filters, lines.filtered_out)
+            raise nothing_matches(context.judging.judge.filters, lines.filtered_out)
 
     def _settle_target(self) -> None:
         """Start again if there is no record of the target's version, but only of the default one."""

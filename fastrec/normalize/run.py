@@ -261,8 +261,8 @@ def first_target(shards: Sequence[Shard], options: Options, output: Output, kept
         return targets[found]
     target = options.target
     if options.schema == AUTO:
-        target = guess_target(shards, options.for_judge(target))
-    prepare_judge(shards, options.for_judge(target))
+        target = guess_target(shards, options.for_input(target))
+    prepare_judge(shards, options.for_input(target))
     return target
 
 
@@ -309,7 +309,7 @@ def run_attempts(
             if journal.discarded and is_first:
                 say(f"finished work of an interrupted run is not reused: {journal.discarded}")
             context = RunContext(
-                judging=options.for_judge(target),
+                judging=options.for_input(target),
                 sorting=options.for_sorting(target),
                 parts=options.for_parts(),
                 recorded=options.recorded,

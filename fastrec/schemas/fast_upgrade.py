@@ -49,7 +49,6 @@ def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
 
 
 def upgrade_input(asked: Any, schema: Schema) -> Any:
-    """Upgrade the input of a record of a version."""
     return asked if schema in (NEWEST, V0_2_1) else _input(asked, set())
 
 
@@ -181,12 +180,12 @@ def _performance(performance: Any) -> Any:
 
 
 def _has_details(performance: Any) -> bool:
-    """Return whether there are additional details, an unknown key before 0.2.1."""
+    """Whether there are additional details, an unknown key before 0.2.1."""
     return bool(performance) and getattr(performance, "additional_details", UNSET) is not UNSET
 
 
 def _unknown(value: Any, known: int) -> dict[str, Any]:
-    """Return the unknown keys of a Struct with this many known fields; a widened class has fields for them."""
+    """The unknown keys of a Struct with this many known fields; a widened class has fields for them."""
     names = value.__struct_fields__
     if len(names) == known:
         return {}
@@ -195,7 +194,7 @@ def _unknown(value: Any, known: int) -> dict[str, Any]:
 
 
 def _with_unknown(new: Any, old: Any, added: int = 0) -> Any:
-    """Return a new object with the unknown keys of the old one; its class has some fields that the old one had not."""
+    """Add the unknown keys of the old object to the new one, whose class has `added` more known fields."""
     unknown = _unknown(old, len(new.__struct_fields__) - added)
     if not unknown:
         return new
@@ -206,6 +205,6 @@ def _with_unknown(new: Any, old: Any, added: int = 0) -> Any:
 
 @lru_cache(maxsize=256)
 def _widened(struct: type[Any], keys: tuple[str, ...]) -> tuple[type[Any], dict[str, str]]:
-    """Return a class with fields for unknown keys, and the names of its fields."""
+    """A class with fields for unknown keys, and the names of its fields by key."""
     wide = widen(struct, {"": keys})
     return wide, dict(zip(wide.__struct_encode_fields__, wide.__struct_fields__, strict=True))

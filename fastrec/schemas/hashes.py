@@ -1,4 +1,20 @@
-"""`sample_hash`, which identifies a question: records with the same hash answer the same question."""
+"""`sample_hash`, which identifies a question: records with the same hash answer the same question.
+
+The schema only says "hash of (input.raw + input.reference)", so producers compute it by different recipes. All digests
+are SHA-256, in lower-case hex, of UTF-8. Several recipes give the same digest for some questions: then the first name
+of the table counts, so that the names of a corpus do not depend on the order of its lines.
+
+    R1   raw and the reference, one after the other (for one reference)
+    R2   raw and all references, one after the other
+    R3   raw and the first reference, one after the other
+    R4   JSON of {"raw": raw, "reference": the first reference}, ASCII, with spaces
+    R5   JSON of {"raw":raw,"reference":[all references]}, ASCII, compact
+    R6   as R5, with spaces
+    R7   raw and all references, one per line
+    R8   as R4, not escaped to ASCII
+    R9   as R5 with the key "input" for "raw", not escaped to ASCII
+    R10  as R5, not escaped to ASCII
+"""
 
 from __future__ import annotations
 
@@ -12,8 +28,6 @@ from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import UsageError
 
-# @@ json_text: Strings as JSON text, as Python's `json` writes them, but several times as fast.
-
 unicode_json: Final = msgspec.json.Encoder().encode
 """Spell a string as `json.dumps(…, ensure_ascii=False)` does, in UTF-8.
 
@@ -22,12 +36,12 @@ Raises UnicodeEncodeError if it contains half of a surrogate pair.
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether both spellings are the same: all is ASCII, and nothing is DEL, which is escaped in ASCII only."""
+    """Whether both spellings are the same: all is ASCII, and nothing is DEL, which is escaped in ASCII only."""
     return text.isascii() and "\x7f" not in text
 
 
 def ascii_json(text: str) -> bytes:
-    r"""Spell a string as `json.dumps` does by default: in ASCII.
+    r"""Spell a string as `json.dumps` does by default, in ASCII, but several times as fast.
 
     >>> ascii_json("1 €")
     b'"1 \\u20ac"'
@@ -90,22 +104,6 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
     return hashes[algorithm](raw, reference)
 
 
-# @@ recipes: Recipes of `sample_hash`: how producers compute it. The schema only says "hash of (input.raw + input.reference)".
-#
-# All digests are SHA-256, in lower-case hex, of UTF-8. Several recipes give the same digest for some questions: then the
-# first name of the table counts, so that the names of a corpus do not depend on the order of its lines.
-#
-#     R1   raw and the reference, one after the other (for one reference)
-#     R2   raw and all references, one after the other
-#     R3   raw and the first reference, one after the other
-#     R4   JSON of {"raw": raw, "reference": the first reference}, ASCII, with spaces
-#     R5   JSON of {"raw":raw,"reference":[all references]}, ASCII, compact
-#     R6   as R5, with spaces
-#     R7   raw and all references, one per line
-#     R8   as R4, not escaped to ASCII
-#     R9   as R5 with the key "input" for "raw", not escaped to ASCII
-#     R10  as R5, not escaped to ASCII
-
 ABSENT: Final = "absent"
 """Counted in place of a recipe for records without a hash."""
 WRONG: Final = "wrong"
@@ -119,10 +117,6 @@ def _first(references: list[str]) -> str:
     return references[0] if references else ""
 
 
-def _ascii(references: list[str], separator: bytes) -> bytes:
-    return separator.join(map(ascii_json, references))
-
-
 def _unicode(references: list[str]) -> bytes:
     return b",".join(map(unicode_json, references))
 
@@ -132,8 +126,8 @@ RECIPES: Final[dict[str, Text]] = {
     "R2": lambda raw, refs: (raw + "".join(refs)).encode(),
     "R3": lambda raw, refs: (raw + _first(refs)).encode(),
     "R4": lambda raw, refs: b'{"raw": %b, "reference": %b}' % (ascii_json(raw), ascii_json(_first(refs))),
-    "R5": lambda raw, refs: b'{"raw":%b,"reference":[%b]}' % (ascii_json(raw), _ascii(refs, b",")),
-    "R6": lambda raw, refs: b'{"raw": %b, "reference": [%b]}' % (ascii_json(raw), _ascii(refs, b", ")),
+    "R5": _as_json,
+    "R6": lambda raw, refs: b'{"raw": %b, "reference": [%b]}' % (ascii_json(raw), b", ".join(map(ascii_json, refs))),
     "R7": lambda raw, refs: (raw + "\n" + "\n".join(refs)).encode(),
     "R8": lambda raw, refs: b'{"raw": %b, "reference": %b}' % (unicode_json(raw), unicode_json(_first(refs))),
     "R9": lambda raw, refs: b'{"input":%b,"reference":[%b]}' % (unicode_json(raw), _unicode(refs)),
@@ -167,7 +161,7 @@ class RecipeFinder:
         self._last = "R1"
 
     def find(self, raw: str, reference: str | list[str], given: str) -> str | None:
-        """Return the name of the recipe that gives this hash; None if there is none."""
+        """Find the name of the recipe that gives this hash; None if there is none."""
         if len(given) != _HEX_DIGITS:
             return None
         references = [reference] if isinstance(reference, str) else reference
@@ -195,7 +189,7 @@ def _digest(text: bytes) -> str:
 
 
 def _text(name: str, raw: str, references: list[str]) -> bytes | None:
-    """Return the text that a recipe hashes; None if no producer could encode it."""
+    """The text that a recipe hashes; None if no producer could encode it."""
     try:
         return RECIPES[name](raw, references)
     except UnicodeEncodeError:
@@ -203,7 +197,7 @@ def _text(name: str, raw: str, references: list[str]) -> bytes | None:
 
 
 def _name(found: str, text: bytes, raw: str, references: list[str]) -> str:
-    """Return the first of the recipes that hash this text; R1 is only for one reference, R3 is the same for several."""
+    """The first of the recipes that hash this text; R1 is only for one reference, R3 is the same for several."""
     several = len(references) > 1
     if several and found == "R1":
         found = "R3"

@@ -1,4 +1,18 @@
-"""The schema versions that fastrec knows. To add one, write a module like `v0_2_0` and add its `SCHEMA` here."""
+"""The schema versions that fastrec knows, and how to tell the version of a record.
+
+To add a version, write a module like `v0_2_0` and add its `SCHEMA` here.
+
+The shape of a record tells its version; its label decides only where shapes cannot. The first rule that fits decides.
+*Valid* is the verdict of the schema file of a version.
+
+1. `interactions` and `messages`, neither of them null, contradict each other: no version.
+2. Valid as 0.2.0: 0.2.0. No later structure but that of the released 0.2.0 accepts such a record.
+3. Valid as 0.3.0: by `evaluation_result_id`, 0.3.0; else by the label, 0.2.1 or (if valid) 0.2.0-released; else 0.3.0.
+4. Valid as 0.2.0-released: 0.2.0-released.
+
+A record that is valid nowhere is closest to the version whose marks it has: the spelling of fields that versions spell
+differently, then its label.
+"""
 
 from __future__ import annotations
 
@@ -16,26 +30,13 @@ from fastrec.schemas.v0_2_1 import Record as Record021
 from fastrec.schemas.v0_3_0 import SCHEMA as V0_3_0
 from fastrec.schemas.v0_3_0 import Record as Record030
 
-# @@ versions: Tell the version of a record by its shape; its label decides only where shapes cannot.
-#
-# Rules, the first that fits decides. *Valid* is the verdict of the schema file of a version.
-#
-# 1. `interactions` and `messages`, neither of them null, contradict each other: no version.
-# 2. Valid as 0.2.0: 0.2.0. No later structure but that of the released 0.2.0 accepts such a record.
-# 3. Valid as 0.3.0: by `evaluation_result_id`, 0.3.0; else by the label, 0.2.1 or (if valid) 0.2.0-released; else 0.3.0.
-# 4. Valid as 0.2.0-released: 0.2.0-released.
-#
-# A record that is valid nowhere is closest to the version whose marks it has: the spelling of fields that versions spell
-# differently, then its label.
-
 
 def contradicts_itself(value: Any) -> bool:
-    """Return whether a record has the turns of two versions."""
     return isinstance(value, dict) and value.get("interactions") is not None and value.get("messages") is not None
 
 
 def version_of(value: Any, is_valid: Callable[[Any, Schema], bool]) -> Schema | None:
-    """Return the version of a record, or None if it is valid nowhere."""
+    """The version of a record; None if it is valid nowhere."""
     if contradicts_itself(value):
         return None
     if is_valid(value, V0_2_0):
@@ -51,11 +52,10 @@ def version_of(value: Any, is_valid: Callable[[Any, Schema], bool]) -> Schema | 
 
 
 def closest_version(value: Any) -> Schema:
-    """Return the version that an invalid record comes closest to."""
     record = value if isinstance(value, dict) else {}
     label = given if isinstance(given := record.get("schema_version"), str) else ""
-    lists = _has_lists(record)
-    earliest = V0_2_0_RELEASED if lists else V0_2_0
+    has_lists = any(isinstance(text, list) for text in _texts(record))
+    earliest = V0_2_0_RELEASED if has_lists else V0_2_0
     if "interactions" in record and record.get("messages") is None:
         return earliest
     if record.get("messages") is not None:
@@ -77,12 +77,8 @@ def _texts(record: dict[str, Any]) -> list[Any]:
     return texts
 
 
-def _has_lists(record: dict[str, Any]) -> bool:
-    return any(isinstance(text, list) for text in _texts(record))
-
-
 def _has_old_spelling(record: dict[str, Any]) -> bool:
-    """Return whether a value is spelled as only the versions 0.2.0 spell it."""
+    """Whether a value is spelled as only the versions 0.2.0 spell it."""
     evaluation = record.get("evaluation")
     score = evaluation.get("score") if isinstance(evaluation, dict) else None
     sample_id = record.get("sample_id")
@@ -94,7 +90,7 @@ def _has_old_spelling(record: dict[str, Any]) -> bool:
 
 
 def _has_new_nulls(record: dict[str, Any]) -> bool:
-    """Return whether a field is null that only later versions allow to be null."""
+    """Whether a field is null that only later versions allow to be null."""
     parts = {name: part if isinstance(part := record.get(name), dict) else {} for name in ("input", "evaluation")}
     places = (
         (record, ("sample_hash", "metadata")),
@@ -127,21 +123,16 @@ _BY_RECORD: Final = {schema.record: schema for schema in SCHEMAS.values()}
 
 
 def schema_of(record: AnyRecord) -> Schema:
-    """Return the version of a decoded record, by its class or the one that it widens."""
+    """The version of a decoded record, by its class or the one that it widens."""
     return next(_BY_RECORD[kind] for kind in type(record).__mro__ if kind in _BY_RECORD)
 
 
 def chosen_schema(name: str) -> Schema | None:
-    """Return the version that a user chose, or None for `auto`: the version of each record, told by its shape."""
+    """The version that a user chose; None for `auto`: the version of each record, told by its shape."""
     return None if name == "auto" else schema_named(name)
 
 
 def schema_named(name: str) -> Schema:
-    """Return the version with this name.
-
-    >>> schema_named("0.3.0").turns_field
-    'messages'
-    """
     if name not in SCHEMAS:
         raise UsageError(f"there is no schema version {name!r}; the versions are {', '.join(SCHEMAS)}")
     return SCHEMAS[name]

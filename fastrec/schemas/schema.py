@@ -5,7 +5,7 @@ published. `registry` lists the versions.
 
 Functions that run for every record are generated from the Structs and rules. Their code is what one would write by hand
 for one version: attribute by attribute, without loops over field names. That makes it as fast as hand-written code, and
-a new version gets it for free.
+a new version gets it for free. The slow path walks plain dicts by their `Shape`, and builds Structs from them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,6 @@ from msgspec import UNSET
 
 from fastrec.schemas.hashes import Hash
 from fastrec.schemas.structs import Base
-
-# @@ shape: The shape of a record, read from its Structs: known keys, their order, and values with several spellings.
-#
-# The slow path walks plain dicts by their `Shape`, and builds Structs from them.
 
 AnyStruct = TypeVar("AnyStruct", bound=Base)
 
@@ -54,7 +50,6 @@ class Shape(msgspec.Struct, frozen=True):
 
 @cache
 def shape_of(struct: type[Base], path: str = "") -> Shape:
-    """Return the shape of the objects of a Struct."""
     fields = {}
     for field in msgspec.structs.fields(struct):
         types = set(_types_in(field.type))

@@ -1,4 +1,4 @@
-"""What the Structs of all schema versions share: their base class and the types of common fields."""
+"""What the Structs of all schema versions share: their base class, the types of common fields, and labels."""
 
 from __future__ import annotations
 
@@ -58,17 +58,16 @@ def rewrite_hint(hint: Any, replace: Callable[[Any], Any]) -> Any:
     return get_origin(hint)[rewritten]
 
 
-# @@ labels: Labels: what producers write into `schema_version`.
-#
-# The schema allows any string there, and producers use both spellings of each version, so a label proves nothing. But a
-# label that names no version, or another version than the one that the record follows, is a likely mistake.
+# Labels are what producers write into `schema_version`. The schema allows any string there, and producers use both
+# spellings of each version, so a label proves nothing. But one that names no version, or another version than the one
+# that the record follows, is a likely mistake.
 
 _PREFIX: Final = "instance_level_eval_"
 _PUBLISHED: Final = ("0.0.1", "0.2.0", "0.2.1", "0.2.2", "0.2.3", "0.3.0")
 
 
 def labels_of(*versions: str) -> frozenset[str]:
-    """Return the labels of published versions: each version, with and without the prefix.
+    """The labels of published versions: each version, with and without the prefix.
 
     >>> sorted(labels_of("0.2.0"))
     ['0.2.0', 'instance_level_eval_0.2.0']

@@ -55,7 +55,7 @@ _encode: Final = msgspec.json.Encoder(enc_hook=_spell_long_integer, order="deter
 
 
 def as_text(value: Any) -> str:
-    """Return the JSON text of a value; a string stays as it is."""
+    """Spell a value as JSON text; a string stays as it is."""
     return value if isinstance(value, str) else _encode(value).decode()
 
 
@@ -176,7 +176,6 @@ def _performance(performance: dict[str, Any], moved: dict[str, Any], found: set[
 
 
 def as_texts(values: Mapping[str, Any], code: str, found: set[str]) -> dict[str, str]:
-    """Turn the values of an object into text."""
     if not all(isinstance(child, str) for child in values.values()):
         found.add(code)
     return {key: as_text(child) for key, child in values.items()}
@@ -193,7 +192,7 @@ def add_moved(metadata: dict[str, str], moved: Mapping[str, Any], found: set[str
 
 
 def free_name(name: str, taken: Container[str]) -> str:
-    """Return a name, or with the first free suffix if it is taken.
+    """Add the first free suffix to a name that is taken.
 
     >>> free_name("output", {"output": "4", "output_2": "5"})
     'output_3'

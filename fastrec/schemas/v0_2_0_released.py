@@ -61,7 +61,7 @@ _RESULT_ID: Final = "evaluation_result_id"
 
 
 def _claims(record: Any) -> bool:
-    """Return whether a record that decodes is surely of this version: not of 0.2.0, and not of a later one."""
+    """Whether a record that decodes is surely of this version: not of 0.2.0, and not of a later one."""
     asked, output = record.input, record.output
     texts = [asked.reference, *((output.raw, output.reasoning_trace) if output else ())]
     if all(text.__class__ is not list for text in texts):

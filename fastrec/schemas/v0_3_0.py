@@ -41,7 +41,7 @@ _EARLIEST: Final = labels_of("0.2.0")
 
 
 def _claims(record: Any) -> bool:
-    """Return whether a record that decodes is surely of this version, and not of an earlier one by its label."""
+    """Whether a record that decodes is surely of this version, and not of an earlier one by its label."""
     label: str = record.schema_version
     if record.evaluation_result_id is not UNSET:
         return True
@@ -52,7 +52,7 @@ def _claims(record: Any) -> bool:
 
 
 def _has_null(record: Any) -> bool:
-    """Return whether a field is null that cannot be null in the released 0.2.0."""
+    """Whether a field is null that cannot be null in the released 0.2.0."""
     asked, output, evaluation = record.input, record.output, record.evaluation
     return None in (record.sample_hash, record.metadata, asked.formatted, asked.choices, output.reasoning_trace) or (
         None in (evaluation.num_turns, evaluation.tool_calls_count)

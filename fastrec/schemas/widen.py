@@ -18,12 +18,9 @@ from msgspec import UNSET, UnsetType
 from fastrec.schemas.schema import compile_function
 from fastrec.schemas.structs import Base, Free, rewrite_hint
 
-# @@ count_strings: Count the strings of a record: its keys, and the texts among its values.
-#
-# The decoder silently keeps the last of two equal keys. A record with fewer strings than its line has lost a key.
-#
-# The function is generated from the types of a record class, like those of `schema`: an object of a few fields is counted
-# in less time than one call takes.
+# Count the strings of a record: its keys, and the texts among its values. The decoder silently keeps the last of two
+# equal keys, so a record with fewer strings than its line has lost a key. The function is generated from the types of a
+# record class: an object of a few fields is counted in less time than one call takes.
 
 _NULL: Final = type(None)
 _STRINGS: Final[dict[frozenset[Any], str]] = {
@@ -42,7 +39,6 @@ _STRINGS: Final[dict[frozenset[Any], str]] = {
 
 
 def _compile_count_strings(record: type[Any]) -> Callable[[Any], int]:
-    """Generate the function that counts the strings of a record of this class."""
     lines = ["def count_strings(record, UNSET=UNSET):", "    n = 0", *_counts(record, "record", 1), "    return n"]
     return compile_function("count_strings", lines, count_free=_count_free)
 
@@ -98,7 +94,7 @@ def _object_counts(kind: Any, name: str, depth: int) -> Iterator[str]:
 
 
 def _struct_in(kind: Any) -> type[Base] | None:
-    """Return the Struct if a type is one, or a list of one."""
+    """The Struct if a type is one, or a list of one."""
     inner = get_args(kind)[0] if get_origin(kind) is list else kind
     return inner if isinstance(inner, type) and issubclass(inner, Base) else None
 
@@ -118,7 +114,6 @@ def _alternatives(hint: Any) -> Iterator[Any]:
 
 
 def _count_free(value: Any) -> int:
-    """Count the strings of a JSON value."""
     strings, values = 0, [value]
     for one in values:  # which grows meanwhile
         kind = type(one)  # half the time of `one.__class__`, since types vary from value to value
@@ -143,7 +138,6 @@ _MOST_LEARNED = 256  # unknown keys that become fields; records with further one
 
 
 def can_widen(key: str) -> bool:
-    """Return whether an unknown key can become a field."""
     return len(key) <= _LONGEST_KEY and _UNSPELLABLE.isdisjoint(key)
 
 
@@ -191,6 +185,8 @@ class LearningDecoder:
         A class and its decoder take a millisecond or two to build, so the wait for the next one doubles each time:
         input with new keys in every record spends almost no time on decoders that do not help.
         """
+        if not unknown:
+            return
         room = _MOST_LEARNED - sum(map(len, self._learned.values()))
         for path, keys in unknown.items():
             known = self._learned.get(path, set()) | (set() if path else self._never)

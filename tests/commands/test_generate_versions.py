@@ -20,6 +20,7 @@ from fastrec.errors import UsageError
 from fastrec.judge.findings import ERRORS
 from fastrec.judge.judge import Judge
 from fastrec.judge.repair import repair_codes
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.registry import SCHEMAS
 from tests.commands.test_generate import DEPENDS_ON_OPTIONS, split, unpack
 from tests.running import run_command
@@ -110,7 +111,7 @@ def test_every_mistake_has_a_version_and_a_type():
 
 def test_repairs_fix_the_mistakes_of_known_producers():
     """All repairs together keep the lines of these rows, and no others."""
-    judge, kept = Judge(repairs=frozenset(repair_codes(["all"]))), Counter()
+    judge, kept = Judge(JudgeSettings(repairs=frozenset(repair_codes(["all"])))), Counter()
     source = _Source(Recipe(records=1, seed=3, schema="mixed"))
     for row in MISTAKES:
         for schema in SCHEMAS.values():

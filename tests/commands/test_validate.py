@@ -23,6 +23,7 @@ from fastrec.errors import FastrecError, UsageError
 from fastrec.judge.arbiter import is_valid
 from fastrec.judge.findings import CODES
 from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import LIMITS, Limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, version_of
 from fastrec.schemas.upgrade import UPGRADES, upgrade_value
@@ -465,7 +466,7 @@ def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, monkeypatch:
 
 def test_another_hash_can_be_chosen(tmp_path: Path) -> None:
     """`algorithm` is the hash that sample_hash is compared with."""
-    line = Judge(algorithm="xxh3_128")
+    line = Judge(JudgeSettings(algorithm="xxh3_128"))
     out = bytearray()
     line.judge_chunk(GOOD, out)
     path = tmp_path / "a.jsonl"

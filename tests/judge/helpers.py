@@ -7,11 +7,12 @@ from typing import Any
 
 from fastrec.judge.batch import Batch
 from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import JudgeSettings
 
 
 def judge(line: bytes, **options: Any) -> tuple[Batch, bytes]:
     out = bytearray()
-    batch = Judge(**options).judge_chunk(line, out)
+    batch = Judge(JudgeSettings(**options)).judge_chunk(line, out)
     assert batch.lines == len(batch.records) + len(batch.rejected) + batch.blank
     return batch, bytes(out)
 

@@ -15,6 +15,7 @@ from fastrec.judge import known_inputs
 from fastrec.judge.batch import Batch
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.hashes import RECIPES, sample_hash
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS
 from tests import reference
@@ -26,15 +27,15 @@ from tests.strategies import dice, respelled
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "own version": {},
-    "to the newest version": {"target": NEWEST_SCHEMA},
-    "to the default version": {"target": DEFAULT_SCHEMA},
-    "verify hashes": {"sample_hash": "verify", "target": NEWEST_SCHEMA},
+    "to the newest version": {"target": NEWEST_SCHEMA.name},
+    "to the default version": {"target": DEFAULT_SCHEMA.name},
+    "verify hashes": {"sample_hash": "verify", "target": NEWEST_SCHEMA.name},
     "keep hashes": {"sample_hash": "fill", "algorithm": "xxh3_128"},
-    "no further recipe": {"sample_hash": "verify", "any_recipe": False, "target": DEFAULT_SCHEMA},
-    "repair": {"repairs": frozenset(REPAIRS), "target": NEWEST_SCHEMA},
-    "repair and guess": {"repairs": frozenset(REPAIRS), "target": DEFAULT_SCHEMA, "is_guess": True},
-    **{f"pinned to {name}": {"schema": schema} for name, schema in SCHEMAS.items()},
-    "pinned, xxh3_128": {"schema": DEFAULT_SCHEMA, "target": NEWEST_SCHEMA, "algorithm": "xxh3_128"},
+    "no further recipe": {"sample_hash": "verify", "any_recipe": False, "target": DEFAULT_SCHEMA.name},
+    "repair": {"repairs": frozenset(REPAIRS), "target": NEWEST_SCHEMA.name},
+    "repair and guess": {"repairs": frozenset(REPAIRS), "target": DEFAULT_SCHEMA.name, "target_is_guess": True},
+    **{f"pinned to {name}": {"schema": name} for name in SCHEMAS},
+    "pinned, xxh3_128": {"schema": DEFAULT_SCHEMA.name, "target": NEWEST_SCHEMA.name, "algorithm": "xxh3_128"},
 }
 
 
@@ -42,8 +43,8 @@ class Twins:
     """Two judges with the same options, one of them without known inputs, that must agree on every chunk."""
 
     def __init__(self, known_input_bytes: int = 1 << 20, **options: Any) -> None:
-        self.subject = Judge(warnings=True, known_input_bytes=known_input_bytes, **options)
-        self._plain = Judge(warnings=True, known_input_bytes=0, **options)
+        self.subject = Judge(JudgeSettings(warnings=True, known_input_bytes=known_input_bytes, **options))
+        self._plain = Judge(JudgeSettings(warnings=True, known_input_bytes=0, **options))
 
     def judge(self, chunk: bytes) -> Batch:
         """Judge a chunk by both; return what the judge with known inputs says."""
@@ -206,7 +207,7 @@ def chunk_of(rng: random.Random, lines: list[bytes], rate: float) -> bytes:
 def test_known_inputs_change_nothing(options: dict[str, Any], rng: random.Random) -> None:
     """Lines in any order and over many chunks, mutated or not, are judged as without known inputs."""
     twins = Twins(rng.choice([0, 20_000, 1 << 20, 1 << 20]), **options)
-    own = [options["schema"].name] if "schema" in options and rng.random() < 0.8 else reference.VERSIONS
+    own = [options["schema"]] if "schema" in options and rng.random() < 0.8 else reference.VERSIONS
     versions = rng.choice([[rng.choice(own)], own])
     spell = rng.choice([spelled, lambda _, made: json.dumps(made).encode()])
     lines = [spell(rng, record(rng, rng.choice(versions))) for _ in range(rng.choice([1, 3, 12]))]
@@ -275,7 +276,9 @@ HOSTILE: dict[str, tuple[bytes, str | None]] = {
 }
 
 
-@pytest.mark.parametrize("options", [{}, {"target": NEWEST_SCHEMA}, {"schema": DEFAULT_SCHEMA}], ids=["", "up", "pin"])
+@pytest.mark.parametrize(
+    "options", [{}, {"target": NEWEST_SCHEMA.name}, {"schema": DEFAULT_SCHEMA.name}], ids=["", "up", "pin"]
+)
 @pytest.mark.parametrize(("line", "code"), HOSTILE.values(), ids=HOSTILE)
 def test_a_line_that_imitates_a_known_input(line: bytes, code: str | None, options: dict[str, Any]) -> None:
     """It is judged as if its input were not known: alone, and between valid lines."""

@@ -171,7 +171,7 @@ def test_new_keys_in_every_record_do_not_build_a_decoder_each() -> None:
     lines = [json.dumps(sample(**{f"key_{number}": number})).encode() for number in range(300)]
     batch = machine.judge_chunk(b"\n".join(lines), bytearray())
     assert len(batch.records) == 300
-    assert machine._lane.decoder.built < 10
+    assert machine._rules.decoder.built < 10
 
 
 def test_output_is_utf8() -> None:

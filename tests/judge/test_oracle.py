@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.registry import SCHEMAS
 from tests import reference
 from tests.samples import sample_of
@@ -198,7 +199,7 @@ def agrees_with_the_oracle(version: str, values: Iterator[Any], most: int) -> No
     def version_of(value: Any) -> str | None:
         return version if reference.is_valid(value, version) else None
 
-    judged, valid, wrong = disagreements(Judge(SCHEMAS[version]), values, version_of)
+    judged, valid, wrong = disagreements(Judge(JudgeSettings(schema=version)), values, version_of)
     assert not wrong
     assert judged == most
     assert judged * 0.01 < valid < judged * 0.99  # both verdicts really occur

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fastrec.judge.batch import Batch
 from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from tests import reference
 from tests.judge.test_oracle import LABELS, random_mutations, spelled
@@ -23,9 +24,9 @@ from tests.strategies import dice
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "own version": {},
-    "to the newest version": {"target": NEWEST_SCHEMA},
-    "to the default version": {"target": DEFAULT_SCHEMA},
-    "verify hashes": {"sample_hash": "verify", "target": NEWEST_SCHEMA},
+    "to the newest version": {"target": NEWEST_SCHEMA.name},
+    "to the default version": {"target": DEFAULT_SCHEMA.name},
+    "verify hashes": {"sample_hash": "verify", "target": NEWEST_SCHEMA.name},
     "keep hashes": {"sample_hash": "fill"},
 }
 
@@ -66,7 +67,7 @@ def judge_slowly(lines: list[bytes], **options: Any) -> tuple[Batch, bytes]:
     """Judge lines by the slow path alone."""
     batch, out = Batch(), bytearray()
     for number, line in enumerate(lines, 1):
-        Judge(warnings=True, **options)._judge_slow(line, out, batch, number, 0)
+        Judge(JudgeSettings(warnings=True, **options))._judge_slow(line, out, batch, number, 0)
     return batch, bytes(out)
 
 
@@ -77,7 +78,7 @@ def test_both_paths_agree_on_every_line_of_mixed_versions(options: dict[str, Any
     """What a judge has seen before changes nothing: neither line by line, nor in one chunk, nor the second time."""
     records = mixed_records(rng, 25)
     lines = [spelled(record, rng) for record in records]
-    subject = Judge(warnings=True, **options)
+    subject = Judge(JudgeSettings(warnings=True, **options))
     for line in lines:
         out = bytearray()
         assert counted(subject.judge_chunk(line, out), bytes(out)) == counted(*judge_slowly([line], **options)), line
@@ -128,8 +129,10 @@ def test_a_repeated_shape_takes_the_fast_path() -> None:
         *(sample_of("0.2.1", schema_version=label, **nulls) for label in LABELS),
     ]
     for record in shapes:
-        for options in ({}, {"target": NEWEST_SCHEMA}):
-            batch = Judge(**options).judge_chunk(b"\n".join([json.dumps(record).encode()] * 5), bytearray())
+        for options in ({}, {"target": NEWEST_SCHEMA.name}):
+            batch = Judge(JudgeSettings(**options)).judge_chunk(
+                b"\n".join([json.dumps(record).encode()] * 5), bytearray()
+            )
             assert len(batch.records) == 5
             assert batch.slow <= 1, record
 
@@ -139,8 +142,8 @@ def test_a_duplicate_key_is_seen_in_an_upgraded_record() -> None:
     for version in reference.VERSIONS:
         line = json.dumps(sample_of(version)).encode()
         twice = line[:-1] + b',"error":"once more"}'
-        for options in ({}, {"target": NEWEST_SCHEMA}):
-            batch = Judge(**options).judge_chunk(b"\n".join([line, twice, line]), bytearray())
+        for options in ({}, {"target": NEWEST_SCHEMA.name}):
+            batch = Judge(JudgeSettings(**options)).judge_chunk(b"\n".join([line, twice, line]), bytearray())
             assert len(batch.records) == 2
             assert [(invalid.line, invalid.findings[0].code) for invalid in batch.rejected] == [
                 (2, "json.duplicate_key")

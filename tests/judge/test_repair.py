@@ -19,7 +19,8 @@ from fastrec.judge import slow as slow_path
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.judge import Judge
 from fastrec.judge.repair import LONGEST_TRIAL, RECORD_REPAIRS, VALUE_REPAIRS, repair_codes
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, schema_named
+from fastrec.judge.version_rules import JudgeSettings
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS
 from tests.judge.helpers import judge
 from tests.samples import sample
 
@@ -224,14 +225,14 @@ def test_a_line_needs_all_of_its_repairs() -> None:
 def test_a_repaired_record_of_a_later_version_is_not_kept_in_a_corpus_of_an_earlier_one() -> None:
     """It is rejected with its original errors; it only counts as one to repair if the target can still change."""
     line = line_of(later(evaluation_result_id=None))
-    plain = judge(line, target=DEFAULT_SCHEMA)[0].rejected[0]
+    plain = judge(line, target=DEFAULT_SCHEMA.name)[0].rejected[0]
     assert (plain.repairs, plain.is_newer_version, plain.findings[0].code) == ((), False, "schema.type")
-    guess = judge(line, target=DEFAULT_SCHEMA, is_guess=True)[0].rejected[0]
+    guess = judge(line, target=DEFAULT_SCHEMA.name, target_is_guess=True)[0].rejected[0]
     assert (guess.repairs, guess.is_newer_version) == (("repair.result_id_null",), False)
-    allowed = judge(line, target=DEFAULT_SCHEMA, is_guess=True, repairs=ALL)[0].rejected[0]
+    allowed = judge(line, target=DEFAULT_SCHEMA.name, target_is_guess=True, repairs=ALL)[0].rejected[0]
     assert (allowed.repairs, allowed.is_newer_version) == (("repair.result_id_null",), True)
     assert guess.findings == allowed.findings == plain.findings
-    batch, out = judge(line, target=NEWEST_SCHEMA, repairs=ALL)
+    batch, out = judge(line, target=NEWEST_SCHEMA.name, repairs=ALL)
     assert batch.versions["0.3.0"] == 1
     assert "evaluation_result_id" not in json.loads(out)
 
@@ -247,8 +248,8 @@ def test_a_repaired_record_with_a_wrong_hash_is_rejected_with_its_original_error
 def test_one_version_alone() -> None:
     """With a version, lines are repaired by that version and no other."""
     line = line_of(later("multi_turn", evaluation_result_id=None))
-    assert not judge(line, schema=NEWEST_SCHEMA, repairs=ALL)[0].rejected
-    assert judge(line, schema=schema_named("0.2.1"), repairs=ALL)[0].rejected[0].repairs == ()
+    assert not judge(line, schema=NEWEST_SCHEMA.name, repairs=ALL)[0].rejected
+    assert judge(line, schema="0.2.1", repairs=ALL)[0].rejected[0].repairs == ()
 
 
 def test_very_long_lines_are_only_repaired_on_request() -> None:
@@ -301,7 +302,7 @@ K_EVAL = LM_EVAL | {
 )
 def test_rows_of_known_producers(row: dict[str, Any], codes: list[str] | None) -> None:
     """Rows as converters write them are kept as records of the newest version, except where a score is missing."""
-    batch, out = judge(line_of(row), repairs=ALL, target=NEWEST_SCHEMA)
+    batch, out = judge(line_of(row), repairs=ALL, target=NEWEST_SCHEMA.name)
     if codes is None:
         assert {finding.code for finding in batch.rejected[0].findings} >= {"schema.type", "schema.unknown_key"}
         return
@@ -318,7 +319,7 @@ def test_real_rows_are_kept() -> None:
         "inspect_gaia_a_0210.jsonl": ("0.2.0", 2, {"repair.null": 2, "repair.output_and_turns": 2}),
     }
     for name, (version, lines, repairs) in expected.items():
-        batch, out = judge((RECORDS / name).read_bytes(), repairs=ALL, target=NEWEST_SCHEMA)
+        batch, out = judge((RECORDS / name).read_bytes(), repairs=ALL, target=NEWEST_SCHEMA.name)
         assert +batch.versions == {version: lines}
         assert {code: count for code, count in batch.notes.items() if code in REPAIRS} == repairs
         for line in out.splitlines():
@@ -386,10 +387,13 @@ def _spellings(value: Any) -> list[str]:
 
 def test_properties_of_repairs() -> None:
     """For records of every version with random mistakes, checked by an independent validator."""
-    plain, repairing = Judge(target=NEWEST_SCHEMA), Judge(target=NEWEST_SCHEMA, repairs=ALL)
+    plain, repairing = (
+        Judge(JudgeSettings(target=NEWEST_SCHEMA.name)),
+        Judge(JudgeSettings(target=NEWEST_SCHEMA.name, repairs=ALL)),
+    )
     rng = random.Random(5)
     subsets = [frozenset(rng.sample(list(REPAIRS), 5)) for _ in range(12)]
-    judges = [(names, Judge(target=NEWEST_SCHEMA, repairs=names)) for names in subsets]
+    judges = [(names, Judge(JudgeSettings(target=NEWEST_SCHEMA.name, repairs=names))) for names in subsets]
     kept = 0
     for _, damaged in damaged_records(400):
         line, out, other = line_of(damaged), bytearray(), bytearray()
@@ -433,7 +437,7 @@ def _in(spelled: str, text: str) -> bool:
 def test_the_mistakes_of_the_generator(schema: str) -> None:
     """Lines with the mistakes of known producers are repaired; lines with other mistakes are not."""
     recipe = Recipe(records=120, schema=schema, rejects=1.0, seed=3)
-    subject = Judge(repairs=ALL)
+    subject = Judge(JudgeSettings(repairs=ALL))
     lines = labelled_lines(recipe)
     seen = {(code, bool(subject.judge_chunk(line, bytearray()).repaired)) for code, line in lines}
     is_repaired = {"schema.type", "schema.one_of", "rule.single_turn_interactions", "rule.single_turn_messages"}
@@ -463,7 +467,7 @@ TEXTS = [
 )
 def test_texts_mean_what_the_schema_project_takes_them_for(path: str, kind: Callable[[Any], Any]) -> None:
     """A text is repaired exactly if the lax models of the schema's project accept it, and to the same value."""
-    subject = Judge(repairs=ALL)
+    subject = Judge(JudgeSettings(repairs=ALL))
     for text in TEXTS:
         out = bytearray()
         batch = subject.judge_chunk(line_of(changed(later(), path, text)), out)
@@ -511,7 +515,7 @@ def test_the_fast_path_repairs_like_the_slow_path(monkeypatch: pytest.MonkeyPatc
         text.replace(null, null + b', "error": null'),
         text + b"}",
     ]
-    for options in ({}, {"target": NEWEST_SCHEMA}, {"schema": NEWEST_SCHEMA}, {"sample_hash": "verify"}):
+    for options in ({}, {"target": NEWEST_SCHEMA.name}, {"schema": NEWEST_SCHEMA.name}, {"sample_hash": "verify"}):
         for some in (lines[:1] * 3, lines):
             data = b"\n".join(some)
             fast, out = judge(data, repairs=ALL, warnings=True, **options)

@@ -16,6 +16,7 @@ from fastrec.judge.batch import Batch
 from fastrec.judge.chunk import count_quotes
 from fastrec.judge.judge import Judge
 from fastrec.judge.repair import repair_codes
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.judge.warnings import gives_reason, warnings_of
 from fastrec.schemas.registry import SCHEMAS, schema_of
 from fastrec.schemas.schema import Schema
@@ -29,7 +30,7 @@ from tests.strategies import dice, records_of, respelled
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "any version": {},
-    "one version": {"schema": SCHEMAS["0.2.0"]},
+    "one version": {"schema": "0.2.0"},
     "repairs": {"repairs": frozenset(repair_codes(["all"]))},
     "verify hashes": {"sample_hash": "verify"},
 }
@@ -105,7 +106,8 @@ def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng
     """Line by line, in one chunk, and again: with duplicate keys at every depth, and backslashes before quotes."""
     lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
     lines.insert(rng.randrange(25), rng.choice([b"", b" ", b'{"', b'"\\', b"[]", b"\xff", lines[0][:-9]]))
-    subject, other = Judge(warnings=True, normal=False, **options), Judge(warnings=True, **options)
+    subject = Judge(JudgeSettings(warnings=True, normal=False, **options))
+    other = Judge(JudgeSettings(warnings=True, **options))
     for data in (*lines, b"\n".join(lines), b"\n".join(reversed(lines)) + b"\n"):
         expected = other.judge_chunk(data, bytearray(), line=7, offset=100)
         assert verdicts(judged(subject, data)) == verdicts(expected), data
@@ -116,7 +118,7 @@ def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng
 def test_records_without_normal_forms(rng: random.Random) -> None:
     """With `records`, verdicts come with the same records and line numbers as with normal forms."""
     lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
-    subject, other = Judge(normal=False, records=True), Judge(known_input_bytes=0)
+    subject, other = Judge(JudgeSettings(normal=False, records=True)), Judge(JudgeSettings(known_input_bytes=0))
     for data in (*lines, b"\n".join(lines), b"\n".join(reversed(lines)) + b"\n"):
         out = bytearray()
         found, expected = subject.judge_chunk(data, out, line=7), other.judge_chunk(data, bytearray(), line=7)
@@ -137,7 +139,8 @@ def test_no_valid_record_seems_to_have_lost_a_key(version: str, data: st.DataObj
     """Random valid records take the fast path without normal forms, too, as soon as their unknown keys are learned."""
     record = data.draw(records_of[version])
     lines = b"\n".join(respelled(record, rng).encode() for _ in range(3))
-    subject, other = Judge(SCHEMAS[version], normal=False), Judge(SCHEMAS[version], known_input_bytes=0)
+    subject = Judge(JudgeSettings(schema=version, normal=False))
+    other = Judge(JudgeSettings(schema=version, known_input_bytes=0))
     for _ in range(2):
         batch, expected = judged(subject, lines), other.judge_chunk(lines, bytearray())
         assert verdicts(batch)["versions"] == {version: 3}

@@ -19,6 +19,7 @@ import fastrec
 from fastrec.errors import NoMatchError
 from fastrec.filters import Filters, make_filters
 from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
@@ -113,7 +114,8 @@ def naive(record: dict[str, Any], filters: Filters) -> bool:
 
 @cache
 def plain_judge(target: str, mode: Any, repair: tuple[str, ...]) -> Judge:
-    return Judge(target=TARGETS[target], sample_hash=mode, repairs=frozenset(make_options(repair=repair).repair))
+    repairs = frozenset(make_options(repair=repair).repair)
+    return Judge(JudgeSettings(target=target, sample_hash=mode, repairs=repairs))
 
 
 def matching(lines: list[bytes], filters: Filters, options: dict[str, Any]) -> tuple[list[bytes], Schema]:
@@ -224,7 +226,7 @@ def test_nothing_stays_if_no_record_matches(shards: Path, tmp_path: Path) -> Non
 
 def test_left_out_records_with_unknown_keys_are_fast() -> None:
     """Unknown keys are learned from records that are left out, too."""
-    judge = Judge(target=DEFAULT_SCHEMA, filters=Filters(model=("none",)))
+    judge = Judge(JudgeSettings(target=DEFAULT_SCHEMA.name, filters=Filters(model=("none",))))
     text = b"".join(json.dumps(sample(zz=number)).encode() + b"\n" for number in range(50))
     seen: list[bytes] = []
     slow = judge._judge_slow

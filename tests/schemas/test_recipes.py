@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fastrec.commands.generate import Recipe, lines
 from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas import hashes as recipes
 from fastrec.schemas.hashes import ABSENT, RECIPES, WRONG, RecipeFinder, ascii_json, sample_hash, unicode_json
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
@@ -216,7 +217,8 @@ def test_names_do_not_depend_on_the_order_of_lines() -> None:
     """A judge counts the same recipes for the same lines in any order, for each evaluation and model."""
     shard = list(lines(Recipe(records=150, seed=2, schema="mixed", warnings=0.1)))
     forwards, backwards = (
-        Judge(target=NEWEST_SCHEMA).judge_chunk(b"\n".join(some), bytearray()) for some in (shard, shard[::-1])
+        Judge(JudgeSettings(target=NEWEST_SCHEMA.name)).judge_chunk(b"\n".join(some), bytearray())
+        for some in (shard, shard[::-1])
     )
     assert forwards.recipes == backwards.recipes
     assert sum(forwards.recipes.values()) == 150

@@ -19,6 +19,7 @@ import fastrec
 from fastrec.judge.arbiter import is_valid, normal_form
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import parse, spell
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS
 from fastrec.schemas.upgrade import UPGRADES, upgrade_value
@@ -162,7 +163,7 @@ def generated(folder: Path, records: int) -> list[bytes]:
 
 def test_generated_records_are_upgraded_field_by_field(tmp_path: Path) -> None:
     """Normal forms of upgraded records are valid by a second validator, and every field is what it should be."""
-    judge = Judge(target=NEWEST_SCHEMA)
+    judge = Judge(JudgeSettings(target=NEWEST_SCHEMA.name))
     notes: Counter[str] = Counter()
     wanted_notes: Counter[str] = Counter()
     for line in generated(tmp_path, RECORDS):
@@ -261,7 +262,9 @@ def test_every_code_has_an_example(code: str) -> None:
 def test_full_records_are_upgraded(kind: str, version: str) -> None:
     """A record with every field of its version becomes valid, by the fast path."""
     normal = bytearray()
-    batch = Judge(target=NEWEST_SCHEMA).judge_chunk(json.dumps(sample_of(version, kind)).encode(), normal)
+    batch = Judge(JudgeSettings(target=NEWEST_SCHEMA.name)).judge_chunk(
+        json.dumps(sample_of(version, kind)).encode(), normal
+    )
     assert (batch.slow, batch.versions) == (0, Counter({version: 1}))
     validator().validate(json.loads(normal))
 
@@ -272,7 +275,7 @@ def test_integers_keep_their_digits(digits: int) -> None:
     number = "7" * digits
     record = sample(sample_id="@", zz={"n": "@"}, metadata={"n": "@"}, evaluation={"score": "@", "is_correct": True})
     line = json.dumps(record).replace('"@"', number).encode()
-    judge = Judge(target=NEWEST_SCHEMA)
+    judge = Judge(JudgeSettings(target=NEWEST_SCHEMA.name))
     for _ in range(2):  # the second time by the fast path, if it can
         normal = bytearray()
         judge.judge_chunk(line, normal)

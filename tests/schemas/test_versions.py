@@ -123,7 +123,7 @@ def test_a_shape_is_valid_by_the_versions_of_the_table(name: str) -> None:
     record, valid, _ = SHAPES[name]
     line = json.dumps(record).encode()
     assert tuple(version for version in reference.VERSIONS if reference.is_valid(record, version)) == valid
-    assert tuple(version for version in SCHEMAS if judge(line, schema=SCHEMAS[version])[0].records) == valid
+    assert tuple(version for version in SCHEMAS if judge(line, schema=version)[0].records) == valid
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -192,7 +192,7 @@ def test_a_full_record_of_a_version_has_no_warning_about_it(version: str, kind: 
 def test_a_later_record_is_rejected_if_the_target_is_an_earlier_version() -> None:
     """The error says which version was found and what to do; records of the target are kept."""
     lines = b"\n".join(json.dumps(record).encode() for record in (texts(), lists(), messages()))
-    batch, _ = judge(lines, target=DEFAULT_SCHEMA)
+    batch, _ = judge(lines, target=DEFAULT_SCHEMA.name)
     assert +batch.versions == {"0.2.0": 1}
     assert [(invalid.version, finding.code) for invalid in batch.rejected for finding in invalid.findings] == [
         ("0.3.0", "version.newer"),
@@ -205,7 +205,7 @@ def test_a_later_record_is_rejected_if_the_target_is_an_earlier_version() -> Non
 def test_versions_are_counted_before_an_upgrade() -> None:
     """The counts are of the versions that the lines had, also of lines on the slow path."""
     records = [texts(), lists(zz=1), lists(schema_version="0.2.1"), messages(), texts(sample_id=1.0)]
-    batch, out = judge(b"\n".join(json.dumps(record).encode() for record in records), target=NEWEST_SCHEMA)
+    batch, out = judge(b"\n".join(json.dumps(record).encode() for record in records), target=NEWEST_SCHEMA.name)
     assert +batch.versions == {"0.2.0": 2, "0.2.0-released": 1, "0.2.1": 1, "0.3.0": 1}
     assert all(reference.is_valid(json.loads(line), "0.3.0") for line in out.splitlines())
 

@@ -255,7 +255,7 @@ def test_origins_count_for_the_size_of_windows(tmp_path: Path) -> None:
     assert max(len(window.keys) for window in windows) < 50
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(7, 80))
 @given(st.sampled_from([1, 4, 16]), st.lists(st.integers(1, 20), max_size=6))
 def test_an_index_has_the_same_blocks_however_records_are_added(block_rows: int, steps: list[int]) -> None:
     """The blocks depend on the records alone."""

@@ -21,6 +21,7 @@ from fastrec.cli import cli
 from fastrec.commands.report import make_page
 from fastrec.errors import UsageError
 from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.sorting.fields import KeyColumns
@@ -180,7 +181,7 @@ def _name(record: dict[str, Any]) -> Any:
 
 def summarized(parts: list[list[dict[str, Any]]], order: tuple[str, ...]) -> Summary:
     """The summary of records in several parts, without a run."""
-    judge, key, split = Judge(NEWEST_SCHEMA), key_maker(order), key_splitter(order)
+    judge, key, split = Judge(JudgeSettings(schema=NEWEST_SCHEMA.name)), key_maker(order), key_splitter(order)
     row_of = row_maker(NEWEST_SCHEMA)
     tally, lists = Tally(), []
     for part in parts:

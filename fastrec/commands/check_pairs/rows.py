@@ -30,6 +30,7 @@ from fastrec.commands.check_pairs.aggregate import (
 from fastrec.errors import ShardError, shown, utf8
 from fastrec.judge.findings import Finding, FindingGroups, Location
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.sources.formats import Format
@@ -117,7 +118,7 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
 @lru_cache(maxsize=1)
 def _judge() -> Judge:
     """Make the judge of this process. It keeps records without normal forms, which is a third faster."""
-    return Judge(normal=False, records=True)
+    return Judge(JudgeSettings(normal=False, records=True))
 
 
 def _add_rows(judged: JudgedChunk, joiner: _Joiner, found: Rows, source: str) -> None:

@@ -26,6 +26,7 @@ from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order, with_progress
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.judge import Judge, judge_slice
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, TARGETS
@@ -155,7 +156,7 @@ def _by_scope(answers: list[Answer]) -> Iterable[tuple[bytes, list[Answer]]]:
 
 @lru_cache(maxsize=1)
 def _judge(schema: str) -> Judge:
-    return Judge(TARGETS[schema], sample_hash="fill")  # keeps the hashes of the corpus, which identify its questions
+    return Judge(JudgeSettings(schema=schema, sample_hash="fill"))  # keeps the hashes, which identify the questions
 
 
 def _read_part(task: PartTask) -> CommonQuestions:

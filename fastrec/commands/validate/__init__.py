@@ -37,6 +37,7 @@ from fastrec.judge.batch import Batch
 from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.judge import Judge, judge_slice
 from fastrec.judge.repair import repair_codes
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.inputs import find_records
 from fastrec.progress import Progress
@@ -231,14 +232,15 @@ def _in_order(
 
 @lru_cache(maxsize=1)
 def _judge(algorithm: str, schema: str, repairs: frozenset[str], upgrade_report: bool) -> Judge:
-    return Judge(
-        chosen_schema(schema),
+    settings = JudgeSettings(
+        schema=schema,
         algorithm=algorithm,
         warnings=True,
         normal=upgrade_report,  # it needs records and normal forms, verdicts do not
         repairs=repairs,
         known_input_bytes=0,
     )
+    return Judge(settings)
 
 
 def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[SliceFindings]:

@@ -24,9 +24,8 @@ from fastrec.corpus.sources import Source, decode_source, has_sources, source_li
 from fastrec.errors import CorpusError, ShardError, shown
 from fastrec.judge.findings import describe, json_path
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
-from fastrec.judge.slow import SampleHashMode
+from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
 from fastrec.normalize.options import Options
-from fastrec.schemas.registry import TARGETS
 from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.keys import key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
@@ -338,7 +337,7 @@ def check_part(task: CheckTask) -> CheckedPart:
 
 @lru_cache(maxsize=1)
 def _judge(schema: str, algorithm: str, mode: SampleHashMode) -> Judge:
-    return Judge(TARGETS[schema], algorithm=algorithm, sample_hash=mode, any_recipe=False)
+    return Judge(JudgeSettings(schema=schema, algorithm=algorithm, sample_hash=mode, any_recipe=False))
 
 
 class _LineChecker:
