@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -26,11 +25,10 @@ from fastrec.harnesses.helm.structs import (
     hash_of,
     key_of,
 )
-from fastrec.harnesses.json_array import ItemReader, TextWindow
+from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Log, RunInfo
 from fastrec.harnesses.values import check_is_plain, decoder, read_document
 from fastrec.storage import storage_of
-from fastrec.storage.base import Reader
 
 # @@ index: Where the requests and scores of each sample are in their files, in few bytes per sample.
 #
@@ -153,8 +151,6 @@ def cut(
     return list(zip(requests.ranges(slice_of, count), entries.ranges(slice_of, count), strict=True))
 
 
-_T = TypeVar("_T")
-
 _LATEST: Final = 1 << 40  # seconds since 1970
 _MOST_SHAPES: Final = 1000  # entries with different metrics to hold
 
@@ -208,6 +204,8 @@ class Scan:
 def scan_run(state: str, scores: str) -> Scan:
     """Read the requests and the scores of a run."""
     scan = Scan()
+    for path in (state, scores):
+        check_is_plain(path)
     _scan_requests(state, scan)
     _scan_entries(scores, scan)
     return scan
@@ -215,8 +213,8 @@ def scan_run(state: str, scores: str) -> Scan:
 
 def _scan_requests(path: str, scan: Scan) -> None:
     with storage_of(path).open_reader(path) as source:
-        reader = _items(path, source, "request_states", _decode_request)
-        for start, size, one in chain.from_iterable(reader):
+        states = JsonArray(path, source.read, "request_states")
+        for start, size, one in states.items(_decode_request):
             key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
             if key.perturbation:
                 scan.perturbations.add(key.perturbation)
@@ -225,14 +223,14 @@ def _scan_requests(path: str, scan: Scan) -> None:
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
     try:
-        scan.envelope = _decode_envelope(reader.envelope)
+        scan.envelope = _decode_envelope(states.envelope)
     except ValueError as exc:
         raise LogError(path, f"{FOREIGN}: {exc}") from exc
 
 
 def _scan_entries(path: str, scan: Scan) -> None:
     with storage_of(path).open_reader(path) as source:
-        for start, size, one in chain.from_iterable(_items(path, source, None, _decode_entry)):
+        for start, size, one in JsonArray(path, source.read, None).items(_decode_entry):
             key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
             number = hash_of(key)
             sample = scan.samples.find(number)
@@ -242,11 +240,6 @@ def _scan_entries(path: str, scan: Scan) -> None:
                 continue
             scan.count(key.perturbation, one.train_trial_index, one.stats or ())
     scan.finish()
-
-
-def _items(path: str, source: Reader, key: str | None, decode: Callable[[memoryview], _T]) -> ItemReader[_T]:
-    check_is_plain(path)
-    return ItemReader(path, TextWindow(path, source.read), key, decode)
 
 
 # @@ run: What a run is about: task, model and start time, from its short files.

@@ -21,7 +21,7 @@ from fastrec.harnesses.inspect.files import ARCHIVE, Archive, directory_of, unpa
 from fastrec.harnesses.inspect.reading import LogSlice, sample_members, samples_in_archive, samples_in_document
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LazyParts, Scorer, Scoring, scores_in
 from fastrec.harnesses.inspect.structs import Entry, Header, LoggedSample, Metric, Results
-from fastrec.harnesses.json_array import scan_array
+from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.values import check_is_plain, decoder
 from fastrec.storage import storage_of
@@ -259,10 +259,12 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
 
 def _plan_document(path: str) -> LogPlan:
     check_is_plain(path)
-    scan = scan_array(path, "samples")
-    header = _decoded(path, "it", scan.envelope)
-    slices = [tuple(some) for some in _slices(scan.groups, lambda one: one[1] - one[0])]
-    return _plan(header, [], samples_in_document(path, scan.groups), [{"groups": some} for some in slices], {})
+    with storage_of(path).open_reader(path) as reader:
+        array = JsonArray(path, reader.read, "samples")
+        groups = [group[:3] for group in array.groups()]
+    header = _decoded(path, "it", array.envelope)
+    slices = [tuple(some) for some in _slices(groups, lambda one: one[1] - one[0])]
+    return _plan(header, [], samples_in_document(path, groups), [{"groups": some} for some in slices], {})
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:

@@ -15,7 +15,7 @@ from stringzilla import count
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
-from fastrec.harnesses.json_array import ArrayReader, TextWindow
+from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.lm_eval.structs import decoder_of, encode, plain
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import head_of
@@ -83,8 +83,8 @@ def array_items(path: str) -> Iterator[bytes]:
         block, held = held[:size], held[size:]
         return block
 
-    for group in ArrayReader(path, TextWindow(path, read, max_held=_LONGEST), None):
-        yield from map(bytes, _items(group.text))
+    for *_, text in JsonArray(path, read, None, max_held=_LONGEST).groups():
+        yield from map(bytes, _items(text))
 
 
 def _items(text: bytes) -> list[msgspec.Raw]:
