@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import msgspec
@@ -44,6 +45,7 @@ from fastrec.harnesses.log import BadLog, Log, LogPlan
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
+from fastrec.sources.inputs import find_files
 from fastrec.storage import without_file_protocol
 
 # @@ account: The account of one log: its slices added up, and compared with the figures that it states.
@@ -223,15 +225,18 @@ def import_logs(
     if from_ not in ("auto", *HARNESS_NAMES):
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
     patterns = as_tuple("metric", metric)
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    names = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    if not names:
+        raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(os.fspath(output))
-    found = find_logs([os.fspath(path) for path in names], from_)
-    result = Import(fastrec=__version__, bad_logs=list(found.bad), other_files=found.others)
-    size = sum(log.size for log in found.logs)
+    files = find_files(names)
     # How many slices there will be is not known yet: archives have ten times their size in text.
-    processes = 1 if is_small(size, limits) else jobs
-    with open_output(directory, limits) as made:
+    processes = 1 if is_small(sum(file.size for file in files), limits) else jobs
+    with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
+            found = find_logs(engine, names, files, from_)
+            result = Import(fastrec=__version__, bad_logs=found.bad, other_files=found.others)
+            made = outputs.enter_context(open_output(directory, limits))
             Pipeline(engine, made, patterns, progress or Progress()).run(found.logs, result)
         result.bad_logs.sort(key=lambda bad: bad.path)
         _check_patterns(patterns, result)
