@@ -28,7 +28,7 @@ Rule = Literal["none", "characters", "no_space", "delimited", "bytes", "tokens",
 class Choices(msgspec.Struct, gc=False):
     """The choices of a question, and how likely the model finds each."""
 
-    texts: Sequence[str]
+    texts: list[str]
     likelihoods: Sequence[float]
     correct: Sequence[int] = ()
     unconditional: Sequence[float] = ()

@@ -6,9 +6,9 @@
     {"version": 2, "samples": [               ], "stats": {}}  `envelope`
 
 Items end where the text looks like the border of two items: `},`, the whitespace that follows the first item, then `{`.
-This search for bytes can be wrong, so what it finds is decoded. The text starts at an item, so its brackets are balanced
-and it ends outside a string only if the end is right. Where no such place is right, strings and brackets are followed,
-which is slower.
+This search for bytes can be wrong, so what it finds is decoded. The text starts at an item, so its brackets are
+balanced and it ends outside a string only if the end is right. Where no such place is right, strings and brackets are
+followed, which is slower.
 """
 
 from __future__ import annotations
