@@ -2,8 +2,9 @@
 
     find ──▶ plan each log ──▶ convert its slices to work files ──▶ write its shard ──▶ compare with its aggregates
 
-Slices of all logs are converted in parallel. A log with damage anywhere has no shard. `import.json` accounts for each
-log: its samples, records, what was left out and why, and whether the records reproduce the figures that the log states.
+Slices of all logs are converted in parallel; meanwhile, finished shards are written. A log with damage anywhere has no
+shard. `import.json` accounts for each log: its samples, records, what was left out and why, and whether the records
+reproduce the figures that the log states.
 """
 
 from __future__ import annotations
@@ -47,8 +48,6 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.sources.inputs import find_files
 from fastrec.storage import without_file_protocol
-
-# @@ account: The account of one log: its slices added up, and compared with the figures that it states.
 
 
 def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
@@ -108,11 +107,6 @@ def _compare(
             name = f"{stated.name}: number of scores"
             found.append(Comparison(name, stated.metric, stated.samples, total.scored, stated.samples == total.scored))
     return found
-
-
-# @@ pipeline: The steps of an import: plan all logs, convert their slices, write a shard for each log that is intact.
-#
-# Shards are written while slices of other logs are converted.
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -183,7 +177,7 @@ def _do(task: ConvertTask | ShardTask) -> Converted | None:
 
 
 def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import) -> dict[int, Log]:
-    """Return the logs to import, by position: intact, and each content once."""
+    """The logs to import, by position: intact, and each content once."""
     first: dict[tuple[str, str], int] = {}
     for number, (log, plan) in enumerate(zip(logs, planned, strict=True)):
         if plan.problem:
