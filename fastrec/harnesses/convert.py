@@ -8,6 +8,19 @@ A sample becomes one record per score. What its records share, above all the que
     any other: graded        false; a metric with such a score is graded, and 1 means full marks
     any score of a metric
     where lower is better    false
+
+A sample of HELM has 25 metrics or more. As lines, its question and prompt would be repeated for each of them: ten times
+the text of the log. A bundle has the parts that the records of a sample share once. It becomes lines when the shard is
+written:
+
+    {"schema_version":…,"evaluation_name":…   ,"evaluation_result_id":…   ,"sample_id":…,"input":{…}
+    └──── the run ───────────────────────┘   └─── the metric ────────┘   └──── question ──────────┘
+
+    ,"output":{…},"answer_attribution":[…]   ,"evaluation":{…}   ,"token_usage":{…},"performance":{…}
+    └──── answer ────────────────────────┘   └── the score ──┘   └──── measured ────────────────────┘
+
+    ,"error":…   ,"metadata":{…   }}
+    └ error ─┘   └ metadata ──┘   └─ or ,"graded":"true"}}
 """
 
 from __future__ import annotations
@@ -21,20 +34,6 @@ import msgspec
 from fastrec.harnesses.log import RunInfo, Sample, Score
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
-
-# @@ bundles: The records of a sample, with the parts that they share stored once, and the lines that they make up.
-#
-# A sample of HELM has 25 metrics or more. As lines, its question and prompt would be repeated for each of them: ten times
-# the text of the log. A bundle has them once. It becomes lines when the shard is written.
-#
-#     {"schema_version":…,"evaluation_name":…   ,"evaluation_result_id":…   ,"sample_id":…,"input":{…}
-#     └──── the run ───────────────────────┘   └─── the metric ────────┘   └──── question ──────────┘
-#
-#     ,"output":{…},"answer_attribution":[…]   ,"evaluation":{…}   ,"token_usage":{…},"performance":{…}
-#     └──── answer ────────────────────────┘   └── the score ──┘   └──── measured ────────────────────┘
-#
-#     ,"error":…   ,"metadata":{…   }}
-#     └ error ─┘   └ metadata ──┘   └─ or ,"graded":"true"}}
 
 _END: Final = b"}}\n"
 _GRADED: Final = b',"graded":"true"}}\n'
@@ -79,7 +78,7 @@ class LineMaker:
         self._ends = [_GRADED if name in graded else _END for name in metrics]
 
     def lines(self, bundle: Bundle) -> list[bytes]:
-        """Return the lines of a bundle with their newlines, in parts: joined, they are the text."""
+        """The lines of a bundle with their newlines, in parts: joined, they are the text."""
         heads, ends = self._heads, self._ends
         question, metadata = bundle.question, bundle.metadata
         usual = question + bundle.answer
@@ -187,7 +186,7 @@ class Converter:
         """Scores without a record, by metric."""
 
     def lines(self, sample: Sample) -> list[tuple[str, bytes]]:
-        """Return the records of a sample as lines without their newlines, each with its metric."""
+        """The records of a sample as lines without their newlines, each with its metric."""
         bundle = self.bundle(sample)
         if bundle is None:
             return []
@@ -196,7 +195,7 @@ class Converter:
         return [(names[score.metric], line) for score, line in zip(bundle.scores, lines, strict=False)]
 
     def bundle(self, sample: Sample) -> Bundle | None:
-        """Return the records of a sample; None if no metric is wanted."""
+        """The records of a sample; None if no metric is wanted."""
         self.samples += 1
         scores = sample.scores or [_NOT_SCORED]
         if self._patterns:
@@ -292,7 +291,7 @@ class Converter:
         return b',"metadata":' + self._encode(self._common | own)[:-1]
 
     def _is_wanted(self, metric: str) -> bool:
-        """Return whether a metric, or its name without the variant, matches a pattern."""
+        """Tell whether a metric, or its name without the variant, matches a pattern."""
         wanted = self._wanted.get(metric)
         if wanted is None:
             names = (metric, metric.partition(":")[0])

@@ -2,7 +2,8 @@
 
     files ── role_of ──▶ found files ── logs_of ──▶ logs ── plan ──▶ slices ── samples ──▶ samples with scores
 
-1. `role_of` looks at the first bytes of a file. It tells what the file is by its content, never by its name.
+1. `role_of` looks at the first bytes of a file. It tells what the file is by its content, never by its name. It and
+   `logs_of` run in a worker, too.
 2. `logs_of` groups files into logs. A log is one run of one task by one model, and becomes one shard.
 3. `plan` reads what a log says about the run and its aggregates, and cuts the samples into slices. It runs in a worker.
 4. `samples` reads a slice. It runs in a worker, too: slices of one log may be read at the same time.
@@ -159,7 +160,7 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
 
 
 def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw") -> AnswerAttribution:
-    """Return the answer that a filter or scorer extracted from what the model said."""
+    """The answer that a filter or scorer extracted from what the model said."""
     return AnswerAttribution(
         turn_idx=turn, source=source, extracted_value=text, extraction_method=method, is_terminal=True
     )
@@ -171,7 +172,7 @@ class Harness(Protocol):
     NAME: str
 
     def role_of(self, head: bytes, path: str) -> str | None:
-        """Return what a file is to this harness, by its first HEAD_BYTES, decompressed; None if it is foreign.
+        """Tell what a file is to this harness, by its first HEAD_BYTES, decompressed; None if it is foreign.
 
         If these do not decide, as in a zip archive, the harness may read more of the file at `path`.
         """

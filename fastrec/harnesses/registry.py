@@ -2,12 +2,12 @@
 
 All of these folders have the same modules, besides their own:
 
-    roles.py       `role_of`: tells what a file is
-    grouping.py    `logs_of`: groups files into logs
+    files.py       `role_of`: tells what a file is; `logs_of`: groups files into logs
+    structs.py     the parts of the files that are read
     planning.py    `plan`: what a log says about its run, and its slices
-    reading.py     `samples`: reads a slice
-    sample.py      makes a `Sample` of one sample of the log
-    scores.py      its scores
+    sample.py      makes a `Sample` with its scores of one sample of the log
+
+`samples`, which reads a slice, is in one of the last two.
 """
 
 from __future__ import annotations
@@ -28,15 +28,13 @@ _MODULES: Final = {"lm-eval": "lm_eval", "inspect": "inspect", "helm": "helm", "
 HARNESS_NAMES: Final = tuple(_MODULES)
 """In the order in which files are offered to them."""
 
+PARQUET_MAGIC: Final = b"PAR1"
+_BOM: Final = b"\xef\xbb\xbf"
+
 
 def harness_named(name: str) -> Harness:
-    """Return the module that reads the logs of a harness."""
+    """The module that reads the logs of a harness."""
     return cast("Harness", import_module(f"fastrec.harnesses.{_MODULES[name]}"))
-
-
-# @@ detect: Tell the files of harnesses by their first bytes.
-
-_BOM: Final = b"\xef\xbb\xbf"
 
 
 def head_of(path: str) -> bytes:
@@ -62,7 +60,7 @@ def head_of(path: str) -> bytes:
 
 
 def role_in(path: str, head: bytes, names: Iterable[str] = HARNESS_NAMES) -> tuple[str, str] | None:
-    """Return the harness that a file belongs to, and its role there; None if it is no file of these harnesses."""
+    """The harness that a file belongs to, and its role there; None if it is no file of these harnesses."""
     for name in names:
         if role := harness_named(name).role_of(head, path):
             return name, role
@@ -70,9 +68,15 @@ def role_in(path: str, head: bytes, names: Iterable[str] = HARNESS_NAMES) -> tup
 
 
 def harness_of(path: str) -> str | None:
-    """Return the harness that wrote a file; None if it is no file of a harness, or cannot be read."""
+    """The harness that wrote a file, for a hint; None if it is no file of a harness, or cannot be read.
+
+    Any Parquet file counts as one of lighteval: only workers may look into it.
+    """
     try:
-        found = role_in(path, head_of(path))
+        head = head_of(path)
+        if head.startswith(PARQUET_MAGIC):
+            return "lighteval"
+        found = role_in(path, head)
     except (OSError, ShardError):
         return None
     return found[0] if found else None

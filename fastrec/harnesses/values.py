@@ -1,11 +1,10 @@
-"""Read values of logs: JSON as Python's `json` writes it, numbers, and text for metadata."""
+"""Read what all harnesses write: JSON as Python's `json` writes it, numbers, text for metadata, and whole files."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Sequence
-from math import isnan
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -24,7 +23,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def decoder(kind: type[_T]) -> Callable[[bytes | memoryview], _T]:
-    """Return a function that decodes JSON as a type; unknown keys are skipped.
+    """Make a function that decodes JSON as a type; unknown keys are skipped.
 
     Harnesses write bare NaN and Infinity, and escaped lone surrogates. msgspec refuses them. Such a text is parsed by
     Python's `json`, which is slower, and lone surrogates become U+FFFD.
@@ -64,7 +63,7 @@ def _without_lone_surrogates(value: Any) -> Any:
 
 
 def number_of(value: Any) -> float | None:
-    """Return a value as a finite number, or None if it is none; True is 1.
+    """A value as a finite number, or None if it is none; True is 1.
 
     Text counts if it spells a number or a truth value: lm-eval writes values of numpy as text.
 
@@ -88,7 +87,7 @@ def number_of(value: Any) -> float | None:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Return a list as it is, nothing for null, and any other value as a list of one."""
+    """A list as it is, nothing for null, and any other value as a list of one."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -104,9 +103,6 @@ def spell(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except TypeError:  # a Struct or Raw
         return _encode(value).decode()
-
-
-# @@ files: Read files of logs: what several harnesses need.
 
 
 def read_at(reader: Reader, size: int, offset: int) -> bytes:
@@ -132,22 +128,3 @@ def check_is_plain(path: str) -> None:
     with storage_of(path).open_reader(path) as reader:
         if detect(reader.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
             raise LogError(path, "is compressed: decompress it first")
-
-
-# @@ choices: Multiple choice by log-likelihood: the rules that all harnesses share.
-
-
-def index_of_greatest(values: Sequence[float]) -> int:
-    """Return the index of the greatest value, as numpy's argmax does: NaN is the greatest, and the first one wins.
-
-    >>> index_of_greatest([-2.0, -1.0, -1.0]), index_of_greatest([-1.0, float("nan")])
-    (1, 1)
-    """
-    if any(map(isnan, values)):
-        return next(index for index, value in enumerate(values) if isnan(value))
-    return values.index(max(values))
-
-
-def contradicts(score: float | None, pick: int, correct: Collection[int]) -> bool:
-    """Return whether an accuracy says that another choice was picked: it is 1 if the pick is correct, and else 0."""
-    return bool(correct) and score in (0, 1) and (score == 1) != (pick in correct)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from fastrec.harnesses import helm
 from fastrec.harnesses.helm import planning
-from fastrec.harnesses.helm import scan as index
 from tests.harnesses.helm_logs import (
     DIALECT,
     TYPOS,
@@ -44,7 +43,7 @@ def big_run(count: int = 6, trials: int = 2):
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
 @pytest.mark.parametrize("slice_bytes", [1, 5000, 1 << 20])
 def test_every_request_gets_its_own_scores(tmp_path, monkeypatch, indent, order, slice_bytes):
-    monkeypatch.setattr(planning, "SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(planning, "_SLICE_BYTES", slice_bytes)
     states, entries, scores = big_run()
     if order == "reversed":
         entries.reverse()
@@ -71,14 +70,14 @@ def test_slices_do_not_change_the_records(tmp_path, monkeypatch):
     states, entries, _ = big_run()
     write_run(tmp_path, states, entries, trials=2)
     whole = imported(tmp_path).records
-    monkeypatch.setattr(planning, "SLICE_BYTES", 3000)
+    monkeypatch.setattr(planning, "_SLICE_BYTES", 3000)
     assert imported(tmp_path).records == whole
     assert [one["sample_id"] for one in whole[::2]] == [one["instance"]["id"] for one in states]
 
 
 def test_a_slice_has_few_ranges_where_the_order_is_the_same(tmp_path, monkeypatch):
     """HELM writes the entries of one metric object after those of another."""
-    monkeypatch.setattr(planning, "SLICE_BYTES", 20_000)
+    monkeypatch.setattr(planning, "_SLICE_BYTES", 20_000)
     instances = [instance(number) for number in range(60)]
     entries = [entry(of, exact_match=1.0) for of in instances] + [entry(of, judge=0.5) for of in instances]
     write_run(tmp_path, [state(of) for of in instances], entries)
@@ -148,7 +147,7 @@ def test_what_has_no_partner_is_counted(tmp_path):
 
 def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeypatch):
     """With several trials of one prompt, HELM writes all requests again after the first ones."""
-    monkeypatch.setattr(planning, "SLICE_BYTES", 4000)
+    monkeypatch.setattr(planning, "_SLICE_BYTES", 4000)
     some = [instance(number) for number in range(10)]
     states = [
         state(of, completion(f"{of['id']} {seed}"), request={"random": seed}) for seed in ("0", "1") for of in some
@@ -161,7 +160,7 @@ def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeyp
 @settings(max_examples=examples(10, 120))
 @given(st.lists(st.integers(0, 1 << 64), max_size=3000))
 def test_samples_are_numbered_in_order(keys):
-    table = index.SampleTable()
+    table = planning.SampleTable()
     numbers: dict[int, int] = {}
     for key in keys:
         key %= 1 << 64
@@ -173,7 +172,7 @@ def test_samples_are_numbered_in_order(keys):
 
 def test_a_million_samples_fit_into_memory():
     """Of the index, at most 150 bytes per sample with two entries."""
-    table, requests, entries = index.SampleTable(), index.FileIndex(), index.FileIndex()
+    table, requests, entries = planning.SampleTable(), planning.FileIndex(), planning.FileIndex()
     count = 20_000
     for number in range(count):
         sample = table.add(number * 0x9E3779B97F4A7C15 % (1 << 64))
@@ -184,6 +183,6 @@ def test_a_million_samples_fit_into_memory():
     for one in (requests, entries):
         held += sum(some.buffer_info()[1] * some.itemsize for some in (one.starts, one.sizes, one.samples))
     assert held / count < 100
-    slices = index.cut(count, requests, entries, index.SLICE_BYTES)
-    assert len(slices) == -(-count * 13000 // index.SLICE_BYTES) or len(slices) < 40
+    slices = planning.cut(count, requests, entries, planning._SLICE_BYTES)
+    assert len(slices) == -(-count * 13000 // planning._SLICE_BYTES) or len(slices) < 40
     assert all(len(ranges) == 1 and len(scores) == 2 for ranges, scores in slices)

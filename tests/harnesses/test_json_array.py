@@ -12,8 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastrec.errors import LogError
-from fastrec.harnesses import json_array as text_window
-from fastrec.harnesses.json_array import ArrayReader, ItemReader, TextWindow, scan_array
+from fastrec.harnesses.json_array import JsonArray
+from fastrec.storage import storage_of
 from tests.sizes import examples
 
 TRICKY = [
@@ -58,26 +58,30 @@ layouts = st.sampled_from(
 )
 
 
+def array_of(document: bytes, key: str | None, **sizes: int) -> JsonArray:
+    return JsonArray("log.json", io.BytesIO(document).read, key, **sizes)
+
+
 def read(document: bytes, key: str | None, group_bytes: int = 64, block_bytes: int = 7) -> tuple[list[object], bytes]:
     """Return the items and the envelope, and check the groups."""
-    reader = ArrayReader("log.json", TextWindow("log.json", io.BytesIO(document).read, block_bytes), key, group_bytes)
+    in_groups = array_of(document, key, group_bytes=group_bytes, block_bytes=block_bytes)
     items: list[object] = []
-    end = 0
-    for group in reader:
-        assert group.text == b"[" + document[group.start : group.end] + b"]"
-        assert group.start >= end
-        end = group.end
-        found = json.loads(group.text)
-        assert len(found) == group.items > 0
+    before = 0
+    for start, end, count, text in in_groups.groups():
+        assert text == b"[" + document[start:end] + b"]"
+        assert start >= before
+        before = end
+        found = json.loads(text)
+        assert len(found) == count > 0
         items += found
-    whole = TextWindow("log.json", io.BytesIO(document).read, block_bytes)
-    one_by_one = ItemReader("log.json", whole, key, lambda text: json.loads(bytes(text)), group_bytes)
-    found_items = [item for some in one_by_one for item in some]
-    assert repr([item.value for item in found_items]) == repr(items)
-    cuts = [document[item.start : item.start + item.size] for item in found_items]
-    assert repr([json.loads(cut) for cut in cuts]) == repr(items)
-    assert one_by_one.envelope == reader.envelope
-    return items, reader.envelope
+    for read_bytes in (block_bytes, group_bytes):
+        one_by_one = array_of(document, key, block_bytes=read_bytes)
+        found_items = list(one_by_one.items(lambda text: json.loads(bytes(text))))
+        assert repr([value for _, _, value in found_items]) == repr(items)
+        cuts = [document[start : start + size] for start, size, _ in found_items]
+        assert repr([json.loads(cut) for cut in cuts]) == repr(items)
+        assert one_by_one.envelope == in_groups.envelope
+    return items, in_groups.envelope
 
 
 def spaced(document: bytes, spaces: list[bytes]) -> bytes:
@@ -206,29 +210,29 @@ def test_long_items_are_groups_of_their_own():
         document = json.dumps({"k": items}, **layout).encode()
         assert read(document, "k", 64)[0] == items
         with pytest.raises(LogError, match="has a value of more than 0 MB at byte"):
-            list(ArrayReader("log.json", TextWindow("log.json", io.BytesIO(document).read, 7, 1500), "k", 64))
+            list(array_of(document, "k", group_bytes=64, block_bytes=7, max_held=1500).groups())
 
 
 def test_a_file_is_scanned(tmp_path: Path):
     items = [{"id": number, "text": "x" * 10} for number in range(50)]
     path = tmp_path / "log.json"
     path.write_text(json.dumps({"status": "success", "samples": items}, indent=2))
-    scan = scan_array(str(path), "samples", 200)
-    assert json.loads(scan.envelope) == {"status": "success", "samples": []}
+    with storage_of(str(path)).open_reader(str(path)) as reader:
+        array = JsonArray(str(path), reader.read, "samples", group_bytes=200)
+        groups = list(array.groups())
+    assert json.loads(array.envelope) == {"status": "success", "samples": []}
     data = path.read_bytes()
-    assert [item for start, end, _ in scan.groups for item in json.loads(b"[" + data[start:end] + b"]")] == items
-    assert sum(count for _, _, count in scan.groups) == 50
-    assert len(scan.groups) > 10
-    with pytest.raises(LogError, match="cannot be read: No such file"):
-        scan_array(str(tmp_path / "missing.json"), None)
+    assert [item for start, end, *_ in groups for item in json.loads(b"[" + data[start:end] + b"]")] == items
+    assert sum(count for _, _, count, _ in groups) == 50
+    assert len(groups) > 10
 
 
 def test_memory_is_bounded_by_a_group_and_a_block():
-    """The window drops each group before the next one is cut."""
+    """Each group is dropped before the next one is cut."""
     item = json.dumps({"a": "x" * 100}).encode()
     held = 0
-    window = TextWindow("log.json", io.BytesIO(b"[" + b", ".join([item] * 2000) + b"]").read, 256)
-    for _ in ArrayReader("log.json", window, None, 1000):
-        held = max(held, len(window._data))
+    array = array_of(b"[" + b", ".join([item] * 2000) + b"]", None, group_bytes=1000, block_bytes=256)
+    for _ in array.groups():
+        held = max(held, len(array._data))
     assert held < 1000 + 2 * 256 + 2 * len(item)
-    assert text_window.MAX_HELD == 512 << 20
+    assert array._max_held == 512 << 20

@@ -22,10 +22,11 @@ import fastrec
 from fastrec.commands.import_logs import import_logs
 from fastrec.errors import LogError
 from fastrec.harnesses import lighteval
+from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.lighteval import files as footers
-from fastrec.harnesses.lighteval.results import Choices, normalization_of, pick
-from fastrec.harnesses.lighteval.sample import value_of
+from fastrec.harnesses.lighteval import parquet
+from fastrec.harnesses.lighteval.sample import rules_of, value_of
+from fastrec.harnesses.lighteval.structs import rule_of
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Grouped, LogPlan
 
 REAL = Path(fastrec.__file__).parents[2] / "shared" / "logs" / "lighteval"
@@ -217,6 +218,10 @@ class TestGeneration:
         assert "reference_index" not in record["metadata"]
 
 
+def pick(choices: Choices, metric: str, rule: Any, score: float) -> int | None:
+    return choices.pick(rules_of(metric, rule), score, is_accuracy=metric.startswith("acc"))
+
+
 class TestChoices:
     def test_choices_are_texts_and_indices_are_metadata(self, tmp_path: Path):
         (record,) = records_of(tmp_path, [chosen(1, [-2.0, -1.0, -3.0], {"acc": 1})])
@@ -305,7 +310,7 @@ class TestChoices:
         ],
     )
     def test_normalization(self, function: str, rule: str | None):
-        assert normalization_of(function) == rule
+        assert rule_of(function) == rule
 
 
 class TestScores:
@@ -581,27 +586,38 @@ class TestRoles:
         details = write_details(tmp_path, [generated(1, ["4"], {"em": 1})])
         assert grouped(table, details, write_results(tmp_path, {})).others == 1
 
-    def test_the_footer_is_read_without_pyarrow(self, tmp_path: Path):
-        path = write_details(tmp_path, [generated(number, ["4"], {"em": 1}) for number in range(3)])
+    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_only_workers_import_pyarrow(self, tmp_path: Path, jobs: int):
+        """A process with threads must not fork. With one job, this process is the worker."""
+        write_details(tmp_path / "logs", [generated(number, ["4"], {"em": 1}) for number in range(3)])
+        write_results(tmp_path / "logs", {"em": 1.0})
+        write_details(tmp_path / "logs", [{"a": 1}], "other.parquet")
         code = (
-            "import sys; from fastrec.harnesses import lighteval\n"
-            "from fastrec.harnesses.lighteval.files import read_footer\n"
-            f"found = read_footer({str(path)!r})\n"
-            "print(sorted(found.columns), found.rows, found.constants['doc.task_name'], 'pyarrow' in sys.modules)"
+            "import sys, fastrec; from fastrec.limits import Limits\n"
+            f"done = fastrec.import_logs({str(tmp_path / 'logs')!r}, {str(tmp_path / 'out')!r}, jobs={jobs},"
+            " limits=Limits(small_input=0))\n"
+            "print(len(done.logs), done.bad_logs, done.other_files, 'pyarrow' in sys.modules)"
         )
         printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        assert printed == f"['doc', 'metric', 'model_response'] 3 {TASK} False\n"
+        assert printed == f"1 [] 1 {jobs == 1}\n"
+
+    def test_a_hint_does_not_import_pyarrow(self, tmp_path: Path):
+        path = write_details(tmp_path, [generated(1, ["4"], {"em": 1})])
+        code = (
+            "import sys; from fastrec.harnesses.registry import harness_of\n"
+            f"print(harness_of({str(path)!r}), 'pyarrow' in sys.modules)"
+        )
+        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        assert printed == "lighteval False\n"
 
     def test_the_footer_of_many_columns_and_groups(self, tmp_path: Path):
-        """More than 14 items: lists have a longer header then."""
         path = tmp_path / "wide.parquet"
         table = pa.table({f"column {number}": ["same"] * 40 for number in range(40)})
         pq.write_table(table, path, row_group_size=1)
-        footer = footers.read_footer(str(path))
-        assert footer is not None
-        assert footer.columns == set(table.column_names)
-        assert footer.rows == 40
-        assert footer.constants == dict.fromkeys(table.column_names, "same")
+        survey = parquet.survey(str(path))
+        assert list(survey.columns) == table.column_names
+        assert survey.rows == 40
+        assert parquet.first_task(str(path)) == ""
 
 
 class TestDamage:
@@ -613,10 +629,11 @@ class TestDamage:
         return tmp_path / "logs"
 
     def test_without_pyarrow(self, logs: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("fastrec.harnesses.lighteval.planning.find_spec", lambda _: None)
-        (log,) = grouped(*logs.iterdir()).logs
-        with pytest.raises(LogError, match="pip install pyarrow"):
-            lighteval.plan(log)
+        """The magic bytes are enough to say which package is missing."""
+        monkeypatch.setattr("fastrec.harnesses.lighteval.files.find_spec", lambda _: None)
+        (bad,) = grouped(*logs.iterdir()).bad
+        assert bad.path == str(next(logs.glob("*.parquet")))
+        assert bad.reason.endswith("pip install pyarrow")
 
     def test_a_cut_file_is_named(self, logs: Path):
         path = next(logs.glob("*.parquet"))
@@ -694,7 +711,8 @@ class TestDamage:
     def test_random_footers(self, tail: bytes, tmp_path_factory: pytest.TempPathFactory):
         path = tmp_path_factory.mktemp("random") / "x.parquet"
         path.write_bytes(b"PAR1" + tail + len(tail).to_bytes(4, "little") + b"PAR1")
-        footers.read_footer(str(path))
+        with suppress(LogError):
+            parquet.survey(str(path))
 
 
 class TestSlices:

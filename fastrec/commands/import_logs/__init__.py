@@ -2,8 +2,9 @@
 
     find ──▶ plan each log ──▶ convert its slices to work files ──▶ write its shard ──▶ compare with its aggregates
 
-Slices of all logs are converted in parallel. A log with damage anywhere has no shard. `import.json` accounts for each
-log: its samples, records, what was left out and why, and whether the records reproduce the figures that the log states.
+Slices of all logs are converted in parallel; meanwhile, finished shards are written. A log with damage anywhere has no
+shard. `import.json` accounts for each log: its samples, records, what was left out and why, and whether the records
+reproduce the figures that the log states.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Final
 
 import msgspec
@@ -44,9 +46,8 @@ from fastrec.harnesses.log import BadLog, Log, LogPlan
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
+from fastrec.sources.inputs import find_files
 from fastrec.storage import without_file_protocol
-
-# @@ account: The account of one log: its slices added up, and compared with the figures that it states.
 
 
 def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
@@ -106,11 +107,6 @@ def _compare(
             name = f"{stated.name}: number of scores"
             found.append(Comparison(name, stated.metric, stated.samples, total.scored, stated.samples == total.scored))
     return found
-
-
-# @@ pipeline: The steps of an import: plan all logs, convert their slices, write a shard for each log that is intact.
-#
-# Shards are written while slices of other logs are converted.
 
 
 class Pipeline(msgspec.Struct, frozen=True):
@@ -181,7 +177,7 @@ def _do(task: ConvertTask | ShardTask) -> Converted | None:
 
 
 def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import) -> dict[int, Log]:
-    """Return the logs to import, by position: intact, and each content once."""
+    """The logs to import, by position: intact, and each content once."""
     first: dict[tuple[str, str], int] = {}
     for number, (log, plan) in enumerate(zip(logs, planned, strict=True)):
         if plan.problem:
@@ -223,15 +219,18 @@ def import_logs(
     if from_ not in ("auto", *HARNESS_NAMES):
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
     patterns = as_tuple("metric", metric)
-    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    names = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    if not names:
+        raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(os.fspath(output))
-    found = find_logs([os.fspath(path) for path in names], from_)
-    result = Import(fastrec=__version__, bad_logs=list(found.bad), other_files=found.others)
-    size = sum(log.size for log in found.logs)
+    files = find_files(names)
     # How many slices there will be is not known yet: archives have ten times their size in text.
-    processes = 1 if is_small(size, limits) else jobs
-    with open_output(directory, limits) as made:
+    processes = 1 if is_small(sum(file.size for file in files), limits) else jobs
+    with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
+            found = find_logs(engine, names, files, from_)
+            result = Import(fastrec=__version__, bad_logs=found.bad, other_files=found.others)
+            made = outputs.enter_context(open_output(directory, limits))
             Pipeline(engine, made, patterns, progress or Progress()).run(found.logs, result)
         result.bad_logs.sort(key=lambda bad: bad.path)
         _check_patterns(patterns, result)

@@ -1,33 +1,91 @@
-"""Find logs: expand names into files, tell what each file is, and group the files of each harness into logs."""
+"""Find logs: tell what each file is, and group the files of each harness into logs.
+
+Workers do both: only pyarrow tells details of lighteval from other Parquet files. It starts threads, and a process with
+threads must not fork.
+
+A log of lm-eval or HELM has several files. If the user names only some of them, the others are looked for in the same
+directory. Only logs of which a file was named are imported.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Final
 
-import msgspec
-
+from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, UsageError, counted, shown
-from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
+from fastrec.harnesses.log import BadLog, FoundFile, Grouped
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named, head_of, role_in
-from fastrec.sources.inputs import AnyFile, find_files
+from fastrec.sources.inputs import AnyFile
 from fastrec.storage import join, parent_and_name, storage_of
 
-# @@ partners: Group files into logs, and find the files of a log that the user did not name.
-#
-# A log of lm-eval or HELM has several files. If the user names only some of them, the others are looked for in the same
-# directory. Only logs of which a file was named are imported.
+_KINDS: Final = "lm-eval, Inspect, HELM or lighteval"
+_LOG_NAMES: Final = {
+    "lm-eval": re.compile(r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl(?:\.\w+)?$"),
+    "inspect": re.compile(r"\.eval$"),
+    "helm": re.compile(r"(?:^|/)(?:scenario_state|per_instance_stats)\.json$"),
+    "lighteval": re.compile(r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$"),
+}
+"""Names that only logs have. Such a file without the content of a log is damaged, and reported."""
 
 
-def _group_files(harness: str, files: Sequence[FoundFile], names: Sequence[str]) -> Grouped:
-    """Group files of a harness into logs; `names` are the harnesses that files may belong to."""
+def find_logs(engine: Engine, paths: Sequence[str], files: Sequence[AnyFile], harness: str) -> Grouped:
+    """Find the logs of one harness, or of all (`auto`), among the files of some paths; UsageError if there are none."""
+    names = HARNESS_NAMES if harness == "auto" else (harness,)
+    kind = _KINDS if harness == "auto" else harness
+    found = Grouped()
+    by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
+    has_records = False
+    for number, (role, is_of_records, problem) in sorted(engine.run(partial(_tell, names), [f.path for f in files])):
+        file = files[number]
+        if role is not None:
+            by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
+            continue
+        if not problem and not is_of_records and _should_be_log(file, names):
+            problem = f"it is no log of {kind}" if file.size else "it is empty"
+        has_records = has_records or is_of_records
+        if problem:
+            found.bad.append(BadLog(file.path, problem))
+        else:
+            found.others += 1
+    for _, grouped in sorted(engine.run(partial(_group_files, by_harness, names), by_harness)):
+        found.logs += grouped.logs
+        found.bad += grouped.bad
+        found.others += grouped.others
+    order = {file.path: number for number, file in enumerate(files)}
+    found.logs.sort(key=lambda log: min(order[file.path] for file in log.files if file.path in order))
+    if not found.logs and not found.bad:
+        named = ", ".join(map(shown, paths))
+        if has_records:
+            raise UsageError(f"these are records already, and no logs: {named}\nThe next step is: fastrec normalize")
+        raise UsageError(f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}")
+    return found
+
+
+def _tell(names: Sequence[str], path: str) -> tuple[tuple[str, str] | None, bool, str]:
+    """Tell the harness and role of a file, or whether it has records, or why it cannot be read."""
+    try:
+        head = head_of(path)
+        role = role_in(path, head, names)
+    except (OSError, ShardError) as exc:
+        return None, False, f"cannot be read: {getattr(exc, 'strerror', None) or exc}"
+    return role, b'"schema_version"' in head and b'"evaluation_name"' in head, ""
+
+
+def _should_be_log(file: AnyFile, names: Sequence[str]) -> bool:
+    return file.is_named or any(_LOG_NAMES[name].search(file.path) for name in names)
+
+
+def _group_files(by_harness: Mapping[str, Sequence[FoundFile]], names: Sequence[str], harness: str) -> Grouped:
+    """Group the files of a harness into logs; `names` are the harnesses that further files may belong to."""
+    files = by_harness[harness]
     grouped = harness_named(harness).logs_of(files)
     if not grouped.bad:
         return grouped
-    complete = {file.path for log in grouped.logs for file in log.files}
-    incomplete = {file.path for file in files} - complete
+    incomplete = {file.path for file in files} - {file.path for log in grouped.logs for file in log.files}
     beside = _files_beside(harness, files, incomplete, names)
     if not beside:
         return grouped
@@ -69,74 +127,3 @@ def _listed(directory: str) -> list[str]:
     here = (directory or ".").rstrip("/")
     paths = [join(directory, name) for parent, name in entries if parent in (here, directory) and name[:1] != "."]
     return [path for path in paths if not storage.is_directory(path)]
-
-
-_KINDS = "lm-eval, Inspect, HELM or lighteval"
-_NAMES: Final = {
-    "lm-eval": re.compile(r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl(?:\.\w+)?$"),
-    "inspect": re.compile(r"\.eval$"),
-    "helm": re.compile(r"(?:^|/)(?:scenario_state|per_instance_stats)\.json$"),
-    "lighteval": re.compile(r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$"),
-}
-"""Names that only logs have. Such a file without the content of a log is damaged, and reported."""
-
-
-class FoundLogs(msgspec.Struct):
-    """All logs of an import."""
-
-    logs: list[Log] = []
-    bad: list[BadLog] = []
-    others: int = 0
-    """Files that are not needed."""
-
-
-def find_logs(paths: Sequence[str], harness: str) -> FoundLogs:
-    """Find the logs of one harness, or of all (`auto`); UsageError if there are none."""
-    if not paths:
-        raise UsageError("no input: name logs, directories of logs, globs or URLs")
-    names = HARNESS_NAMES if harness == "auto" else (harness,)
-    files = find_files(paths)
-    found = FoundLogs()
-    log_names = [_NAMES[name] for name in names]
-    by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
-    has_records = False
-    for file in files:
-        try:
-            head = head_of(file.path)
-            role = role_in(file.path, head, names)
-        except (OSError, ShardError) as exc:
-            found.bad.append(BadLog(file.path, f"cannot be read: {getattr(exc, 'strerror', None) or exc}"))
-            continue
-        if role is not None:
-            by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
-        elif _is_of_records(head):
-            has_records = True
-            found.others += 1
-        elif file.is_named or any(name.search(file.path) for name in log_names):
-            found.bad.append(BadLog(file.path, _foreign(file, harness)))
-        else:
-            found.others += 1
-    for name, some in by_harness.items():
-        grouped = _group_files(name, some, names)
-        found.logs += grouped.logs
-        found.bad += grouped.bad
-        found.others += grouped.others
-    order = {file.path: number for number, file in enumerate(files)}
-    found.logs.sort(key=lambda log: min(order[file.path] for file in log.files if file.path in order))
-    if not found.logs and not found.bad:
-        kind = _KINDS if harness == "auto" else harness
-        named = ", ".join(map(shown, paths))
-        if has_records:
-            raise UsageError(f"these are records already, and no logs: {named}\nThe next step is: fastrec normalize")
-        raise UsageError(f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}")
-    return found
-
-
-def _foreign(file: AnyFile, harness: str) -> str:
-    if not file.size:
-        return "it is empty"
-    return f"it is no log of {_KINDS if harness == 'auto' else harness}"
-
-
-def _is_of_records(head: bytes) -> bool:
-    return b'"schema_version"' in head and b'"evaluation_name"' in head

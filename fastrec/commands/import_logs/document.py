@@ -1,4 +1,8 @@
-"""`import.json`: the account of an import, log by log."""
+"""`import.json`, the account of an import, and the output directory: it appears with the shards when all logs are done.
+
+On this machine, shards are written into a hidden directory inside it and renamed at the end. In an object store, where
+renaming is copying, they are written under their names: each appears when it is complete.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ _TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
 
 
 def agrees(stated: float, recomputed: float) -> bool:
-    """Return whether two means are equal but for rounding.
+    """Tell whether two means are equal but for rounding.
 
     >>> agrees(0.6666666666, 2 / 3), agrees(0.66, 2 / 3)
     (True, False)
@@ -119,11 +123,6 @@ class Import(msgspec.Struct, kw_only=True):
     """Files that were found, but are not needed or belong to no harness."""
 
 
-# @@ output: The output directory of an import: shards and `import.json` appear when all logs are done.
-#
-# On this machine, shards are written into a hidden directory inside it and renamed at the end. In an object store, where
-# renaming is copying, they are written under their names: each appears when it is complete.
-
 _WORK: Final = ".import-"
 _SHARD: Final = re.compile(rf"(?:{'|'.join(HARNESS_NAMES)})-[0-9a-f]{{16}}\.jsonl\.zst")
 _OWN: Final = re.compile(rf"{re.escape(_WORK)}.*|{_SHARD.pattern}")  # of an import that was killed
@@ -182,7 +181,6 @@ class ImportOutput:
         self.work = work
 
     def shard_path(self, name: str) -> str:
-        """Return where to write a shard."""
         return join(self.work, name)
 
     def publish(self, result: Import) -> None:

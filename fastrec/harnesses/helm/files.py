@@ -1,4 +1,4 @@
-"""Tell the files of a run by their first bytes.
+"""The files of HELM: tell them by their first bytes, and group those of a run by their directory.
 
 file                       role                  what it has
 run_spec.json              run_spec              the task and the model
@@ -20,6 +20,8 @@ from fastrec.errors import counted
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.storage import parent_and_name
 
+NAME: Final = "helm"
+
 _OTHER: Final = "other"
 
 _STATE: Final = re.compile(rb'\s*\{\s*"(adapter_spec|annotator_specs|request_states)"\s*:')
@@ -32,7 +34,7 @@ _INSTANCE: Final = re.compile(rb'\s*\[\s*\{\s*"input"\s*:')
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
-    """Return what a file is, by its first bytes.
+    """Tell what a file is, by its first bytes.
 
     A key in quotes is never part of a longer text: there, its quotes would be escaped.
     """
@@ -56,10 +58,6 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
     is_scenario = all(key in head for key in (b'"name"', b'"description"', b'"tags"'))
     return "scenario" if is_scenario and (b'"definition_path"' in head or b'"output_path"' in head) else None
 
-
-# @@ grouping: Group the files of a run by their directory.
-
-NAME: Final = "helm"
 
 _ORDER: Final = ("run_spec", "scenario", "scenario_state", "per_instance_stats", "stats")
 _NEEDED: Final = {
@@ -100,5 +98,4 @@ def _problem(roles: defaultdict[str, list[FoundFile]]) -> str:
 
 
 def file_of(log: Log, role: str) -> FoundFile | None:
-    """Return the file of a log that has a role."""
     return next((file for file in log.files if file.role == role), None)

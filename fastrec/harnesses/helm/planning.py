@@ -1,25 +1,323 @@
-"""The aggregates of a run (`stats.json`), and which of them its records must reproduce.
+"""Plan a run: scan both long documents once, cut the samples into slices, and decide which aggregates to compare.
+
+    scenario_state.json        r0 r1 r2 r3 …                 one or more requests per sample
+    per_instance_stats.json    e0 e1 e2 … e0' e1' e2' …      an entry per sample and metric object of HELM
+
+    slice 0:  requests r0…r1, entries e0…e1 and e0'…e1'      byte ranges of whole items
+    slice 1:  requests r2…r3, …
+
+Both files have the samples in the same order, as a rule. Then a slice has one range of requests, and one range of
+entries per metric object. Any other order works, too: it only gives more ranges.
 
 HELM adds up the values of all instances of a trial, and takes the mean of each trial, then the mean of the trials. That
 is the mean over all records if every instance has the same number of values, and every trial the same number of
-instances. Aggregates of another kind are not compared.
+instances. Aggregates of `stats.json` of another kind are not compared.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Final
+import re
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fastrec.errors import counted
+from fastrec.errors import LogError, counted
 from fastrec.harnesses.helm.files import file_of
 from fastrec.harnesses.helm.sample import mean_of
-from fastrec.harnesses.helm.scan import LANGUAGE_MODELING, METHOD, SLICE_BYTES, LogSlice, Scan, cut, run_of, scan_run
-from fastrec.harnesses.helm.structs import FOREIGN, MetricName, Stat, canonical, labels_of, metric_id
-from fastrec.harnesses.log import Aggregate, Log, LogPlan
-from fastrec.harnesses.values import decoder, number_of, read_document
+from fastrec.harnesses.helm.structs import (
+    FOREIGN,
+    LANGUAGE_MODELING,
+    METHOD,
+    AdapterSpec,
+    CountedStat,
+    EntryCounts,
+    Envelope,
+    LogSlice,
+    MetricName,
+    RequestKey,
+    RunSpec,
+    Scenario,
+    Stat,
+    canonical,
+    hash_of,
+    key_of,
+    labels_of,
+    metric_id,
+)
+from fastrec.harnesses.json_array import JsonArray
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
+from fastrec.harnesses.values import check_is_plain, decoder, number_of, read_document
+from fastrec.storage import storage_of
+
+
+def plan(log: Log) -> LogPlan:
+    """Scan a run."""
+    state, scores, stats = (file_of(log, role) for role in ("scenario_state", "per_instance_stats", "stats"))
+    assert state is not None
+    assert scores is not None
+    scan = scan_run(state.path, scores.path)
+    labels = labels_of(scan.perturbations)
+    uses = _uses_of(scan, labels)
+    run = _run_of(log, scan, uses)
+    count = len(scan.samples)
+    per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
+    stated = read_document(stats.path, _decode_stats, FOREIGN) if stats else []
+    compared = compare(stated, uses, labels, per_request)
+    empty = frozenset(name for name, use in uses.items() if not use.values)
+    slices = [
+        LogSlice(requests, entries, labels, empty)
+        for requests, entries in cut(count, scan.requests, scan.entries, _SLICE_BYTES)
+    ]
+    return LogPlan(
+        run=run,
+        slices=slices,
+        aggregates=compared.aggregates,
+        not_compared=compared.not_compared,
+        expected_samples=compared.samples,
+        notes=() if stats else ("there is no stats.json: the records are compared with nothing",),
+        left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)} if scan.unmatched else {},
+    )
+
+
+_SLICE_BYTES: Final = 8 << 20  # of both files
+
+_NONE: Final = 0xFFFFFFFF
+
+
+class SampleTable:
+    """Numbers samples by the hash of their key, in the order in which they come: 20 bytes per sample.
+
+    A dict would need 120. The slots of a hash table hold the number of a sample plus one; 0 is a free slot.
+    """
+
+    def __init__(self) -> None:
+        self._hashes = array("Q")
+        self._slots = array("I", bytes(4 << 10))
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def find(self, key: int) -> int | None:
+        """The number of a sample; None if it is unknown."""
+        number = self._slots[self._slot(key)]
+        return number - 1 if number else None
+
+    def add(self, key: int) -> int:
+        """The number of a sample; a new one if it is unknown."""
+        slot = self._slot(key)
+        if number := self._slots[slot]:
+            return number - 1
+        self._hashes.append(key)
+        self._slots[slot] = len(self._hashes)
+        if 2 * len(self._hashes) > len(self._slots):
+            self._grow()
+        return len(self._hashes) - 1
+
+    def _slot(self, key: int) -> int:
+        hashes, slots = self._hashes, self._slots
+        mask = len(slots) - 1
+        slot = key & mask
+        while (number := slots[slot]) and hashes[number - 1] != key:
+            slot = (slot + 1) & mask
+        return slot
+
+    def _grow(self) -> None:
+        self._slots = array("I", bytes(8 * len(self._slots)))
+        for number, key in enumerate(self._hashes, 1):
+            self._slots[self._slot(key)] = number
+
+
+class FileIndex:
+    """The items of a file in order: their byte ranges, and the samples that they belong to."""
+
+    def __init__(self) -> None:
+        self.starts = array("Q")
+        self.sizes = array("I")
+        self.samples = array("I")
+
+    def add(self, start: int, size: int, sample: int | None) -> None:
+        """Add an item, of a sample or of none."""
+        self.starts.append(start)
+        self.sizes.append(size)
+        self.samples.append(_NONE if sample is None else sample)
+
+    def ranges(self, slice_of: array[int], slices: int) -> list[list[tuple[int, int]]]:
+        """The byte ranges of each slice; adjacent items share one."""
+        ranges: list[list[tuple[int, int]]] = [[] for _ in range(slices)]
+        before = _NONE
+        for start, size, sample in zip(self.starts, self.sizes, self.samples, strict=True):
+            number = _NONE if sample == _NONE else slice_of[sample]
+            if number != _NONE:
+                some = ranges[number]
+                if number == before:
+                    some[-1] = (some[-1][0], start + size)
+                else:
+                    some.append((start, start + size))
+            before = number
+        return ranges
+
+
+def cut(
+    samples: int, requests: FileIndex, entries: FileIndex, slice_bytes: int
+) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+    """Cut the samples into slices of about `slice_bytes`; return the ranges of each in both files."""
+    weights = array("Q", bytes(8 * samples))
+    for index in (requests, entries):
+        for size, sample in zip(index.sizes, index.samples, strict=True):
+            if sample != _NONE:
+                weights[sample] += size
+    slice_of = array("I")
+    number = held = 0
+    for weight in weights:
+        if held and held + weight > slice_bytes:
+            number, held = number + 1, 0
+        held += weight
+        slice_of.append(number)
+    count = number + 1 if samples else 0
+    return list(zip(requests.ranges(slice_of, count), entries.ranges(slice_of, count), strict=True))
+
+
+_LATEST: Final = 1 << 40  # seconds since 1970
+_MOST_SHAPES: Final = 1000  # entries with different metrics to hold
+
+_decode_request = decoder(RequestKey)
+_decode_entry = decoder(EntryCounts)
+_decode_envelope = decoder(Envelope)
+
+
+class Metric(NamedTuple):
+    """A metric as the scores name it."""
+
+    name: str
+    split: str | None
+    sub_split: str | None
+    perturbation: str
+    """Its canonical description; empty if there is none."""
+
+
+class Scan:
+    """What both files say."""
+
+    def __init__(self) -> None:
+        self.envelope = Envelope()
+        self.samples = SampleTable()
+        self.unmatched = SampleTable()
+        """Keys of scores that no request has."""
+        self.requests = FileIndex()
+        self.entries = FileIndex()
+        self.started: int | None = None
+        """When the earliest request was sent."""
+        self.perturbations: set[str] = set()
+        self.tally: Counter[tuple[Metric, int, int | float]] = Counter()
+        """How often each metric occurs in a trial with a number of values."""
+        self._shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]] = Counter()
+
+    def count(self, perturbation: str, trial: int, stats: Sequence[CountedStat]) -> None:
+        """Count the metrics of an entry. Most entries have the same ones: they are compared and counted as a whole."""
+        self._shapes[perturbation, trial, tuple(stats)] += 1
+        if len(self._shapes) > _MOST_SHAPES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Put what was counted into the tally."""
+        for (perturbation, trial, stats), number in self._shapes.items():
+            for stat in stats:
+                name = stat.name
+                self.tally[Metric(name.name, name.split, name.sub_split, perturbation), trial, stat.count] += number
+        self._shapes.clear()
+
+
+def scan_run(state: str, scores: str) -> Scan:
+    """Read the requests and the scores of a run."""
+    scan = Scan()
+    for path in (state, scores):
+        check_is_plain(path)
+    _scan_requests(state, scan)
+    _scan_entries(scores, scan)
+    return scan
+
+
+def _scan_requests(path: str, scan: Scan) -> None:
+    with storage_of(path).open_reader(path) as source:
+        states = JsonArray(path, source.read, "request_states")
+        for start, size, one in states.items(_decode_request):
+            key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
+            if key.perturbation:
+                scan.perturbations.add(key.perturbation)
+            scan.requests.add(start, size, scan.samples.add(hash_of(key)))
+            sent = one.result.request_datetime if one.result else None
+            if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
+                scan.started = int(sent)
+    try:
+        scan.envelope = _decode_envelope(states.envelope)
+    except ValueError as exc:
+        raise LogError(path, f"{FOREIGN}: {exc}") from exc
+
+
+def _scan_entries(path: str, scan: Scan) -> None:
+    with storage_of(path).open_reader(path) as source:
+        for start, size, one in JsonArray(path, source.read, None).items(_decode_entry):
+            key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
+            number = hash_of(key)
+            sample = scan.samples.find(number)
+            scan.entries.add(start, size, sample)
+            if sample is None:
+                scan.unmatched.add(number)
+                continue
+            scan.count(key.perturbation, one.train_trial_index, one.stats or ())
+    scan.finish()
+
+
+_MODEL: Final = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
+
+# Metrics that are no judgement of an answer, or better if they are lower: a 1 does not mean that it is right.
+_NO_JUDGEMENT: Final = (
+    *("num_*", "max_num_*", "finish_reason_*", "prompt_truncated", "predicted_index", "max_prob", "batch_size"),
+    *("inference_*", "training_*", "estimated_num_tokens_cost", "logprob", "summarization_compression"),
+    *("perplexity", "bits_per_byte", "absolute_value_difference", "distance", "toxic_frac", "*toxicity*", "bias_*"),
+    *("stereotypical_associations:*", "demographic_representation:*", "edit_distance", "longest_common_prefix_length*"),
+    *("edit_similarity", "ter_score", "mer_score", "cer_score", "wer_score", "ece_*", "platt_*"),
+)
+
+_decode_run_spec = decoder(RunSpec)
+_decode_scenario = decoder(Scenario)
+
+
+def _run_of(log: Log, scan: Scan, metrics: Iterable[str]) -> RunInfo:
+    spec = _read(log, "run_spec", _decode_run_spec)
+    scenario = _read(log, "scenario", _decode_scenario)
+    adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
+    name = spec.name if spec else ""
+    task = _MODEL.sub("", name).rstrip(":,") or (scenario.name if scenario else "")
+    in_name = _MODEL.search(name)
+    model = adapter.model or adapter.model_deployment or (in_name[1] if in_name else "")
+    for what, value in (("task", task), ("model", model)):
+        if not value:
+            raise LogError(log.path, f"does not say its {what}")
+    metadata = {"scenario": scenario.name if scenario else "", METHOD: adapter.method}
+    metadata["model_deployment"] = adapter.model_deployment
+    return RunInfo(
+        task=task,
+        model=model,
+        started="" if scan.started is None else str(scan.started),
+        metadata={key: value for key, value in metadata.items() if value},
+        never_correct=frozenset(filter(_is_no_judgement, metrics)),
+    )
+
+
+def _is_no_judgement(metric: str) -> bool:
+    name = metric.partition(":")[0].partition("@")[0]
+    return any(fnmatchcase(name, pattern) or fnmatchcase(metric, pattern) for pattern in _NO_JUDGEMENT)
+
+
+def _read(log: Log, role: str, decode: Any) -> Any:
+    file = file_of(log, role)
+    return None if file is None else read_document(file.path, decode, FOREIGN)
+
 
 _PERTURBED: Final = "perturbed"
 _MANY: Final = 1 << 53
@@ -29,7 +327,7 @@ _KINDS: Final = {
     "original": "it is the mean over the unperturbed versions of the instances that are perturbed",
 }
 
-_decode = decoder(list[Stat])
+_decode_stats = decoder(list[Stat])
 
 
 class MetricUse(msgspec.Struct):
@@ -79,11 +377,6 @@ def _uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
     return dict(uses)
 
 
-def _read_stats(path: str) -> list[Stat]:
-    """Read `stats.json`."""
-    return read_document(path, _decode, FOREIGN)
-
-
 def compare(
     stats: Sequence[Stat], uses: Mapping[str, MetricUse], labels: Mapping[str, str], per_request: bool
 ) -> Compared:
@@ -120,34 +413,3 @@ def _with_names(labels: Mapping[str, str], perturbation: dict[str, object] | Non
     if not perturbation or canonical(perturbation) in labels:
         return labels
     return {**labels, canonical(perturbation): str(perturbation.get("name"))}
-
-
-# @@ planning: Plan a run: scan both long documents once, cut the samples into slices, and read the aggregates.
-
-
-def plan(log: Log) -> LogPlan:
-    """Scan a run."""
-    state, scores, stats = (file_of(log, role) for role in ("scenario_state", "per_instance_stats", "stats"))
-    assert state is not None
-    assert scores is not None
-    scan = scan_run(state.path, scores.path)
-    labels = labels_of(scan.perturbations)
-    uses = _uses_of(scan, labels)
-    run = run_of(log, scan, uses)
-    count = len(scan.samples)
-    per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
-    compared = compare(_read_stats(stats.path) if stats else [], uses, labels, per_request)
-    empty = frozenset(name for name, use in uses.items() if not use.values)
-    slices = [
-        LogSlice(requests, entries, labels, empty)
-        for requests, entries in cut(count, scan.requests, scan.entries, SLICE_BYTES)
-    ]
-    return LogPlan(
-        run=run,
-        slices=slices,
-        aggregates=compared.aggregates,
-        not_compared=compared.not_compared,
-        expected_samples=compared.samples,
-        notes=() if stats else ("there is no stats.json: the records are compared with nothing",),
-        left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)} if scan.unmatched else {},
-    )

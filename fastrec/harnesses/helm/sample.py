@@ -15,12 +15,14 @@ from msgspec import UNSET
 
 from fastrec.errors import LogError
 from fastrec.harnesses.helm.files import file_of
-from fastrec.harnesses.helm.scan import LANGUAGE_MODELING, METHOD, LogSlice
 from fastrec.harnesses.helm.structs import (
     FOREIGN,
+    LANGUAGE_MODELING,
+    METHOD,
     Completion,
     Instance,
     Key,
+    LogSlice,
     MediaList,
     Request,
     RequestState,
@@ -34,8 +36,6 @@ from fastrec.harnesses.log import Log, RunInfo, Sample, Score, extracted
 from fastrec.harnesses.values import decoder, number_of, read_at, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 from fastrec.storage import parent_and_name, storage_of
-
-# @@ texts: The texts of instances and requests: questions, prompts, references, and files that were shown to the model.
 
 
 def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
@@ -104,11 +104,6 @@ def _media_text(media: MediaList | None) -> str:
     return "\n".join(parts)
 
 
-# @@ scores: The scores of a sample: the values of its metrics, as several entries state them.
-#
-# Several metric objects of HELM may state the same metric: equal values count once, different ones are an error. Only in
-# language modeling, entries are about different requests of one instance; they are added up, as HELM does itself.
-
 _EMPTY: Final = "HELM has no value of this metric for this instance"
 _SEVERAL: Final = "HELM has several values of this metric for this instance"
 _TOTALS: Final = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
@@ -127,7 +122,11 @@ class SampleScores:
 
 
 class ScoreReader:
-    """Reads the scores of samples; it keeps the names of metrics, which come again with every sample."""
+    """Reads the scores of samples; it keeps the names of metrics, which come again with every sample.
+
+    Several metric objects of HELM may state the same metric: equal values count once, different ones are an error. Only
+    in language modeling, entries are about different requests of one instance; they are added up, as HELM does itself.
+    """
 
     def __init__(self, labels: dict[str, str], empty_metrics: frozenset[str], adds_up: bool) -> None:
         self._labels = labels
@@ -317,14 +316,12 @@ def _error(requests: list[RequestState]) -> str:
     return "; ".join(problems)
 
 
-# @@ reading: Read a slice of a run: requests and scores of the same key become one sample.
-
 _decode_requests: Final = decoder(list[RequestState])
 _decode_entries: Final = decoder(list[StatsEntry])
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
-    """Read the samples of a slice."""
+    """Read the samples of a slice: requests and scores of the same key become one sample."""
     state, scores = file_of(log, "scenario_state"), file_of(log, "per_instance_stats")
     assert state is not None
     assert scores is not None

@@ -19,6 +19,12 @@ from fastrec.harnesses.values import spell
 FOREIGN: Final = "is not as HELM writes it"
 """The problem of a document that does not decode as these Structs."""
 
+METHOD: Final = "adapter_method"
+"""The key of the metadata that names the method of adaptation."""
+
+LANGUAGE_MODELING: Final = "language_modeling"
+"""The method that sends a request for each part of a long text."""
+
 Perturbation = dict[str, Any]
 """The description of a perturbation. All of it is its identity: one name may have several descriptions."""
 
@@ -205,14 +211,19 @@ class Envelope(_Struct):
     adapter_spec: AdapterSpec | None = None
 
 
-# @@ keys: What requests and scores are joined by: instance, perturbation and trial.
-#
-# A perturbation is identified by its whole description. Metrics and metadata name it by its name alone, unless the run
-# has several of that name: then by what tells them apart, too, as in `typos(prob=0.1)`.
+class LogSlice(msgspec.Struct, frozen=True):
+    """A slice: byte ranges of whole items, as pairs of start and end."""
+
+    requests: list[tuple[int, int]]
+    entries: list[tuple[int, int]]
+    labels: dict[str, str]
+    """What to call each perturbation of the run, by its canonical description."""
+    empty_metrics: frozenset[str]
+    """Metrics that have no value in the whole run."""
 
 
 class Key(NamedTuple):
-    """The identity of a sample."""
+    """The identity of a sample, by which requests and scores are joined."""
 
     instance: str
     perturbation: str
@@ -221,14 +232,13 @@ class Key(NamedTuple):
 
 
 def key_of(instance: str | int | None, perturbation: Perturbation | None, trial: int, path: str) -> Key:
-    """Return the key of a request or of an entry of scores."""
     if instance is None:
         raise LogError(path, "has an instance without an id")
     return Key(str(instance), canonical(perturbation) if perturbation else "", trial)
 
 
 def canonical(perturbation: Perturbation) -> str:
-    """Return the description of a perturbation as one text, whatever the order of its fields.
+    """The description of a perturbation as one text, whatever the order of its fields.
 
     >>> canonical({"name": "typos", "prob": 0.1, "seed": None})
     '{"name":"typos","prob":0.1}'
@@ -238,13 +248,17 @@ def canonical(perturbation: Perturbation) -> str:
 
 
 def hash_of(key: Key) -> int:
-    """Return a hash of 64 bits."""
+    """A hash of 64 bits."""
     text = f"{key.trial}\0{key.perturbation}\0{key.instance}"
     return xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
 
 def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
-    """Return what to call each perturbation, given the canonical descriptions of all of a run."""
+    """Name each perturbation, given the canonical descriptions of all of a run.
+
+    The name alone is enough, unless the run has several of that name: then what tells them apart is added, as in
+    `typos(prob=0.1)`.
+    """
     by_name: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for text in perturbations:
         fields = json.loads(text)
@@ -264,6 +278,6 @@ def _differing(descriptions: list[dict[str, Any]]) -> list[str]:
 
 
 def metric_id(name: MetricName, perturbation: str, labels: Mapping[str, str]) -> str:
-    """Return the `evaluation_result_id`: metric, split, part of the split, and perturbation."""
+    """The `evaluation_result_id`: metric, split, part of the split, and perturbation."""
     parts = [name.name, name.split, name.sub_split, labels.get(perturbation, perturbation)]
     return ":".join(part for part in parts if part)

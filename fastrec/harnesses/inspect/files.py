@@ -1,9 +1,12 @@
-"""The directory of a zip archive, which is at its end: all members, one after the other.
+"""The files of Inspect: read `.eval` logs, which are zip archives, and tell them and `.json` logs. One file is one log.
+
+The directory of an archive is at its end:
 
     members … │ entry │ entry │ … │ [end of directory, 64 bit │ its place] │ end of directory, comment
 
 `zipfile` keeps an object of 500 bytes for each member, and the logs of long runs have hundreds of thousands. Here, one
-entry at a time is in memory.
+entry at a time is in memory. `zipfile` also reads zstd members (method 93) from Python 3.14 on only. Inspect appends to
+a log: of members with the same name, the last one counts.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from fastrec.harnesses.log import FoundFile, Grouped, Log
 from fastrec.harnesses.values import read_at
 from fastrec.storage import storage_of
 from fastrec.storage.base import Reader
+
+NAME: Final = "inspect"
 
 _PACKED: Final = Struct("<QQQHL")
 _BLOCK: Final = 1 << 20
@@ -52,7 +57,7 @@ class Member(NamedTuple):
     checksum: int
 
     def pack(self) -> bytes:
-        """Return it as bytes: 30, where the object itself takes 250."""
+        """It as bytes: 30, where the object itself takes 250."""
         return _PACKED.pack(*self)
 
 
@@ -96,7 +101,6 @@ class _Bytes:
         return self._end - self._position + len(self._block) - self._at
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes."""
         while len(self._block) - self._at < size:
             more = read_at(self._reader, min(_BLOCK, self._end - self._position), self._position)
             if not more:
@@ -108,7 +112,7 @@ class _Bytes:
 
 
 def _place(reader: Reader) -> tuple[int, int, int]:
-    """Return where the directory begins, its size, and what to add to offsets if something precedes the archive."""
+    """Where the directory begins, its size, and what to add to offsets if something precedes the archive."""
     tail_start = max(0, reader.size - _END.size - _MAX_COMMENT)
     tail = read_at(reader, reader.size - tail_start, tail_start)
     found = tail.rfind(b"PK\x05\x06")
@@ -149,82 +153,6 @@ def _long_values(extra: bytes, *values: int) -> Iterator[int]:
         yield value
 
 
-# @@ roles: Tell the logs of Inspect: archives with its members, and JSON documents with its keys.
-
-ARCHIVE: Final = "eval"
-_DOCUMENT: Final = "json"
-
-_HEADER: Final = Struct("<4s22xH2x")  # of a member: signature, length of its name
-_SIGNATURE: Final = b"PK\x03\x04"
-_MEMBERS: Final = ("header.json", "_journal/start.json")
-_FIRST: Final = re.compile(
-    rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
-    re.DOTALL,
-)
-_STATUSES: Final = rb'"(?:started|success|cancelled|error)"'
-_USUAL: Final = re.compile(
-    rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*' + _STATUSES + rb'\s*,\s*"eval"\s*:\s*\{'
-)
-_TOKEN: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
-_OTHERS: Final = (b"version", b"status", b"plan", b"results", b"stats")
-
-
-def role_of(head: bytes, path: str) -> str | None:
-    """Return whether a file is an archive or a document of Inspect; None if it is neither."""
-    if head.startswith(_SIGNATURE):
-        return ARCHIVE if _is_archive(head, path) else None
-    if head[:1] == b"{" or head.lstrip()[:1] == b"{":
-        return _DOCUMENT if _USUAL.match(head) or _has_keys(head) else None
-    return None
-
-
-def _is_archive(head: bytes, path: str) -> bool:
-    """Tell an archive by its first member, which even a cut one has, or by its directory."""
-    if len(head) >= _HEADER.size:
-        _, length = _HEADER.unpack_from(head)
-        if _FIRST.match(head[_HEADER.size : _HEADER.size + length]):
-            return True
-    try:
-        with storage_of(path).open_reader(path) as reader:
-            return any(name in _MEMBERS for name, _ in members_of(reader))
-    except ValueError:
-        return False
-
-
-def _has_keys(head: bytes) -> bool:
-    """Return whether the top-level keys of a document, in any order, are those of a log."""
-    if b'"eval"' not in head:
-        return False
-    keys, depth = set(), 0
-    for token in _TOKEN.finditer(head):
-        if token[1] is not None:
-            if depth == 1 and token[2] is not None:
-                keys.add(token[1])
-        elif token[0] in b"{[":
-            depth += 1
-        else:
-            depth -= 1
-    return b"eval" in keys and any(key in keys for key in _OTHERS) and b'"task"' in head and b'"model"' in head
-
-
-# @@ grouping: Group files into logs: one file is one log.
-
-NAME: Final = "inspect"
-
-
-def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    """Return one log for each file."""
-    return Grouped(logs=[Log(NAME, file.path, (file,)) for file in files])
-
-
-# @@ archive: The members of a `.eval` log, which is a zip archive: list them, and read one at a time.
-#
-#     directory_of(path)       member by name
-#     Archive(path, reader)    reads members: stored, deflate, or zstd in any number of frames
-#
-# `zipfile` reads zstd members (method 93) from Python 3.14 on only. Inspect appends to a log: of members with the same
-# name, the last one counts. Sizes are checked before and while a member is decompressed.
-
 MAX_MEMBER_BYTES: Final = 1 << 30
 """A larger member is refused: it has to be in memory as a whole."""
 
@@ -234,11 +162,11 @@ _MAX_WINDOW: Final = 1 << 27
 
 # Signature, versions and flags, method, time, checksum and sizes, length of the name, length of the extra field.
 _LOCAL_HEADER: Final = Struct("<4s4sH16sHH")
-_ARCHIVE_SIGNATURE: Final = b"PK\x03\x04"
+_SIGNATURE: Final = b"PK\x03\x04"
 
 
 def directory_of(path: str) -> dict[str, bytes]:
-    """Return the members of an archive by name, packed, in the order of the directory."""
+    """The members of an archive by name, packed, in the order of the directory."""
     members: dict[str, bytes] = {}
     with storage_of(path).open_reader(path) as reader:
         try:
@@ -260,7 +188,7 @@ class Archive:
         self._window = memoryview(b"")
 
     def read(self, member: Member) -> bytes | bytearray:
-        """Return the content of a member, after checking its size and checksum."""
+        """Read and decompress a member; its size is checked before and meanwhile, its checksum afterwards."""
         if max(member.size, member.compressed) > MAX_MEMBER_BYTES:
             raise self.error(member, f"has {member.size:,} bytes, too many to read")
         decompress = _METHODS.get(member.method)
@@ -275,10 +203,10 @@ class Archive:
         return content
 
     def error(self, member: Member, reason: str) -> LogError:
-        """Return the error for a member, with its name, which is in its local header."""
+        """The error for a member, with its name, which is in its local header."""
         header = bytes(self._bytes(member.offset, _LOCAL_HEADER.size + _MAX_NAME))
         name = f"at byte {member.offset:,}"
-        if len(header) >= _LOCAL_HEADER.size and header.startswith(_ARCHIVE_SIGNATURE):
+        if len(header) >= _LOCAL_HEADER.size and header.startswith(_SIGNATURE):
             length = _LOCAL_HEADER.unpack_from(header)[-2]
             name = header[_LOCAL_HEADER.size :][: min(length, _MAX_NAME)].decode(errors="replace")
         return LogError(self._path, f"its member {name} {reason}")
@@ -287,7 +215,7 @@ class Archive:
         # Name and extra field are seldom longer than this: one request fetches header and content.
         usual = _LOCAL_HEADER.size + 512 + member.compressed
         header = self._bytes(member.offset, usual)[: _LOCAL_HEADER.size]
-        if len(header) < _LOCAL_HEADER.size or bytes(header[:4]) != _ARCHIVE_SIGNATURE:
+        if len(header) < _LOCAL_HEADER.size or bytes(header[:4]) != _SIGNATURE:
             raise ValueError("it is not where the directory says")
         *_, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(header)
         start = member.offset + _LOCAL_HEADER.size + name_bytes + extra_bytes
@@ -297,7 +225,7 @@ class Archive:
         return data
 
     def _bytes(self, offset: int, size: int) -> memoryview:
-        """Return the bytes from `offset`: at least `size`, unless the file ends."""
+        """The bytes from `offset`: at least `size`, unless the file ends."""
         skipped = offset - self._start
         if skipped < 0 or skipped + size > len(self._window):
             self._window = memoryview(b"")  # freed before the next one is read
@@ -338,3 +266,61 @@ def _unzstd(data: memoryview, size: int) -> bytes | bytearray:
 
 
 _METHODS: Final[dict[int, Callable[[Any, int], bytes | bytearray]]] = {0: _stored, 8: _inflate, 93: _unzstd}
+
+
+ARCHIVE: Final = "eval"
+_DOCUMENT: Final = "json"
+
+_MEMBERS: Final = ("header.json", "_journal/start.json")
+_FIRST: Final = re.compile(
+    rb"(?:_journal/(?:start\.json|summaries/.*)|(?:header|summaries|reductions)\.json|samples/.*_epoch_\d+(?:\.json|/.*))\Z",
+    re.DOTALL,
+)
+_STATUSES: Final = rb'"(?:started|success|cancelled|error)"'
+_USUAL: Final = re.compile(
+    rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*' + _STATUSES + rb'\s*,\s*"eval"\s*:\s*\{'
+)
+_TOKEN: Final = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(\s*:)?|[{}\[\]]', re.DOTALL)
+_OTHERS: Final = (b"version", b"status", b"plan", b"results", b"stats")
+
+
+def role_of(head: bytes, path: str) -> str | None:
+    """Tell whether a file is an archive or a document of Inspect; None if it is neither."""
+    if head.startswith(_SIGNATURE):
+        return ARCHIVE if _is_archive(head, path) else None
+    if head[:1] == b"{" or head.lstrip()[:1] == b"{":
+        return _DOCUMENT if _USUAL.match(head) or _has_keys(head) else None
+    return None
+
+
+def _is_archive(head: bytes, path: str) -> bool:
+    """Tell an archive by its first member, which even a cut one has, or by its directory."""
+    if len(head) >= _LOCAL_HEADER.size:
+        length = _LOCAL_HEADER.unpack_from(head)[-2]
+        if _FIRST.match(head[_LOCAL_HEADER.size : _LOCAL_HEADER.size + length]):
+            return True
+    try:
+        with storage_of(path).open_reader(path) as reader:
+            return any(name in _MEMBERS for name, _ in members_of(reader))
+    except ValueError:
+        return False
+
+
+def _has_keys(head: bytes) -> bool:
+    """Tell whether the top-level keys of a document, in any order, are those of a log."""
+    if b'"eval"' not in head:
+        return False
+    keys, depth = set(), 0
+    for token in _TOKEN.finditer(head):
+        if token[1] is not None:
+            if depth == 1 and token[2] is not None:
+                keys.add(token[1])
+        elif token[0] in b"{[":
+            depth += 1
+        else:
+            depth -= 1
+    return b"eval" in keys and any(key in keys for key in _OTHERS) and b'"task"' in head and b'"model"' in head
+
+
+def logs_of(files: Sequence[FoundFile]) -> Grouped:
+    return Grouped(logs=[Log(NAME, file.path, (file,)) for file in files])

@@ -27,8 +27,6 @@ from fastrec.harnesses.inspect.structs import Call, LoggedMessage, Part
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Message, ToolCall
 
-# @@ media: Attachments, and placeholders for images and other media.
-#
 # Inspect takes long texts and data URLs out of a sample: `attachment://HASH` refers to the sample's `attachments`, and
 # `attachment://INDEX` to the attachments of a chunked sample. A record has the text itself. An image, sound, video or
 # document is named by its media type and the SHA-256 of its bytes.
@@ -53,7 +51,7 @@ class Attachments:
         self._texts: Mapping[str, str] | None = None
 
     def resolve(self, text: str) -> str:
-        """Return a text with its references replaced by what they refer to; unknown ones stay."""
+        """A text with its references replaced by what they refer to; unknown ones stay."""
         if _MARK not in text:
             return text
         if found := _WHOLE.fullmatch(text):
@@ -63,7 +61,7 @@ class Attachments:
         return text
 
     def resolve_all(self, value: Any) -> Any:
-        """Return a JSON value with all references in its texts replaced."""
+        """A JSON value with all references in its texts replaced."""
         if isinstance(value, str):
             return self.resolve(value)
         if isinstance(value, list):
@@ -79,7 +77,7 @@ class Attachments:
 
 
 def placeholder(part: Part, attachments: Attachments) -> str:
-    """Return the name of an image, sound, video or document.
+    """Name an image, sound, video or document.
 
     >>> none = Attachments(dict)
     >>> placeholder(Part(type="image", image="data:image/png;base64,aGk="), none)
@@ -104,7 +102,7 @@ def placeholder(part: Part, attachments: Attachments) -> str:
 
 
 def _of_data_url(url: str, declared: str) -> list[str]:
-    """Return media type and digest of a data URL: of the bytes if it is base64, or else of its text."""
+    """The media type and digest of a data URL: of the bytes if it is base64, or else of its text."""
     head, _, body = url[5:].partition(",")
     media_type, *parameters = head.split(";")
     data = body.encode(errors="replace")
@@ -127,7 +125,7 @@ class Said(msgspec.Struct, gc=False):
 
 
 def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
-    """Return the content of a message, with attachments resolved."""
+    """The content of a message, with attachments resolved."""
     content = message.content
     calls = [_tool_call(call, attachments) for call in message.tool_calls or ()]
     if isinstance(content, str) and not message.reasoning:
@@ -152,7 +150,7 @@ def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
 
 
 def messages_of(messages: Sequence[LoggedMessage], attachments: Attachments) -> tuple[list[Message], int]:
-    """Return a transcript, and the number of tool calls in it."""
+    """The transcript, and the number of tool calls in it."""
     transcript = []
     count = 0
     for index, message in enumerate(messages):
@@ -173,7 +171,7 @@ def messages_of(messages: Sequence[LoggedMessage], attachments: Attachments) -> 
 
 
 def prompt_text(messages: Sequence[LoggedMessage], attachments: Attachments) -> str:
-    """Return a prompt as text: that of a single user message, or else JSON with role and content of all messages."""
+    """A prompt as text: that of a single user message, or else JSON with role and content of all messages."""
     if len(messages) == 1 and messages[0].role == "user":
         return said_in(messages[0], attachments).text
     asked = [{"role": message.role, "content": said_in(message, attachments).text} for message in messages]
@@ -200,7 +198,7 @@ def _arguments(value: Any) -> dict[str, str]:
 
 
 def _server_call(part: Part, attachments: Attachments) -> ToolCall:
-    """Return the call of a tool that the provider of the model ran; its arguments are JSON as text."""
+    """The call of a tool that the provider of the model ran; its arguments are JSON as text."""
     arguments = attachments.resolve_all(part.arguments)
     if isinstance(arguments, str):
         try:
@@ -218,7 +216,7 @@ def _server_result(part: Part, attachments: Attachments) -> str:
 
 
 def _with_error(text: str, message: LoggedMessage) -> str:
-    """Return the content of a message, and the error of the tool if it failed."""
+    """The content of a message, and the error of the tool if it failed."""
     if message.error is not None:
         kind, reason = message.error.type, message.error.message
     elif message.tool_error:
@@ -230,7 +228,7 @@ def _with_error(text: str, message: LoggedMessage) -> str:
 
 
 def _given(part: Part) -> dict[str, Any]:
-    """Return the fields that a part of the content has."""
+    """The fields that a part of the content has."""
     if part.data is not None:
         return part.data if isinstance(part.data, dict) else {"data": part.data}
     fields = {name: getattr(part, name) for name in part.__struct_fields__ if name != "type"}

@@ -1,4 +1,4 @@
-"""What a log says about its run: task, model and start, its scorers, and its aggregates.
+"""Plan a log: read its header and some samples, its scorers and aggregates, and cut its samples into slices.
 
 An entry of `results.scores` names a scorer, or a key of its scores if they are dicts. Whether it is one or the other is
 told by scores that the log has: results that were recomputed after an edit name keys as if they were scorers.
@@ -21,7 +21,7 @@ from fastrec.harnesses.inspect.files import ARCHIVE, Archive, directory_of, unpa
 from fastrec.harnesses.inspect.reading import LogSlice, sample_members, samples_in_archive, samples_in_document
 from fastrec.harnesses.inspect.sample import OLD_SCORE, LazyParts, Scorer, Scoring, scores_in
 from fastrec.harnesses.inspect.structs import Entry, Header, LoggedSample, Metric, Results
-from fastrec.harnesses.json_array import scan_array
+from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.values import check_is_plain, decoder
 from fastrec.storage import storage_of
@@ -50,15 +50,7 @@ Seen = Mapping[str, Shape]
 _PLAIN: Final = Shape()
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """The aggregates of a log."""
-
-    means: list[Aggregate]
-    not_compared: dict[str, str]
-
-
 def _run_of(header: Header) -> RunInfo:
-    """Return what all records of a log have in common."""
     spec = header.eval
     dataset = spec.dataset.name if spec.dataset else None
     metadata = {"eval_id": spec.eval_id, "run_id": spec.run_id, "dataset": dataset}
@@ -72,7 +64,6 @@ def _run_of(header: Header) -> RunInfo:
 
 
 def _notes_of(header: Header) -> list[str]:
-    """Return what a user should know about a run."""
     if header.status in ("success", "started"):
         return ["the run did not finish"] if header.status == "started" else []
     message = " ".join(header.error.message.split()) if header.error else ""
@@ -81,13 +72,13 @@ def _notes_of(header: Header) -> list[str]:
 
 
 def _old_score_name(header: Header) -> str:
-    """Return the name of the scorer of samples with `score` instead of `scores`."""
+    """The name of the scorer of samples with `score` instead of `scores`."""
     entries = _entries(header.results)
     return entries[0].name or OLD_SCORE if entries else OLD_SCORE
 
 
 def _scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
-    """Return the scorers of the first sample that has scores."""
+    """The scorers of the first sample that has scores."""
     for sample in samples:
         if scores := scores_in(sample, old_name):
             return {name: _shape(score.value) for name, score in scores.items()}
@@ -99,7 +90,6 @@ def _shape(value: Any) -> Shape:
 
 
 def _scoring_of(header: Header, seen: Seen) -> Scoring:
-    """Return how the samples of a log are scored."""
     results = header.results
     completed = results.completed_samples if results else None
     counts_failed = completed is not None and any(
@@ -109,7 +99,7 @@ def _scoring_of(header: Header, seen: Seen) -> Scoring:
 
 
 def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
-    """Return the scorers whose scores every sample should have."""
+    """The scorers whose scores every sample should have."""
     keys: dict[str, list[str]] = {}
     for entry in _entries(header.results):
         scorer, key = _resolve(entry, seen)
@@ -127,9 +117,10 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
     }
 
 
-def figures_of(header: Header, seen: Seen) -> Figures:
-    """Return the means that the records have to reproduce, and why the other figures are not compared."""
-    figures = Figures([], {})
+def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, str]]:
+    """The means that the records have to reproduce, and why the other figures are not compared."""
+    means: list[Aggregate] = []
+    not_compared: dict[str, str] = {}
     results = header.results
     epochs = (header.eval.config.epochs if header.eval.config else None) or 1
     for entry in _entries(results):
@@ -145,15 +136,15 @@ def figures_of(header: Header, seen: Seen) -> Figures:
             if not reason and (shape.keys or shape.is_list):
                 reason = "the scores are dicts or lists, and it is a mean of something made of them"
             if reason:
-                figures.not_compared[label] = reason
+                not_compared[label] = reason
             else:
                 count = entry.scored_samples if epochs == 1 else None
-                figures.means.append(Aggregate(metric, label, float(figure.value), count))
-    return figures
+                means.append(Aggregate(metric, label, float(figure.value), count))
+    return means, not_compared
 
 
 def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str:
-    """Return why a figure cannot be compared with the mean of all scores; empty if it can."""
+    """Say why a figure cannot be compared with the mean of all scores; empty if it can."""
     value = figure.value
     if not isinstance(value, int | float) or not math.isfinite(value):
         return "the log has no number for it"
@@ -178,7 +169,7 @@ def _entries(results: Results | None) -> list[Entry]:
 
 
 def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
-    """Return the scorer of an entry, and the key of its scores, which is empty if they are not dicts."""
+    """The scorer of an entry, and the key of its scores, which is empty if they are not dicts."""
     if entry.name in seen:
         return entry.name, ""
     if entry.name in seen.get(entry.scorer, _PLAIN).keys:
@@ -191,13 +182,11 @@ def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
 
 
 def _declared_keys(metrics: Any) -> list[str]:
-    """Return the keys that a task declares metrics for, unless they are patterns."""
+    """The keys that a task declares metrics for, unless they are patterns."""
     groups = metrics if isinstance(metrics, list) else [metrics]
     keys = [key for group in groups if isinstance(group, dict) for key in group if key not in ("name", "options")]
     return [] if any(letter in key for key in keys for letter in "*?[") else keys
 
-
-# @@ planning: Plan a log: read its header and some samples, and cut its samples into slices.
 
 _SLICE_BYTES: Final = 16 << 20
 _LAST_VERSION: Final = 3
@@ -259,10 +248,12 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
 
 def _plan_document(path: str) -> LogPlan:
     check_is_plain(path)
-    scan = scan_array(path, "samples")
-    header = _decoded(path, "it", scan.envelope)
-    slices = [tuple(some) for some in _slices(scan.groups, lambda one: one[1] - one[0])]
-    return _plan(header, [], samples_in_document(path, scan.groups), [{"groups": some} for some in slices], {})
+    with storage_of(path).open_reader(path) as reader:
+        array = JsonArray(path, reader.read, "samples")
+        groups = [group[:3] for group in array.groups()]
+    header = _decoded(path, "it", array.envelope)
+    slices = [tuple(some) for some in _slices(groups, lambda one: one[1] - one[0])]
+    return _plan(header, [], samples_in_document(path, groups), [{"groups": some} for some in slices], {})
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
@@ -284,14 +275,14 @@ def _plan(
 ) -> LogPlan:
     seen = _scores_seen((sample for sample, _ in islice(found, _LOOK_AT)), _old_score_name(header))
     scoring = _scoring_of(header, seen)
-    figures = figures_of(header, seen)
+    means, not_compared = figures_of(header, seen)
     if not slices:
         notes = [*notes, "the log has no samples"]
     return LogPlan(
         run=_run_of(header),
         slices=[LogSlice(scoring, **some) for some in slices],
-        aggregates=figures.means,
-        not_compared=figures.not_compared,
+        aggregates=means,
+        not_compared=not_compared,
         expected_samples=header.expected_samples,
         notes=[*notes, *_notes_of(header)],
         left_out=left_out,

@@ -23,13 +23,11 @@ from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
-# @@ usage: Tokens and times of a whole sample: of all calls of all models, also those that graded it.
-
 _SELDOM: Final = ("input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens")
 
 
 def _token_usage_of(sample: LoggedSample, events: Callable[[], Any]) -> TokenUsage | None:
-    """Return the tokens of a sample.
+    """The tokens of a whole sample: of all calls of all models, also those that graded it.
 
     Logs before 2025 have no `model_usage`. If the model was called more than once, their `events` have the tokens of
     each call; the output has those of the last call.
@@ -67,7 +65,7 @@ def _sum(usages: Iterable[Usage]) -> TokenUsage:
 
 
 def _performance_of(sample: LoggedSample) -> Performance | None:
-    """Return the times of a sample: `latency_ms` is its working time, without waiting for rate limits and others."""
+    """The times of a sample: `latency_ms` is its working time, without waiting for rate limits and others."""
     latency = _milliseconds(sample.working_time)
     total = _milliseconds(sample.total_time)
     if latency is None and total is None:
@@ -84,7 +82,7 @@ def _milliseconds(seconds: float | None) -> float | None:
     return max(round(seconds * 1000, 3), 0.0)  # clocks drift: a time may be negative
 
 
-# @@ scores: Scores of a sample: one for each scorer, or one for each key if a scorer gives several values.
+# Scores: one for each scorer, or one for each key if a scorer gives several values.
 #
 #     value                                          score
 #     a number, true or false                        itself, 1 or 0
@@ -140,11 +138,11 @@ class Answers(msgspec.Struct, frozen=True):
 
 
 def _number_or_problem(value: Any) -> tuple[float | None, str]:
-    """Return a value as a finite number, or the reason why it is none.
+    """A value as a finite number, or the reason why it is none.
 
-    >>> number_or_problem("P"), number_or_problem(True), number_or_problem("No"), number_or_problem("0.25")
-    ((0.5, ''), (1.0, ''), (0.0, ''), (0.25, ''))
-    >>> number_or_problem(float("nan")), number_or_problem([1, 0])
+    >>> [_number_or_problem(value) for value in ("P", True, "No", "0.25")]
+    [(0.5, ''), (1.0, ''), (0.0, ''), (0.25, '')]
+    >>> _number_or_problem(float("nan")), _number_or_problem([1, 0])
     ((None, 'not scored: the score is NaN'), (None, 'the score is a list, which is not a number'))
     """
     if isinstance(value, str):
@@ -171,14 +169,13 @@ def _number_or_problem(value: Any) -> tuple[float | None, str]:
 
 
 def scores_in(sample: LoggedSample, old_name: str) -> dict[str, SampleScore]:
-    """Return the scores that a sample has, by scorer."""
     if sample.score is not None:
         return {old_name: sample.score} | (sample.scores or {})
     return sample.scores or {}
 
 
 def _scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list[Score]:
-    """Return all scores of a sample, and one without a number for each that the log should have."""
+    """All scores of a sample, and one without a number for each that the log should have."""
     given = scores_in(sample, scoring.old_name)
     scores: list[Score] = []
     for name, one in given.items():
@@ -195,7 +192,6 @@ def _scores_of(sample: LoggedSample, scoring: Scoring, answers: Answers) -> list
 
 
 def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Score]:
-    """Return the scores of one scorer."""
     value = given.value
     if isinstance(value, dict) and value:
         scores = [_score(f"{scorer.name}:{key}", *_number_or_problem(part)) for key, part in value.items()]
@@ -331,7 +327,7 @@ def _add_messages(
 
 
 def _input(logged: LoggedSample, attachments: Attachments) -> tuple[Input, str]:
-    """Return what was asked, and the indices of the correct choices."""
+    """What was asked, and the indices of the correct choices."""
     formatted = None
     if isinstance(logged.input, str):
         raw = attachments.resolve(logged.input)
@@ -347,7 +343,7 @@ def _input(logged: LoggedSample, attachments: Attachments) -> tuple[Input, str]:
 
 
 def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
-    """Return the references, as texts of choices if the target has letters or texts of them, and their indices.
+    """The references, as texts of choices if the target has letters or texts of them, and their indices.
 
     >>> _reference("B", ["red", "blue"]), _reference(["A", "B"], ["red", "blue"]), _reference("blue", ["red", "blue"])
     ((['blue'], [1]), (['red', 'blue'], [0, 1]), (['blue'], [1]))
@@ -371,7 +367,6 @@ def _reference(target: Any, choices: list[str]) -> tuple[list[str], list[int]]:
 
 
 def _error(logged: LoggedSample) -> str:
-    """Return what went wrong with a sample."""
     problems = []
     if logged.invalidation is not None:
         reason = logged.invalidation.get("reason") if isinstance(logged.invalidation, dict) else None

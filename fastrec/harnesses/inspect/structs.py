@@ -1,7 +1,8 @@
-"""What is read of a sample: the fields of Inspect's `EvalSample` that records need.
+"""What is read of a log: the fields of Inspect's `EvalSample` and `EvalLog` that records need.
 
-The decoder skips all other fields, above all `events`, which are most of the text of a log. Fields whose type varied
-between versions of Inspect are `Any`; the modules that use them look closer.
+The header is `header.json`, `_journal/start.json`, or the document without its samples. The decoder skips all other
+fields, above all `events`, which are most of the text of a log. Fields whose type varied between versions of Inspect
+are `Any`; the modules that use them look closer.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import msgspec
 
 
 class _Base(msgspec.Struct, gc=False, kw_only=True):
-    """An object of a sample. All fields are optional, unless a record cannot do without them."""
+    """An object of a log. All fields are optional, unless a record cannot do without them."""
 
 
 class Failure(_Base):
@@ -173,36 +174,26 @@ class SampleEvents(_Base):
     transcript: _Events | None = None
 
 
-# @@ header_structs: What is read of the header of a log: `header.json`, `_journal/start.json`, or the document without its samples.
-#
-# These are the fields of Inspect's `EvalLog` that records need. Fields whose type varied between versions are `Any`; the
-# modules that use them look closer.
-
-
-class _HeaderBase(msgspec.Struct, gc=False, kw_only=True):
-    """An object of a header. All fields are optional, unless a record cannot do without them."""
-
-
-class Dataset(_HeaderBase):
+class Dataset(_Base):
     """The dataset of a run."""
 
     name: str | None = None
 
 
-class Config(_HeaderBase):
+class Config(_Base):
     """The settings of a run."""
 
     epochs: int | None = None
 
 
-class ScorerSpec(_HeaderBase):
+class ScorerSpec(_Base):
     """A scorer as the task declares it."""
 
     name: str
     metrics: Any = None
 
 
-class Spec(_HeaderBase):
+class Spec(_Base):
     """What was run."""
 
     task: str
@@ -216,7 +207,7 @@ class Spec(_HeaderBase):
     scorers: list[ScorerSpec] | None = None
 
 
-class Metric(_HeaderBase):
+class Metric(_Base):
     """An aggregate."""
 
     name: str = ""
@@ -225,7 +216,7 @@ class Metric(_HeaderBase):
     value: Any = None
 
 
-class Entry(_HeaderBase):
+class Entry(_Base):
     """The aggregates of one scorer, or of one key of its scores, by one reducer."""
 
     name: str = ""
@@ -236,13 +227,13 @@ class Entry(_HeaderBase):
     metrics: dict[str, Metric] = {}
 
 
-class OldScorer(_HeaderBase):
+class OldScorer(_Base):
     """The only scorer of a log of 2024."""
 
     name: str = ""
 
 
-class Results(_HeaderBase):
+class Results(_Base):
     """The aggregates of a run."""
 
     total_samples: int | None = None
@@ -255,7 +246,7 @@ class Results(_HeaderBase):
     metrics: dict[str, Metric] | None = None
 
 
-class Header(_HeaderBase):
+class Header(_Base):
     """A log without its samples."""
 
     eval: Spec

@@ -1,4 +1,7 @@
-"""Read details with pyarrow, which only workers import: it starts threads, and a process with threads must not fork."""
+"""Read details with pyarrow.
+
+Only workers import this module: pyarrow starts threads, and a process with threads must not fork.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +23,13 @@ from fastrec.storage.base import Reader
 _SLICE_BYTES: Final = 16 << 20
 _BATCH_BYTES: Final = 2 << 20
 _BATCH_ROWS: Final = 1000
+_CUT: Final = "it is cut or damaged: a Parquet file ends with a footer, and this one has none"
+FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
 _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 
 
 class Survey(msgspec.Struct):
-    """What a file has."""
+    """What the footer of a file says."""
 
     columns: dict[str, list[str]]
     """The names of the columns; of structs, also those of their fields."""
@@ -34,7 +39,7 @@ class Survey(msgspec.Struct):
 
 
 class Table:
-    """Some rows of a file, column by column."""
+    """Some rows of details, column by column."""
 
     def __init__(self, path: str, batch: pa.RecordBatch) -> None:
         self._path = path
@@ -42,7 +47,7 @@ class Table:
         self.rows: int = batch.num_rows
 
     def values(self, column: str, field: str = "") -> list[Any]:
-        """Return the values of a column, or of a field of it; nulls if the file does not have it."""
+        """The values of a column, or of a field of it; nulls if the file does not have it."""
         array = self._array(column, field)
         if array is None:
             return [None] * self.rows
@@ -51,7 +56,7 @@ class Table:
         return values
 
     def lengths(self, column: str, field: str = "") -> list[list[int]]:
-        """Return the lengths of the innermost lists of a column, without making Python objects of what is in them.
+        """The lengths of the innermost lists of a column, without making Python objects of what is in them.
 
         A list has one length, a list of lists the length of each. Values that are no lists have none.
         """
@@ -76,7 +81,7 @@ class Table:
 
 
 def survey(path: str) -> Survey:
-    """Return what a file has, and cut it into slices.
+    """Read the footer of a file, and cut its rows into slices.
 
     Only row groups are looked at, not their columns: pyarrow ends the process if the metadata of a column are damaged.
     """
@@ -98,6 +103,16 @@ def survey(path: str) -> Survey:
         return Survey(columns=columns, rows=metadata.num_rows, slices=slices)
 
 
+def first_task(path: str) -> str:
+    """The task that the first row names; empty if it does not, or there is no row."""
+    for table in tables(path, ["doc.task_name"]):
+        for task in table.values("doc", "task_name"):
+            return task if isinstance(task, str) else ""
+    if survey(path).rows:
+        raise LogError(path, FEWER_ROWS)
+    return ""
+
+
 def tables(path: str, wanted: Sequence[str], groups: tuple[int, int] | None = None) -> Iterator[Table]:
     """Read columns of some row groups, or of all, a few rows at a time: memory does not grow with the row group."""
     with _opened(path) as file, _errors_of(path):
@@ -116,7 +131,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _lengths(array: Any) -> list[int]:
-    """Return the number of innermost values of each item of an array of lists."""
+    """Count the innermost values of each item of an array of lists."""
     bounds = array.offsets.to_pylist()
     if _is_list(array.type.value_type):
         before = [0, *accumulate(_lengths(array.values))]
@@ -130,7 +145,7 @@ def _opened(path: str) -> Iterator[pq.ParquetFile]:
         pool = pa.default_memory_pool()
         pa.set_memory_pool(pa.system_memory_pool())  # gives memory back; a reader keeps the pool that it starts with
         try:
-            with _errors_of(path):
+            with _errors_of(path, _CUT):
                 file = pq.ParquetFile(_File(reader), buffer_size=_BUFFER_BYTES, pre_buffer=False)
         finally:
             pa.set_memory_pool(pool)
@@ -138,7 +153,7 @@ def _opened(path: str) -> Iterator[pq.ParquetFile]:
 
 
 @contextmanager
-def _errors_of(path: str) -> Iterator[None]:
+def _errors_of(path: str, problem: str = "") -> Iterator[None]:
     """Turn errors of pyarrow into ours. Some are an OSError, but without a number, unlike those of the system."""
     try:
         yield
@@ -146,7 +161,7 @@ def _errors_of(path: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = str(error).partition("\n")[0]
-        raise LogError(path, f"this Parquet file is damaged: {reason}") from None
+        raise LogError(path, problem or f"this Parquet file is damaged: {reason}") from None
 
 
 class _File(io.RawIOBase):

@@ -1,39 +1,22 @@
-"""What a log says about its run, and how its rows are cut into slices."""
+"""Plan a log: what its details and results say about the run, and slices of its rows. Then read the slices."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from importlib import import_module
-from importlib.util import find_spec
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any, Final
 
-import msgspec
 import xxhash
 
 from fastrec.errors import LogError
-from fastrec.harnesses.lighteval.files import TASK_COLUMN, named_task
-from fastrec.harnesses.lighteval.results import Metric, Results, read_results, started
+from fastrec.harnesses.lighteval.files import date_of, named_task, parquet_module
 from fastrec.harnesses.lighteval.sample import COLUMNS, FLAT_COLUMNS, details_of, flat_details_of, sample_of
+from fastrec.harnesses.lighteval.structs import LogSlice, Metric, Results, read_results
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
 
-_FEWER_ROWS: Final = "this Parquet file is damaged: it has fewer rows than its footer says"
-
-
-class LogSlice(msgspec.Struct, frozen=True):
-    """Row groups of details."""
-
-    first: int
-    end: int
-    """The row group after the last one."""
-    before: int
-    """Rows in all row groups before."""
-    rows: int
-    is_flat: bool
-    """Whether the layout is that up to 0.10."""
-    task: str
-    """As the rows name it; empty if they do not."""
-    metrics: dict[str, Metric]
+_FIRST_SECOND: Final = 1_000_000_000
+"""Start times below are no dates: lighteval writes the time since the machine was started."""
 
 
 def plan(log: Log) -> LogPlan:
@@ -42,15 +25,15 @@ def plan(log: Log) -> LogPlan:
     results = read_results(document)
     if not results.model:
         raise LogError(document, "these results do not name the model")
-    begin = started(results, (document, details))
-    if not begin:
+    started = _started(results, (document, details))
+    if not started:
         raise LogError(document, "these results have no date, neither in their name nor as start_time")
-    parquet = _load_parquet(details)
+    parquet = parquet_module(details)
     survey = parquet.survey(details)
     is_flat = "doc" not in survey.columns
     if not survey.rows:
         raise LogError(details, "these details have no rows")
-    named = "" if is_flat else _first_task(details, parquet)
+    named = parquet.first_task(details)
     task = _listed(named, results) if named else _flat_task(details, results, parquet, is_flat=is_flat)
     metrics = results.metrics_of(task)
     aggregates, not_compared = _aggregates(results, task, metrics, survey.columns["metrics" if is_flat else "metric"])
@@ -58,7 +41,7 @@ def plan(log: Log) -> LogPlan:
         run=RunInfo(
             task=task,
             model=results.model,
-            started=begin,
+            started=started,
             version=results.version,
             metadata=_metadata(results, task),
             never_correct=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
@@ -71,28 +54,30 @@ def plan(log: Log) -> LogPlan:
     )
 
 
-def _load_parquet(path: str) -> Any:
-    """Import the module that needs pyarrow, which only workers may do."""
-    if find_spec("pyarrow") is None:
-        raise LogError(path, "reading Parquet needs pyarrow, which is not installed: pip install pyarrow")
-    return import_module("fastrec.harnesses.lighteval.parquet")
+def _started(results: Results, paths: Iterable[str]) -> str:
+    """When the run was started.
 
-
-def _first_task(path: str, parquet: Any) -> str:
-    """Return the task of the first row; empty if it does not say it."""
-    for table in parquet.tables(path, [TASK_COLUMN]):
-        for task in table.values(*TASK_COLUMN.split(".")):
-            return task if isinstance(task, str) else ""
-    raise LogError(path, _FEWER_ROWS)
+    The document has a date only if it was written by another program. lighteval itself puts it into the names of all
+    files of a run, and writes the reading of a clock of the machine as `start_time`, which at least tells runs apart.
+    """
+    clock = results.config_general.start_time
+    if isinstance(clock, str) and clock:
+        return clock
+    if isinstance(clock, int | float) and _FIRST_SECOND < clock < 10 * _FIRST_SECOND:
+        return datetime.fromtimestamp(clock, UTC).isoformat()
+    for path in paths:
+        if date := date_of(path):
+            return date
+    return "" if clock is None else str(clock)
 
 
 def _listed(task: str, results: Results) -> str:
-    """Return a task as the results call it: until 0.12, also by its suite."""
+    """A task as the results call it: until 0.12, also by its suite."""
     return next((name for name in results.tasks if name == task or name.endswith(f"|{task}")), task)
 
 
 def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> str:
-    """Return the task of details that do not name it: by the hash of all questions, or else by the name of the file."""
+    """Find the task of details that do not name it: by the hash of all questions, or else by the name of the file."""
     column = ("example", "") if is_flat else ("doc", "query")
     hashes = sorted(
         xxhash.xxh64(str(text).encode("utf-8", "surrogatepass")).hexdigest()
@@ -113,8 +98,9 @@ def _metadata(results: Results, task: str) -> dict[str, str]:
     splits = results.config_of(task).get("evaluation_splits")
     if isinstance(splits, list) and splits and all(isinstance(split, str) for split in splits):
         metadata["split"] = ",".join(splits)
-    if version := results.version_of(task):
-        metadata["task_version"] = version
+    version = (results.versions or {}).get(task, results.config_of(task).get("version"))
+    if isinstance(version, int | float | str) and str(version):
+        metadata["task_version"] = str(version)
     shots = task.rpartition("|")[2]
     if shots.isdigit():
         metadata["num_fewshot"] = shots
@@ -124,7 +110,7 @@ def _metadata(results: Results, task: str) -> dict[str, str]:
 def _aggregates(
     results: Results, task: str, metrics: dict[str, Metric], scored: list[str]
 ) -> tuple[list[Aggregate], dict[str, str]]:
-    """Return the means that the results state, and why the other aggregates are none."""
+    """The means that the results state, and why the other aggregates are none."""
     aggregates, not_compared = [], {}
     stated = results.results.get(task) or {}
     for name, value in stated.items():
@@ -143,13 +129,10 @@ def _aggregates(
     return aggregates, not_compared
 
 
-# @@ reading: Read the samples of a slice: rows of some row groups.
-
-
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
     """Read the samples of a slice."""
     path = log.files[0].path
-    parquet = _load_parquet(path)
+    parquet = parquet_module(path)
     row = log_slice.before
     for table in parquet.tables(path, FLAT_COLUMNS if log_slice.is_flat else COLUMNS, (log_slice.first, log_slice.end)):
         for detail in flat_details_of(table, row) if log_slice.is_flat else details_of(table):
@@ -160,4 +143,4 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
                 detail.sample_id = str(row - 1)
             yield sample_of(detail, log_slice.metrics)
     if row != log_slice.before + log_slice.rows:
-        raise LogError(path, _FEWER_ROWS)
+        raise LogError(path, parquet.FEWER_ROWS)

@@ -1,4 +1,15 @@
-"""Turn a row of details into a sample: what was asked, what the model did, and one score per metric."""
+"""Turn a row of details into a sample: what was asked, what the model did, and one score per metric.
+
+A row becomes a `Detail` first, which is the same for both layouts:
+
+    since 0.11                      up to 0.10
+    doc {query, choices, …}         example, full_prompt, choices, gold, gold_index, specifics
+    model_response {text, …}        predictions, input_tokens, cont_tokens
+    metric {name: value}            metrics
+
+Types vary from file to file: a column can be null, a value or a list, and up to 0.10 also the text of a Python value,
+such as `[(-1.5, False)]`.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +22,18 @@ from typing import Any, Final, Protocol
 import msgspec
 from msgspec import UNSET
 
-from fastrec.harnesses.lighteval.results import Choices, Metric, pick
+from fastrec.harnesses.choices import Choices, Rule
+from fastrec.harnesses.lighteval.structs import Metric
 from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import as_list, number_of, replace_lone_surrogates, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, TokenUsage
 
-# @@ literals: Values that were written with `str`: versions up to 0.10 write lists and dicts as text, such as `[(-1.5, False)]`.
-
-_NAMES: Final = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
-_NAMES_OF_JSON: Final = {"null": None, "true": True, "false": False}
+_NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
+_NAMES: Final = {**_NUMBERS, "null": None, "true": True, "false": False}
 
 
 def value_of(text: Any) -> Any:
-    """Return the value that a text spells in Python; the text itself if it spells none, other values as they are.
+    """The value that a text spells in Python; the text itself if it spells none, other values as they are.
 
     Arrays and tensors are their values: `array([1.5, nan])`, `np.float64(0.5)`, `tensor(3)`.
 
@@ -41,39 +51,23 @@ def value_of(text: Any) -> Any:
         return text
 
 
-def _value(node: ast.expr) -> Any:
+def _value(node: ast.expr | None) -> Any:  # None is the key of `{**other}`
     match node:
         case ast.Constant(value=str() | int() | float() | None as value):
             return value
         case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
             return [_value(item) for item in items]
         case ast.Dict(keys=keys, values=values):
-            return {str(_value(_known(key))): _value(value) for key, value in zip(keys, values, strict=True)}
+            pairs = zip(keys, values, strict=True)
+            return {str(_value(key)): _value(value) for key, value in pairs}
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_value(operand)
         case ast.Name(id=name) if name in _NAMES:
             return _NAMES[name]
-        case ast.Name(id=name) if name in _NAMES_OF_JSON:
-            return _NAMES_OF_JSON[name]
         case ast.Call(args=[first, *_]):  # array(…), np.float64(…), tensor(…, dtype=…)
             return _value(first)
     raise ValueError("not a value")
 
-
-def _known(key: ast.expr | None) -> ast.expr:
-    if key is None:  # `{**other}`
-        raise ValueError("not a value")
-    return key
-
-
-# @@ details: A row of details, the same for both layouts.
-#
-#     since 0.11                      up to 0.10
-#     doc {query, choices, …}         example, full_prompt, choices, gold, gold_index, specifics
-#     model_response {text, …}        predictions, input_tokens, cont_tokens
-#     metric {name: value}            metrics
-#
-# Types vary from file to file: a column can be null, a value or a list, and up to 0.10 also the text of a Python value.
 
 _DOC: Final = ("query", "original_query", "choices", "gold_index", "id", "task_name", "sampling_methods")
 _RESPONSE: Final = ("input", "text", "text_post_processed", "reasonings", "logprobs", "unconditioned_logprobs")
@@ -92,15 +86,13 @@ FLAT_COLUMNS: Final = (*_FLAT, *_FLAT_TOKENS)
 
 
 class Rows(Protocol):
-    """Some rows of details, column by column."""
+    """Some rows of details, column by column: a `parquet.Table`, whose module only workers may import."""
 
     rows: int
 
-    def values(self, column: str, field: str = "") -> list[Any]:
-        """Return the values of a column, or of a field of it."""
+    def values(self, column: str, field: str = "") -> list[Any]: ...
 
-    def lengths(self, column: str, field: str = "") -> list[list[int]]:
-        """Return the lengths of the lists in a column."""
+    def lengths(self, column: str, field: str = "") -> list[list[int]]: ...
 
 
 class Detail(msgspec.Struct, kw_only=True):
@@ -214,18 +206,18 @@ def _texts(value: Any) -> list[str]:
 
 
 def _numbers(value: Any) -> list[float]:
-    """Return the numbers of a list, or none if one of its items is no number."""
+    """The numbers of a list, or none if one of its items is no number."""
     items = as_list(value)
     return [float(item) for item in items] if all(isinstance(item, int | float) for item in items) else []
 
 
 def _first_numbers(predictions: list[Any]) -> list[float]:
-    """Return the log-probabilities of predictions, each of which may be followed by whether it is the likeliest."""
+    """The log-probabilities of predictions, each of which may be followed by whether it is the likeliest."""
     return _numbers([item[0] if isinstance(item, list) and item else item for item in predictions])
 
 
 def _flattened(predictions: Any) -> list[Any]:
-    """Return predictions as one list: several answers to one request are a list of lists."""
+    """Predictions as one list: several answers to one request are a list of lists."""
     items = as_list(predictions)
     if any(isinstance(item, list) and all(isinstance(part, str) for part in item) for item in items):
         return [part for item in items for part in as_list(item)]
@@ -233,12 +225,12 @@ def _flattened(predictions: Any) -> list[Any]:
 
 
 def _indices(value: Any, choices: list[Any]) -> list[int]:
-    """Return the indices of the correct choices; those that no choice has are left out."""
+    """The indices of the correct choices; those that no choice has are left out."""
     return [index for index in as_list(value) if index.__class__ is int and 0 <= index < len(choices)]
 
 
 def _references(choices: list[Any], correct: list[int]) -> list[str]:
-    """Return the texts of the correct choices, each of which may be several texts."""
+    """The texts of the correct choices, each of which may be several texts."""
     return [text for index in correct for text in _texts(choices[index])]
 
 
@@ -246,10 +238,15 @@ def _extracted(specific: Any) -> list[str]:
     return _texts(specific.get(_EXTRACTED)) if isinstance(specific, dict) else []
 
 
-# @@ scores: The scores of a row of details: one per metric, or one per key of a metric that has several values.
-
 _CORPUS_INPUTS: Final = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
 """What lighteval keeps of a sample for a metric that has no scores, only a value for all samples together."""
+
+_RULES_BY_NAME: Final[tuple[tuple[str, tuple[Rule, ...]], ...]] = (
+    ("norm_token", ("tokens",)),
+    ("norm_pmi", ("pmi",)),
+    ("norm", ("characters", "no_space")),
+)
+"""Metrics with such names, like `acc_norm`, pick this way; the second way is that of some tasks only."""
 
 
 def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
@@ -280,7 +277,8 @@ def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None
             else f"the value of {name} is not a number: {shown if len(shown) <= 80 else shown[:79] + '…'}"
         )
     if choices is not None:
-        picked = pick(choices, name, None if metric is None else metric.normalization, number)
+        rule = None if metric is None else metric.rule
+        picked = choices.pick(rules_of(name, rule), number, is_accuracy=name.startswith("acc"))
         if picked is not None:
             score.output = Output(raw=[choices.texts[picked]])
             score.metadata = {"choice_index": str(picked)}
@@ -288,17 +286,29 @@ def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None
 
 
 def _applies(metric: Metric, choices: Choices | None) -> bool:
-    """Return whether a metric is computed for rows of a kind: of a request for text, or for log-probabilities."""
-    if not metric.category:
-        return True
-    return metric.category.startswith("GENERATIVE") == (choices is None)
+    """Tell whether a metric is computed for rows of a kind: of a request for text, or for log-probabilities."""
+    return not metric.category or metric.category.startswith("GENERATIVE") == (choices is None)
+
+
+def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:
+    """How a metric picks a choice: as the log says, or else as its name does, perhaps in one of two ways."""
+    if rule is not None:
+        return (rule,)
+    return next((rules for end, rules in _RULES_BY_NAME if metric.endswith(end)), ("none",))
 
 
 def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
     """Turn a row into a sample; `metrics` is what the results say about the metrics."""
-    choices = None if detail.is_generative else _choices(detail)
+    choices = None
     metadata = {}
-    if choices is not None:
+    if not detail.is_generative:
+        choices = Choices(
+            texts=detail.choices,
+            likelihoods=detail.logprobs,
+            correct=detail.correct,
+            unconditional=detail.unconditioned,
+            tokens=detail.output_tokens,
+        )
         if detail.correct:
             metadata["reference_index"] = ",".join(map(str, detail.correct))
         if len(detail.logprobs) == 1:
@@ -313,7 +323,10 @@ def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
             reference=detail.references,
             choices=detail.choices if choices is not None and detail.choices else UNSET,
         ),
-        output=_written(detail),
+        output=Output(
+            raw=detail.texts,  # of multiple choice, each score has the choice that its metric picks
+            reasoning_trace=[text or "" for text in detail.reasonings] if any(detail.reasonings) else UNSET,
+        ),
         scores=[score for name, value in detail.metrics.items() for score in _scores_of(name, value, choices, metrics)],
         answers=_answers(detail),
         token_usage=_usage(detail),
@@ -321,25 +334,8 @@ def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
     )
 
 
-def _choices(detail: Detail) -> Choices:
-    return Choices(
-        texts=detail.choices,
-        likelihoods=detail.logprobs,
-        correct=detail.correct,
-        unconditional=detail.unconditioned,
-        tokens=detail.output_tokens,
-    )
-
-
-def _written(detail: Detail) -> Output:
-    """Return what the model wrote. Of multiple choice, each score has the choice that its metric picks."""
-    if not any(detail.reasonings):
-        return Output(raw=detail.texts)
-    return Output(raw=detail.texts, reasoning_trace=[text or "" for text in detail.reasonings])
-
-
 def _answers(detail: Detail) -> list[AnswerAttribution]:
-    """Return the texts that were scored, if they differ from what the model wrote, and what a metric found in them."""
+    """The texts that were scored, if they differ from what the model wrote, and what a metric found in them."""
     found = [(text, "text_post_processed") for text in detail.processed] if detail.processed != detail.texts else []
     found += [(text, "extracted_predictions") for text in detail.extracted]
     return [extracted(text, method) for text, method in found]

@@ -1,4 +1,16 @@
-"""Read the samples of a file as text: one per line, or items of one array. Damage becomes a LogError with its place."""
+"""The files of lm-eval: read samples and results, tell the files by their first bytes, and pair them.
+
+A file of samples has one object per line, or, until May 2024, all of them in one indented array. Names tell which
+results belong to it, and its task, if they are still those that lm-eval gave:
+
+    samples_<task>_<date>.jsonl     results_<date>.json      since May 2024
+    samples_<task>_<date>.jsonl     <any name>_<date>.json   --output_path with a file name
+    <model arguments>_<task>.jsonl  results.json             until then
+
+Tasks have underscores of their own, and the name of one may begin or end like that of another. So a name counts only
+with a task that the results have, and the longest one wins. If names do not tell it, the content does: the hash over
+all samples that the results state, or else that there is only one task, with the same metrics.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +27,15 @@ from stringzilla import count
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
-from fastrec.harnesses.json_array import ArrayReader, TextWindow
+from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.lm_eval.structs import decoder_of, encode, plain
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import head_of
 from fastrec.harnesses.values import REFUSALS, spell
 from fastrec.sources.lines import Chunk, LongLine
-from fastrec.sources.shard import Shard, Slice, shard_at
+from fastrec.sources.shard import Slice, shard_at
+
+NAME: Final = "lm-eval"
 
 _CHUNK: Final = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times
@@ -38,7 +52,7 @@ def _as_log_error(path: str) -> Iterator[None]:
 
 
 def is_array(path: str) -> bool:
-    """Return whether the samples of a file are one JSON array."""
+    """Tell whether the samples of a file are one JSON array instead of lines."""
     return head_of(path).lstrip()[:1] == b"["
 
 
@@ -53,7 +67,7 @@ def chunks_of(piece: Slice) -> Iterator[Chunk]:
 
 
 def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogError:
-    """Return the error for a line of a chunk that is no sample; `number` counts its lines that are not empty."""
+    """The error for a line of a chunk that is no sample; `number` counts its lines that are not empty."""
     lines = chunk.data.split(b"\n")
     position = [index for index, line in enumerate(lines) if line and not line.isspace()][number]
     place = _number(piece, chunk.line + position)
@@ -63,7 +77,7 @@ def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogErr
 
 
 def _number(piece: Slice, line: int) -> str:
-    """Return the number of a line in its file, from its number in a slice."""
+    """The number of a line in its file, from its number in a slice."""
     before = 0
     if piece.start:
         with _as_log_error(piece.shard.path):
@@ -73,7 +87,7 @@ def _number(piece: Slice, line: int) -> str:
 
 def array_items(path: str) -> Iterator[bytes]:
     """Read the items of a file that is one JSON array, each as JSON."""
-    blocks = _text_of(shard_at(path))
+    blocks = _text_of(path)
     held = b""
 
     def read(size: int) -> bytes:
@@ -83,20 +97,17 @@ def array_items(path: str) -> Iterator[bytes]:
         block, held = held[:size], held[size:]
         return block
 
-    for group in ArrayReader(path, TextWindow(path, read, max_held=_LONGEST), None):
-        yield from map(bytes, _items(group.text))
+    for *_, text in JsonArray(path, read, None, max_held=_LONGEST).groups():
+        try:
+            items = _decode_items(text)
+        except REFUSALS:  # a bare NaN, or a lone surrogate
+            items = _decode_items(encode(plain(json.loads(text))))
+        yield from map(bytes, items)
 
 
-def _items(text: bytes) -> list[msgspec.Raw]:
-    try:
-        return _decode_items(text)
-    except REFUSALS:  # a bare NaN, or a lone surrogate
-        return _decode_items(encode(plain(json.loads(text))))
-
-
-def _text_of(shard: Shard) -> Iterator[bytes]:
-    with _as_log_error(shard.path):
-        yield from shard.read_text()
+def _text_of(path: str) -> Iterator[bytes]:
+    with _as_log_error(path):
+        yield from shard_at(path).read_text()
 
 
 def rows_in(path: str) -> Iterator[bytes]:
@@ -111,13 +122,11 @@ def rows_in(path: str) -> Iterator[bytes]:
 def count_rows(path: str) -> int:
     """Count the samples of a file with one per line."""
     lines, last = 0, b"\n"
-    for block in _text_of(shard_at(path)):
+    for block in _text_of(path):
         lines += count(block, b"\n")
         last = block[-1:]
     return lines + (last != b"\n")
 
-
-# @@ results: The `results_<date>.json` of a run: its tasks, their figures and settings, the model, and the date.
 
 _MOST_BYTES: Final = 64 << 20
 _NONE: Final = msgspec.Raw(b"")
@@ -126,7 +135,7 @@ _NAMES: Final = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 
 class Results(msgspec.Struct, kw_only=True):
-    """What import needs of a results file."""
+    """The `results_<date>.json` of a run: its tasks, their figures and settings, the model, and the date."""
 
     results: dict[str, dict[str, Any] | None]
     """By task or group: the figures, as `metric,filter`."""
@@ -151,14 +160,13 @@ class Results(msgspec.Struct, kw_only=True):
         return list(self.configs or map(_plain_name, self.results))
 
     def figures(self, task: str) -> dict[str, Any]:
-        """Return the figures of a task."""
         found = self.results.get(task)
         if found is None:  # version 0.4.0 indented the names of tasks that belong to a group
             found = next((some for name, some in self.results.items() if _plain_name(name) == task), None)
         return found or {}
 
     def settings(self, task: str) -> dict[str, Any]:
-        """Return the configuration of a task."""
+        """The configuration of a task; empty if it cannot be read."""
         try:
             found = msgspec.json.decode(self.configs[task]) if task in self.configs else None
         except REFUSALS:
@@ -166,7 +174,7 @@ class Results(msgspec.Struct, kw_only=True):
         return found if isinstance(found, dict) else {}
 
     def of_task(self, name: str, task: str) -> Any:
-        """Return the entry of a task in a field that has one per task; None if there is none."""
+        """The entry of a task in a field that has one per task; None if there is none."""
         entries = getattr(self, name)
         return entries.get(task) if isinstance(entries, dict) else None
 
@@ -187,14 +195,11 @@ def _plain_name(name: str) -> str:
 def read_results(path: str) -> Results:
     """Read a results file, compressed or not; LogError if it is damaged or not what it seems to be."""
     blocks, size = [], 0
-    try:
-        for block in shard_at(path).read_text():
-            blocks.append(block)
-            size += len(block)
-            if size > _MOST_BYTES:
-                raise LogError(path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval")
-    except ShardError as exc:
-        raise LogError(path, exc.reason) from exc
+    for block in _text_of(path):
+        blocks.append(block)
+        size += len(block)
+        if size > _MOST_BYTES:
+            raise LogError(path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval")
     text = b"".join(blocks).removeprefix(b"\xef\xbb\xbf")
     try:
         found = _decode(text)
@@ -205,7 +210,7 @@ def read_results(path: str) -> Results:
 
 
 def model_of(results: Results) -> str:
-    """Return the model of a run; empty if the file does not name one.
+    """The model of a run; empty if the file does not name one.
 
     >>> run = {"results": {}, "config": {"model": "hf", "model_args": "pretrained=org/m,dtype=float16"}}
     >>> model_of(msgspec.convert(run, Results))
@@ -223,7 +228,7 @@ def model_of(results: Results) -> str:
 
 
 def metric_keys(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return the metrics of a task, each with its filter, in the order of the file.
+    """The metrics of a task, each with its filter, in the order of the file.
 
     >>> metric_keys({"alias": "t", "acc,none": 0.5, "acc_stderr,none": "N/A", "em,strict-match": 1})
     [('acc', 'none'), ('em', 'strict-match')]
@@ -232,10 +237,7 @@ def metric_keys(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(metric, name) for metric, comma, name in pairs if comma and not metric.endswith("_stderr")]
 
 
-# @@ roles: Tell the files of lm-eval by their first bytes.
-#
-# A file of samples has one object per line, or, until May 2024, all of them in one indented array. Lines may be longer
-# than what can be seen of the file, so keys are searched for in text that may be cut.
+# Lines may be longer than what can be seen of a file, so keys are searched for in text that may be cut.
 
 _SAMPLES: Final = "samples"
 _RESULTS: Final = "results"
@@ -252,17 +254,17 @@ _OTHER_KEYS: Final = re.compile(rb'"(?:configs|lm_eval_version|n-shot|n-samples|
 class _Top(msgspec.Struct):
     """The keys that tell a file whose whole text is seen."""
 
-    results: msgspec.Raw = msgspec.Raw(b"")
-    configs: msgspec.Raw = msgspec.Raw(b"")
-    lm_eval_version: msgspec.Raw = msgspec.Raw(b"")
-    n_shot: msgspec.Raw = msgspec.field(name="n-shot", default=msgspec.Raw(b""))
+    results: msgspec.Raw = _NONE
+    configs: msgspec.Raw = _NONE
+    lm_eval_version: msgspec.Raw = _NONE
+    n_shot: msgspec.Raw = msgspec.field(name="n-shot", default=_NONE)
 
 
 _decode_top: Final = msgspec.json.Decoder(_Top).decode
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content decides
-    """Return whether a file has samples or results of lm-eval, or None if neither."""
+    """Tell whether a file has samples or results of lm-eval; None if neither."""
     start = head.lstrip()[:1]
     if start not in (b"{", b"["):
         return None
@@ -286,19 +288,7 @@ def _has_results(head: bytes) -> bool:
     return bool(top.results) and any(map(bool, (top.configs, top.lm_eval_version, top.n_shot)))
 
 
-# @@ grouping: Pair files of samples with the results of their run, and find the task of each.
-#
-# The names tell it, if they are still those that lm-eval gave:
-#
-#     samples_<task>_<date>.jsonl     results_<date>.json      since May 2024
-#     samples_<task>_<date>.jsonl     <any name>_<date>.json   --output_path with a file name
-#     <model arguments>_<task>.jsonl  results.json             until then
-#
-# Tasks have underscores of their own, and the name of one may begin or end like that of another. So a name counts only
-# with a task that the results have, and the longest one wins. If names do not tell it, the content does: the hash over
-# all samples that the results state, or else that there is only one task, with the same metrics.
-
-NAME: Final = "lm-eval"
+# Pairing samples with the results of their run, and finding the task of each.
 
 _SUFFIX: Final = re.compile(r"(?:\.(?:jsonl|ndjson|json|zst|zstd|gz|gzip|bz2|xz))+$", re.IGNORECASE)
 _DATE: Final = re.compile(r"_?(\d{4}-\d\d-\d\dT\d\d[-:]\d\d[-:]\d\d(?:\.\d+)?)$")
@@ -339,7 +329,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     broken: dict[str, str] = {}
     for file in files:
         if file.role == _RESULTS:
-            directory, _ = _split(file.path)
+            directory = file.path.rpartition("/")[0]
             try:
                 runs[directory].append(_Run(file, read_results(file.path), date_in(file.path)))
             except LogError as exc:
@@ -348,16 +338,14 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     used: dict[tuple[str, str], str] = {}
     for file in files:
         if file.role == _SAMPLES:
-            directory, _ = _split(file.path)
-            beside = runs.get(directory)
-            problem = _add(file, beside or _of_same_date(file, runs), used, found)
+            directory = file.path.rpartition("/")[0]
+            problem = _add(file, runs.get(directory) or _of_same_date(file, runs), used, found)
             if problem and directory in broken:
                 problem = f"the results file beside it cannot be read: {shown(broken[directory])}"
             if problem:
                 found.bad.append(BadLog(file.path, problem))
-    idle = [
-        run.file.path for some in runs.values() for run in some if not any(run.file.path == path for path, _ in used)
-    ]
+    paths_used = {path for path, _ in used}
+    idle = [run.file.path for some in runs.values() for run in some if run.file.path not in paths_used]
     if found.logs or broken:
         found.others += len(idle)
     else:
@@ -366,7 +354,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _of_same_date(file: FoundFile, runs: Mapping[str, Sequence[_Run]]) -> list[_Run]:
-    """Return the results of the same microsecond in another directory: the Hub has results in their own repository."""
+    """The results of the same microsecond in another directory: the Hub has results in their own repository."""
     date = date_in(file.path)
     same = [run for some in runs.values() for run in some if run.date == date and "." in date]
     return same if len(same) == 1 else []
@@ -393,7 +381,7 @@ def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str]
 
 
 def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
-    """Return the run and the task that a file name tells, if it tells exactly one."""
+    """The run and the task that a file name tells, if it tells exactly one."""
     date = date_in(path)
     same_date = [run for run in runs if run.date == date]
     if date and not same_date:
@@ -405,7 +393,7 @@ def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _task_in(path: str, tasks: Sequence[str]) -> str:
-    """Return the task that a file name ends with; empty if there is none."""
+    """The task that a file name ends with; empty if there is none."""
     name = _ODD.sub("_", _DATE.sub("", _stem(path)))
     plain = {_ODD.sub("_", task): task for task in tasks}
     if name.startswith("samples_"):
@@ -414,7 +402,7 @@ def _task_in(path: str, tasks: Sequence[str]) -> str:
 
 
 def _by_content(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
-    """Return the run whose results state the hash of these samples; or the only task that there is."""
+    """The run whose results state the hash of these samples; or the only task that there is."""
     stated = {text: (run, task) for run in runs for task, text in _hashes_of(run.results).items()}
     if stated and (pair := stated.get(task_hash(path))):
         return pair
@@ -444,7 +432,7 @@ def task_hash(path: str) -> str:
 
 
 def date_in(path: str) -> str:
-    """Return the date at the end of a file name, with colons; empty if there is none.
+    """The date at the end of a file name, with colons; empty if there is none.
 
     >>> date_in("out/samples_mmlu_pro_2024-11-28T01-02-03.456789.jsonl.zst")
     '2024-11-28T01:02:03.456789'
@@ -457,10 +445,4 @@ def date_in(path: str) -> str:
 
 
 def _stem(path: str) -> str:
-    return _SUFFIX.sub("", _split(path)[1])
-
-
-def _split(path: str) -> tuple[str, str]:
-    """Split a path or URL into directory and name."""
-    directory, _, name = path.rpartition("/")
-    return directory, name
+    return _SUFFIX.sub("", path.rpartition("/")[2])

@@ -1,7 +1,8 @@
-"""Plan a log: what its results say about the run, and the slices of its samples."""
+"""Plan a log: what its results say about the run and its figures, and the slices of its samples. Then read a slice."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -22,14 +23,38 @@ from fastrec.harnesses.lm_eval.files import (
     rows_in,
     task_hash,
 )
-from fastrec.harnesses.lm_eval.sample import SampleMaker
-from fastrec.harnesses.lm_eval.scores import LogSlice, TaskSetup, aggregates_of, lower_is_better
-from fastrec.harnesses.lm_eval.structs import decoder_of
-from fastrec.harnesses.log import Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import spell
+from fastrec.harnesses.lm_eval.sample import SampleMaker, metric_id
+from fastrec.harnesses.lm_eval.structs import LogSlice, TaskSetup, decoder_of
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.values import number_of, spell
 from fastrec.sources.shard import Slice, shard_at
 
 _SLICE_BYTES: Final = 16 << 20
+
+_MEANS: Final = frozenset({"mean", "nanmean"})
+_OF_THE_TASK: Final = "it is aggregated by a function of the task, not as a mean"
+_UNKNOWN: Final = "the log does not say how it is aggregated"
+
+# How lm-eval aggregates its own metrics, unless a task says otherwise: lm_eval/api/metrics.py.
+_REGISTRY: Final = {
+    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "exact_match_mc"), "mean"),
+    **dict.fromkeys(("mae", "anls", "bpb", "logprob", "choice_logprob", "choice_prob_norm"), "mean"),
+    "choice_logprob_norm": "mean",
+    "acc_all": "acc_all",
+    "brier_score": "brier_score",
+    "perplexity": "perplexity",
+    "word_perplexity": "weighted_perplexity",
+    "byte_perplexity": "weighted_perplexity",
+    "bits_per_byte": "bits_per_byte",
+    "bypass": "bypass",
+    "mcc": "matthews_corrcoef",
+    "f1": "f1",
+    "bleu": "bleu",
+    "chrf": "chrf",
+    "ter": "ter",
+}
+_LOWER: Final = frozenset({"brier_score", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"})
+_FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
 
 
 class _Named(msgspec.Struct):
@@ -52,10 +77,10 @@ def plan(log: Log) -> LogPlan:
     is_one_array = is_array(path)
     is_one_slice = is_one_array or (len(setup.filters) > 1 and not _names_filters(path))
     pieces = [Slice(shard)] if is_one_slice else list(shard.slices(_SLICE_BYTES))
-    means, others = aggregates_of(figures, settings)
+    means, others = _aggregates_of(figures, settings)
     expected, notes = _expected(results, log, setup)
     return LogPlan(
-        run=_run_of(results, log, lower_is_better(figures, settings, results.of_task("higher_is_better", task))),
+        run=_run_of(results, log, _lower_is_better(figures, settings, results.of_task("higher_is_better", task))),
         slices=[LogSlice(piece, is_one_array, setup) for piece in pieces],
         aggregates=means,
         not_compared=others,
@@ -103,7 +128,7 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
 
 
 def _names_filters(path: str) -> bool:
-    """Return whether the samples of a file name their filter: since November 2024."""
+    """Tell whether the samples of a file name their filter: since November 2024."""
     try:
         return next((_decode_named(line).filter is not None for line in rows_in(path)), True)
     except ValueError as exc:
@@ -111,7 +136,7 @@ def _names_filters(path: str) -> bool:
 
 
 def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None, list[str]]:
-    """Return how many samples the results say there are, and notes about that."""
+    """How many samples the results say there are, and notes about that."""
     figures, path = results.figures(log.task), log.files[0].path
     filters = max(len(setup.filters), 1)
     for key in ("sample_len", "samples"):
@@ -134,7 +159,59 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     return count * filters, []
 
 
-# @@ reading: Read the samples of a slice.
+def _aggregates_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[list[Aggregate], dict[str, str]]:
+    """The figures of a task that are means, and the others, each with the reason why it is not compared."""
+    means, others = [], {}
+    for metric, name in metric_keys(figures):
+        key = f"{metric},{name}"
+        value = number_of(figures[key])
+        if reason := _not_a_mean(metric, settings):
+            others[key] = reason
+        elif value is not None:
+            means.append(Aggregate(metric_id(metric, name), key, value))
+        elif figures[key] != "N/A":
+            others[key] = f"its value is {figures[key]}"
+    return means, others
+
+
+def _not_a_mean(metric: str, settings: Mapping[str, Any]) -> str:
+    """Say why the figure of a metric is not a mean; empty if it is one."""
+    listed = _metric_list(settings)
+    if metric in listed:
+        how = listed[metric].get("aggregation") or _REGISTRY.get(metric)
+    elif metric in _REGISTRY:
+        how = _REGISTRY[metric]
+    else:  # lm-eval takes the mean of what a task returns besides the metrics that it lists
+        how = "mean" if listed else None
+    if not isinstance(how, str):
+        return _OF_THE_TASK if how else _UNKNOWN
+    if how in _MEANS:
+        return ""
+    if how in _REGISTRY.values() or how == "median":
+        return f"lm-eval aggregates it as {how}, not as a mean"
+    return _OF_THE_TASK
+
+
+def _metric_list(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The metrics that a task lists, by name; a function has its name in its source."""
+    found = {}
+    listed = settings.get("metric_list")
+    for entry in listed if isinstance(listed, list) else []:
+        name = entry.get("metric") if isinstance(entry, dict) else None
+        if isinstance(name, str):
+            source = _FUNCTION.match(name)
+            found[source[1] if source else name] = entry
+    return found
+
+
+def _lower_is_better(figures: Mapping[str, Any], settings: Mapping[str, Any], higher: Any) -> frozenset[str]:
+    """The ids of the metrics of which lower scores are better."""
+    listed = _metric_list(settings)
+    better = {metric: metric not in _LOWER for metric, _ in metric_keys(figures)}
+    better |= {name: entry["higher_is_better"] for name, entry in listed.items() if "higher_is_better" in entry}
+    better |= higher if isinstance(higher, dict) else {}
+    found = {metric_id(metric, name) for metric, name in metric_keys(figures) if better.get(metric) is False}
+    return frozenset(found | {metric for metric, value in better.items() if value is False})
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs

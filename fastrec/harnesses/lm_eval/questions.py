@@ -1,7 +1,8 @@
-"""The prompt of a sample, and the question alone where the log proves which part of the prompt it is.
+"""What a sample of lm-eval asked: its requests, its choices, the prompt, and the question alone.
 
-A task says how its question is made of a document (`doc_to_text`): the name of a key, or a template. Where the template
-only inserts values, the question is rendered here. It counts if the prompt contains it.
+The question counts where the log proves which part of the prompt it is. A task says how its question is made of a
+document (`doc_to_text`): the name of a key, or a template. Where the template only inserts values, the question is
+rendered here. It counts if the prompt contains it.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.lm_eval.structs import encode
 from fastrec.harnesses.log import Score
-from fastrec.harnesses.values import contradicts, index_of_greatest, spell
-
-# @@ requests: The requests of a sample of lm-eval, and the texts that answer them.
+from fastrec.harnesses.values import spell
 
 NO_RESPONSE: Final = "the log has no response to this request"
 
 _ORDERED: Final = 10  # up to this many requests, their names sort as their numbers do
 _decode: Final = msgspec.json.Decoder().decode
+
+_decode_indices: Final = msgspec.json.Decoder(list[int]).decode
+# Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts of them.
+_decode_likelihoods: Final = msgspec.json.Decoder(list[tuple[float, bool]], strict=False).decode
+_decode_all_likelihoods: Final = msgspec.json.Decoder(list[list[tuple[float, bool]]], strict=False).decode
+_NO_CONTEXT: Final = msgspec.Raw(b'""')
 
 
 class Draft(msgspec.Struct, gc=False):
@@ -39,7 +45,7 @@ class Draft(msgspec.Struct, gc=False):
 
 
 def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
-    """Return the contexts and the continuations, or settings, of all requests."""
+    """The contexts and the continuations, or settings, of all requests."""
     if arguments.__class__ is dict:
         if len(arguments) == 1:
             (request,) = arguments.values()
@@ -61,7 +67,7 @@ def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
 
 
 def texts_in(values: Any) -> list[str | None]:
-    """Return all texts of nested lists, in order; null is None."""
+    """All texts of nested lists, in order; null is None."""
     while values.__class__ is list and len(values) == 1:
         values = values[0]
     if values is None or values.__class__ is str:
@@ -72,7 +78,7 @@ def texts_in(values: Any) -> list[str | None]:
 
 
 def other_responses(draft: Draft) -> tuple[list[str], list[str], str]:
-    """Return all responses of any kind, what was extracted from them, and what is wrong, if anything."""
+    """All responses of any kind, what was extracted from them, and what is wrong, if anything."""
     responses = texts_in(_of_generations(draft, draft.row.resps))
     raw = [text for text in responses if text is not None]
     answers = [text for text in texts_in(_of_generations(draft, draft.row.filtered_resps)) if text is not None]
@@ -88,6 +94,91 @@ def _of_generations(draft: Draft, text: msgspec.Raw) -> Any:
     return values
 
 
+def likelihoods_in(filtered: msgspec.Raw, responses: msgspec.Raw, count: int) -> list[tuple[float, bool]] | None:
+    """The log-likelihood of each request, and whether the model would have said just that.
+
+    None if these are no answers to requests of this kind.
+    """
+    try:
+        found = _decode_likelihoods(filtered)
+        if len(found) == count:
+            return found
+    except msgspec.MsgspecError:
+        pass
+    try:
+        found = [one[0] for one in _decode_all_likelihoods(responses)]
+    except (msgspec.MsgspecError, IndexError):
+        return None
+    return found if len(found) == count else None
+
+
+def with_and_without_context(contexts: Sequence[msgspec.Raw]) -> tuple[list[int], list[int]]:
+    """Where the requests with a context are, and where the same choices without it.
+
+    Those without follow all others; until version 0.4.5, each followed its own.
+    """
+    numbers = range(len(contexts))
+    bare = [number for number in numbers if contexts[number] == _NO_CONTEXT]
+    if 2 * len(bare) != len(contexts):  # no request has a context
+        bare = list(numbers[len(contexts) // 2 :])
+    return [number for number in numbers if number not in bare], bare
+
+
+def choices_after(
+    contexts: Sequence[str], continuations: Sequence[str], likelihoods: list[float]
+) -> tuple[str, Choices]:
+    """The prompt and the choices if the contexts differ, as in winogrande.
+
+    The prompt is the words that all of them begin with. A choice is what follows, with the continuation.
+    """
+    same = _common_words(contexts)
+    both = zip(contexts, continuations, strict=True)
+    texts = [f"{context[len(same) :]}{continuation}".strip() for context, continuation in both]
+    return same, Choices(texts, likelihoods, sent=contexts)
+
+
+def _common_words(texts: Sequence[str]) -> str:
+    """The longest beginning that all texts share and that ends with whitespace."""
+    first, last = min(texts), max(texts)
+    low, high = 0, min(len(first), len(last))
+    while low < high:  # comparing slices is faster than comparing characters
+        middle = (low + high + 1) // 2
+        if first[low:middle] == last[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    while low and not first[low - 1].isspace():
+        low -= 1
+    return first[:low]
+
+
+def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list[int]:
+    """The indices of the correct choices; none if the target does not tell them.
+
+    The target is mostly an index, or a list of indices, as text. `is_text` says that digits are the text of a choice.
+    """
+    count = len(texts)
+    if isinstance(target, str):
+        text = target.strip()
+        if text.isdecimal() and not is_text:
+            return [index] if (index := int(text)) < count else []
+        if text in texts:
+            return [texts.index(text)]
+        if text in ("True", "False"):
+            return [int(text == "True")] if count > 1 else []
+        if not text.startswith("["):
+            return []
+        try:
+            target = _decode_indices(text)
+        except msgspec.MsgspecError:
+            return []
+    if isinstance(target, int):
+        return [int(target)] if 0 <= target < count else []
+    if isinstance(target, list) and all(isinstance(one, int) and 0 <= one < count for one in target):
+        return list(map(int, target))
+    return []
+
+
 _EXPRESSION: Final = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _VALUE: Final = re.compile(
     r"""\s*([A-Za-z_]\w*)((?:\.(?!strip\()\w+|\[\d+\]|\['[^'\\]*'\]|\["[^"\\]*"\])*)(\.strip\(\)|\s*\|\s*trim)?\s*"""
@@ -96,8 +187,6 @@ _STEP: Final = re.compile(r"""\.(\w+)|\[(\d+)\]|\[['"]([^'"]*)['"]\]""")
 
 KEY: Final = re.compile(r"(?!def )[^{}\n]{1,100}")
 """What may be the name of a key of a document, and is no template and no function."""
-
-_questions_decode: Final = msgspec.json.Decoder().decode
 
 
 class _Insert(msgspec.Struct, frozen=True):
@@ -146,7 +235,7 @@ class Question:
         self._parts = parts
 
     def render(self, doc: Any) -> str:
-        """Return the question of a document; empty if it cannot be rendered."""
+        """The question of a document; empty if it cannot be rendered."""
         if self._around is not None:  # mostly there is just one text to insert
             before, after = self._around
             value: Any = getattr(doc, "key_0", None)
@@ -170,7 +259,7 @@ class Question:
 
 
 def prompt_of(context: Any) -> tuple[str, str | UnsetType]:
-    """Return the question of a prompt as far as the prompt itself tells it, and the prompt as sent if it is more.
+    """The question of a prompt as far as the prompt itself tells it, and the prompt as sent if it is more.
 
     A chat is a list of messages, or JSON text of one, which may be the only item of a list.
     """
@@ -179,17 +268,16 @@ def prompt_of(context: Any) -> tuple[str, str | UnsetType]:
             return asked, context
         return context, UNSET
     if isinstance(context, list) and len(context) == 1 and isinstance(context[0], str):
-        asked, sent = prompt_of(context[0])
-        return asked, sent
+        return prompt_of(context[0])
     text = "" if context is None else encode(context).decode()
     asked_last = _last_question(text)
     return (text, UNSET) if asked_last is None else (asked_last, text)
 
 
 def _last_question(text: str) -> str | None:
-    """Return what the user said last in a chat; None if the text is no chat."""
+    """What the user said last in a chat; None if the text is no chat."""
     try:
-        messages = _questions_decode(text)
+        messages = _decode(text)
     except (msgspec.MsgspecError, RecursionError):
         return None
     if not isinstance(messages, list) or not all(isinstance(one, dict) and "role" in one for one in messages):
@@ -201,7 +289,7 @@ def _last_question(text: str) -> str | None:
 
 
 def _text_of(content: Any) -> str | None:
-    """Return the text of a message; parts that are not text are named in brackets."""
+    """The text of a message; parts that are not text are named in brackets."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -210,161 +298,3 @@ def _text_of(content: Any) -> str | None:
     return "\n".join(
         part["text"] if isinstance(part.get("text"), str) else f"[{part.get('type', 'unknown')}]" for part in parts
     )
-
-
-# @@ choices: Multiple choice: the choices of a sample, the correct ones, and the one that a metric picks.
-#
-# The model says nothing: it gives each choice a log-likelihood, and each metric picks by a rule of its own.
-#
-#     metric            picks the choice with the highest
-#     acc_norm          log-likelihood divided by the length of the choice in characters
-#     acc_bytes         log-likelihood divided by its length in bytes
-#     acc_mutual_info   log-likelihood minus that without the context
-#     acc, all others   log-likelihood
-#
-# If the score contradicts the pick, the task has a rule that the log does not tell: then the pick is unknown.
-
-MUTUAL_INFO: Final = "acc_mutual_info"
-_OWN_RULE: Final = frozenset({"acc_norm", "acc_bytes", MUTUAL_INFO})
-_PICKING: Final = _OWN_RULE | {"acc"}
-"""Metrics that are 1 if the pick is correct, and else 0."""
-
-_NO_CONTEXT: Final = msgspec.Raw(b'""')
-
-_decode_indices: Final = msgspec.json.Decoder(list[int]).decode
-# Log-likelihood, and whether the model would have said just that: numbers, or since May 2024 texts of them.
-_decode_filtered: Final = msgspec.json.Decoder(list[tuple[float, bool]], strict=False).decode
-_decode_responses: Final = msgspec.json.Decoder(list[list[tuple[float, bool]]], strict=False).decode
-
-
-class Choices(msgspec.Struct, gc=False):
-    """The choices of a sample, and how likely the model finds each."""
-
-    texts: list[str]
-    likelihoods: list[float]
-    sent: Sequence[str]
-    """What has their texts, after a delimiter: some metrics divide by their length."""
-    delimiter: str = ""
-    unconditional: Sequence[float] = ()
-    """Log-likelihoods without the context; mostly none."""
-
-    def pick(self, metric: str) -> int:
-        """Return the index of the choice that a metric picks."""
-        values = self.likelihoods
-        if metric == "acc_norm":
-            values = self._per_character()
-        elif metric == "acc_bytes":
-            values = _divide(values, [len(text.removeprefix(self.delimiter).encode()) for text in self.sent])
-        elif metric == MUTUAL_INFO and self.unconditional:
-            values = [value - other for value, other in zip(values, self.unconditional, strict=True)]
-        return index_of_greatest(values)
-
-    def _per_character(self) -> list[float]:
-        values, before = self.likelihoods, self.delimiter
-        size = len(before)
-        try:
-            return [
-                value / (len(text) - size if text.startswith(before) else len(text))
-                for value, text in zip(values, self.sent, strict=False)
-            ]
-        except ZeroDivisionError:
-            return _divide(values, [len(text.removeprefix(before)) for text in self.sent])
-
-    def picks(self, metrics: Sequence[str], scores: Sequence[Score], correct: Sequence[int]) -> list[int | None]:
-        """Return the pick of each metric; None if its score says that it picked another one."""
-        best = self.pick("acc")
-        found: list[int | None] = []
-        for metric, score in zip(metrics, scores, strict=True):
-            index = self.pick(metric) if metric in _OWN_RULE else best
-            is_unknown = metric in _PICKING and contradicts(score.value, index, correct)
-            found.append(None if is_unknown else index)
-        return found
-
-
-def _divide(values: Sequence[float], lengths: Sequence[int]) -> list[float]:
-    return [value / length if length else float("-inf") for value, length in zip(values, lengths, strict=True)]
-
-
-def likelihoods_in(filtered: msgspec.Raw, responses: msgspec.Raw, count: int) -> list[tuple[float, bool]] | None:
-    """Return the log-likelihood of each request, and whether the model would have said just that.
-
-    None if these are no answers to requests of this kind.
-    """
-    try:
-        found = _decode_filtered(filtered)
-        if len(found) == count:
-            return found
-    except msgspec.MsgspecError:
-        pass
-    try:
-        found = [one[0] for one in _decode_responses(responses)]
-    except (msgspec.MsgspecError, IndexError):
-        return None
-    return found if len(found) == count else None
-
-
-def with_and_without_context(contexts: Sequence[msgspec.Raw]) -> tuple[list[int], list[int]]:
-    """Return where the requests with a context are, and where the same choices without it.
-
-    Those without follow all others; until version 0.4.5, each followed its own.
-    """
-    numbers = range(len(contexts))
-    bare = [number for number in numbers if contexts[number] == _NO_CONTEXT]
-    if 2 * len(bare) != len(contexts):  # no request has a context
-        bare = list(numbers[len(contexts) // 2 :])
-    return [number for number in numbers if number not in bare], bare
-
-
-def choices_after(
-    contexts: Sequence[str], continuations: Sequence[str], likelihoods: list[float]
-) -> tuple[str, Choices]:
-    """Return the prompt and the choices if the contexts differ, as in winogrande.
-
-    The prompt is the words that all of them begin with. A choice is what follows, with the continuation.
-    """
-    same = _common_words(contexts)
-    both = zip(contexts, continuations, strict=True)
-    texts = [f"{context[len(same) :]}{continuation}".strip() for context, continuation in both]
-    return same, Choices(texts, likelihoods, contexts)
-
-
-def _common_words(texts: Sequence[str]) -> str:
-    """Return the longest beginning that all texts share and that ends with whitespace."""
-    first, last = min(texts), max(texts)
-    low, high = 0, min(len(first), len(last))
-    while low < high:  # comparing slices is faster than comparing characters
-        middle = (low + high + 1) // 2
-        if first[low:middle] == last[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    while low and not first[low - 1].isspace():
-        low -= 1
-    return first[:low]
-
-
-def correct_choices(target: Any, texts: Sequence[str], *, is_text: bool) -> list[int]:
-    """Return the indices of the correct choices; none if the target does not tell them.
-
-    The target is mostly an index, or a list of indices, as text. `is_text` says that digits are the text of a choice.
-    """
-    count = len(texts)
-    if isinstance(target, str):
-        text = target.strip()
-        if text.isdecimal() and not is_text:
-            return [index] if (index := int(text)) < count else []
-        if text in texts:
-            return [texts.index(text)]
-        if text in ("True", "False"):
-            return [int(text == "True")] if count > 1 else []
-        if not text.startswith("["):
-            return []
-        try:
-            target = _decode_indices(text)
-        except msgspec.MsgspecError:
-            return []
-    if isinstance(target, int):
-        return [int(target)] if 0 <= target < count else []
-    if isinstance(target, list) and all(isinstance(one, int) and 0 <= one < count for one in target):
-        return list(map(int, target))
-    return []

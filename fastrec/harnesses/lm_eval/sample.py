@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from fastrec.harnesses.choices import Choices, Rule, index_of_greatest
 from fastrec.harnesses.lm_eval.questions import (
     KEY,
-    MUTUAL_INFO,
     NO_RESPONSE,
-    Choices,
     Draft,
     Question,
     choices_after,
@@ -32,53 +32,18 @@ from fastrec.harnesses.lm_eval.questions import (
     texts_in,
     with_and_without_context,
 )
-from fastrec.harnesses.lm_eval.scores import ScoreReader, TaskSetup
-from fastrec.harnesses.lm_eval.structs import RowReader, encode
-from fastrec.harnesses.log import Sample, extracted
-from fastrec.harnesses.values import spell
+from fastrec.harnesses.lm_eval.structs import RowReader, TaskSetup, encode
+from fastrec.harnesses.log import Sample, Score, extracted
+from fastrec.harnesses.values import number_of, spell
 from fastrec.schemas.newest import Input, Output
 
-# @@ references: The reference answers of a sample.
-#
-# lm-eval writes the target with `str`. If a task has several references (triviaqa, nq_open, squad), they are one text in
-# the syntax of Python: `['Paris', 'City of Paris']`.
-
-
-def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
-    """Return the references of a target.
-
-    `may_be_list` says that the task can have several: the document has a list, or `doc_to_target` is a template, whose
-    result lm-eval itself reads as a list if it is in brackets. The text of any other target is one reference.
-
-    >>> references_of("['a', 'b']", may_be_list=True), references_of("['a', 'b']"), references_of(None)
-    (['a', 'b'], ["['a', 'b']"], [])
-    """
-    if target.__class__ is str:
-        return (_listed(target) if may_be_list and target.startswith("[") else None) or [target]
-    if target is None:
-        return []
-    if isinstance(target, list):
-        return [text for one in target for text in _references_of(one)]
-    return [str(target)]
-
-
-def _listed(text: str) -> list[str] | None:
-    """Return the items of a list that `str` wrote; None if it is no list of texts and numbers."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a backslash in a text that is no list
-            items = ast.literal_eval(text)
-        if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
-            texts = list(map(str, items))
-            "".join(texts).encode()  # fails for escaped lone surrogates
-            return texts if str(items) == text else None
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        pass
-    return None
-
-
+_MOST_SHOWN: Final = 60  # characters of a value in an error
+_NOT_FINITE: Final = frozenset({"nan", "inf", "-inf", "infinity", "-infinity"})
 _NO_FILTER: Final = ("none", "")
 _NO_OUTPUT: Final = Output(raw=[])
+_MUTUAL_INFO: Final = "acc_mutual_info"
+_RULES: Final[dict[str, Rule]] = {"acc": "none", "acc_norm": "delimited", "acc_bytes": "bytes", _MUTUAL_INFO: "pmi"}
+"""Metrics that are 1 if the pick is correct, and else 0. All others pick as `acc` does."""
 _INDEX: Final = [{"choice_index": str(index)} for index in range(30)]
 
 _decode: Final = msgspec.json.Decoder().decode
@@ -100,7 +65,7 @@ class SampleMaker:
             self._target_key = f"key_{keys.index(setup.target)}"
         self._target_is_template = "{{" in setup.target
         self.reader = RowReader(keys, setup.metrics)
-        self._scores = ScoreReader(setup, self.reader.attributes)
+        self._scores = _ScoreReader(setup, self.reader.attributes)
 
     def make(self, row: Any) -> Sample:
         """Make the sample of a row; ValueError or MsgspecError if the row is damaged."""
@@ -146,7 +111,7 @@ class SampleMaker:
         contexts, continuations = draft.contexts, draft.continuations
         likelihoods = [likelihood for likelihood, _ in answers]
         unconditional: list[float] = []
-        if MUTUAL_INFO in draft.metrics and len(contexts) % 2 == 0:
+        if _MUTUAL_INFO in draft.metrics and len(contexts) % 2 == 0:
             choices_at, bare_at = with_and_without_context(contexts)
             unconditional = [likelihoods[index] for index in bare_at]
             likelihoods = [likelihoods[index] for index in choices_at]
@@ -155,22 +120,22 @@ class SampleMaker:
         if contexts.count(contexts[0]) == len(contexts):
             sent = _decode(contexts[0])
             texts = list(map(str.strip, continuations))
-            choices = Choices(texts, likelihoods, continuations, self._setup.delimiter)
+            choices = Choices(texts, likelihoods, sent=continuations, delimiter=self._setup.delimiter)
         else:
             sent, choices = choices_after([spell(_decode(one)) for one in contexts], continuations, likelihoods)
             texts = choices.texts
         choices.unconditional = unconditional
         is_text = bool(self._target_key) and isinstance(getattr(row.doc, self._target_key, None), str)
-        correct = correct_choices(row.target, texts, is_text=is_text)
-        if not correct:
-            correct = _correct_by_score(draft, choices.pick("acc"), len(texts))
+        best = index_of_greatest(likelihoods)
+        correct = correct_choices(row.target, texts, is_text=is_text) or _correct_by_score(draft, best, len(texts))
+        choices.correct = correct
         metadata["log_likelihoods"] = encode(likelihoods).decode()
         if correct:
             metadata["reference_index"] = ",".join(map(str, correct))
         asked = self._input(row, sent, [texts[index] for index in correct] or _references_of(row.target))
         asked.choices = texts
         sample = Sample(sample_id=str(row.doc_id), input=asked, scores=draft.scores, metadata=metadata)
-        _add_picks(sample, texts, choices.picks(draft.metrics, draft.scores, correct))
+        _add_picks(sample, texts, _picks(choices, draft.metrics, draft.scores, best))
         return sample
 
     def _likelihood(self, draft: Draft, likelihood: float, is_said: bool) -> Sample:
@@ -224,13 +189,27 @@ class SampleMaker:
 
 
 def _correct_by_score(draft: Draft, index: int, count: int) -> list[int]:
-    """Return the correct choice as the accuracy tells it: it is the one that was picked, or, of two, the other."""
+    """The correct choice as the accuracy tells it: it is the one that was picked, or, of two, the other."""
     for metric, score in zip(draft.metrics, draft.scores, strict=True):
         if metric == "acc" and score.value == 1:
             return [index]
         if metric == "acc" and score.value == 0 and count == 2:
             return [1 - index]
     return []
+
+
+def _picks(choices: Choices, metrics: Sequence[str], scores: Sequence[Score], best: int) -> list[int | None]:
+    """The choice that each metric picks; `best` is that with the greatest log-likelihood. None if it is unknown."""
+    found: list[int | None] = []
+    for metric, score in zip(metrics, scores, strict=True):
+        rule = _RULES.get(metric)
+        if rule is None:
+            found.append(best)
+        else:
+            if rule == "pmi" and not choices.unconditional:
+                rule = "none"
+            found.append(choices.pick((rule,), score.value, is_accuracy=True))
+    return found
 
 
 def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> None:
@@ -245,3 +224,135 @@ def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> Non
         if index is not None:
             score.output = Output(raw=[texts[index]])
             score.metadata = _INDEX[index] if index < len(_INDEX) else {"choice_index": str(index)}
+
+
+def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
+    """The references of a target, which lm-eval writes with `str`.
+
+    `may_be_list` says that the task can have several: the document has a list, or `doc_to_target` is a template, whose
+    result lm-eval itself reads as a list if it is in brackets. The text of any other target is one reference.
+
+    >>> _references_of("['a', 'b']", may_be_list=True), _references_of("['a', 'b']"), _references_of(None)
+    (['a', 'b'], ["['a', 'b']"], [])
+    """
+    if target.__class__ is str:
+        return (_listed(target) if may_be_list and target.startswith("[") else None) or [target]
+    if target is None:
+        return []
+    if isinstance(target, list):
+        return [text for one in target for text in _references_of(one)]
+    return [str(target)]
+
+
+def _listed(text: str) -> list[str] | None:
+    """The items of a list that `str` wrote; None if it is no list of texts and numbers."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a backslash in a text that is no list
+            items = ast.literal_eval(text)
+        if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
+            texts = list(map(str, items))
+            "".join(texts).encode()  # fails for escaped lone surrogates
+            return texts if str(items) == text else None
+    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
+        pass
+    return None
+
+
+def metric_id(metric: str, name: str) -> str:
+    """The `evaluation_result_id` of a metric under a filter.
+
+    >>> metric_id("acc", "none"), metric_id("exact_match", "strict-match")
+    ('acc', 'exact_match:strict-match')
+    """
+    return metric if name in ("none", "") else f"{metric}:{name}"
+
+
+class _ScoreReader:
+    """Reads the scores of samples.
+
+    Samples name their filter and metrics since November 2024. Before, metrics are all keys that are not known to be
+    something else. The filter follows from the order: a document has one sample per filter, and the filters have an
+    order.
+    """
+
+    def __init__(self, setup: TaskSetup, attributes: Mapping[str, str]) -> None:
+        self._setup = setup
+        self._attributes = attributes
+        self._fields: dict[str, tuple[list[str], list[tuple[str, str, str]]]] = {}
+        """By filter, the metrics of the last sample, and the name, the attribute and the id of each."""
+        self._seen: dict[int | str, int] = {}
+
+    def read(self, row: Any) -> tuple[str, list[str], list[Score]]:
+        """The filter of a sample, empty if it is unknown, and its scores, each with the name of its metric."""
+        name, metrics = row.filter, row.metrics
+        if name is None:
+            name = self._filter_by_order(row.doc_id)
+        if metrics is None:
+            metrics = [metric for metric in self._attributes if self._is_metric(row, metric)]
+        last = self._fields.get(name)
+        fields = last[1] if last is not None and last[0] == metrics else self._fields_of(name, metrics)
+        scores = []
+        for _, attribute, result_id in fields:
+            value = getattr(row, attribute, UNSET)
+            if value.__class__ is float and value - value == 0:  # the usual case: a finite number
+                scores.append(Score(metric=result_id, value=value))
+            elif value.__class__ is dict and value:
+                return name, *self._with_parts(row, name, fields)
+            else:
+                scores.append(_score(result_id, value))
+        return name, metrics, scores
+
+    def _fields_of(self, name: str, metrics: Sequence[str]) -> list[tuple[str, str, str]]:
+        """The name, the attribute and the id of each metric; the attribute is empty if the log lacks it."""
+        fields = [(metric, self._attributes.get(metric, ""), metric_id(metric, name)) for metric in metrics]
+        if all(attribute for _, attribute, _ in fields):
+            self._fields[name] = list(metrics), fields
+        return fields
+
+    def _with_parts(self, row: Any, name: str, fields: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[Score]]:
+        """The scores of a sample of which one has several parts: each is a score of its own."""
+        names, scores = [], []
+        for metric, attribute, result_id in fields:
+            value = getattr(row, attribute, UNSET)
+            parts = {result_id: value}
+            if value.__class__ is dict and value:
+                parts = {metric_id(f"{metric}:{key}", name): part for key, part in value.items()}
+            for part_id, part in parts.items():
+                names.append(metric)
+                scores.append(_score(part_id, part))
+        return names, scores
+
+    def _filter_by_order(self, doc_id: int | str) -> str:
+        filters = self._setup.filters
+        if len(filters) <= 1:
+            return filters[0] if filters else ""
+        number = self._seen.get(doc_id, 0)
+        self._seen[doc_id] = number + 1
+        return filters[number] if number < len(filters) else ""
+
+    def _is_metric(self, row: Any, name: str) -> bool:
+        value = getattr(row, self._attributes[name])
+        return value is not UNSET and (value.__class__ is not str or name in self._setup.metrics)
+
+
+def _score(result_id: str, value: Any) -> Score:
+    """The score with a value of any kind; one without a number says why."""
+    number = None if value is UNSET else number_of(value)
+    if number is not None:
+        return Score(metric=result_id, value=number)
+    return Score(metric=result_id, value=None, problem=_problem(value))
+
+
+def _problem(value: Any) -> str:
+    if value is UNSET:
+        return "the log names this metric, but has no value of it for this sample"
+    if value is None:
+        return "the score is null: lm-eval did not compute it"
+    text = spell(value)
+    if isinstance(value, str) and text.lower() in _NOT_FINITE:
+        return f"the score is {text}"
+    shown = text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
+    if isinstance(value, list):
+        return f"the score is a list, which lm-eval only aggregates over all samples: {shown}"
+    return f"the score is not a number: {shown or 'an empty text'}"

@@ -1,4 +1,7 @@
-"""JSON as lm-eval writes it: with bare NaN and Infinity, which become the texts "NaN" and "Infinity"."""
+"""What is read of the files of lm-eval: JSON as it writes it, samples, and the settings of a task.
+
+The JSON has bare NaN and Infinity, which become the texts "NaN" and "Infinity".
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.values import REFUSALS, replace_lone_surrogates
+from fastrec.sources.shard import Slice
 
 _T = TypeVar("_T")
 _LARGEST: Final = 1 << 63
@@ -20,7 +24,7 @@ encode: Final = msgspec.json.Encoder().encode
 
 
 def decoder_of(kind: type[_T]) -> Callable[[bytes], _T]:
-    """Return a function that decodes JSON as a type, which may have Raw in it; ValueError if the text does not fit.
+    """Make a function that decodes JSON as a type, which may have Raw in it; ValueError if the text does not fit.
 
     What msgspec refuses is parsed by Python's `json`, written again as JSON, and decoded then.
     """
@@ -60,11 +64,6 @@ def plain(value: Any) -> Any:
     return value
 
 
-# @@ rows: Decode the samples of lm-eval.
-#
-# The keys of a sample are known, but for the metrics, whose names are keys, too. The decoder knows those that were seen
-# so far and refuses others; then it is made anew. So nothing is parsed that is not needed, above all not the document.
-
 _NO_TEXT: Final = msgspec.Raw(b"")
 _MOST_NAMES: Final = 1_000
 
@@ -93,7 +92,12 @@ _KNOWN: Final = frozenset({"doc", *(key[0] for key in _KEYS)})
 
 
 class RowReader:
-    """Decodes samples, of whose documents it only keeps some keys."""
+    """Decodes samples, of whose documents it only keeps some keys.
+
+    The keys of a sample are known, but for the metrics, whose names are keys, too. The decoder knows those that were
+    seen so far and refuses others; then it is made anew. So nothing is parsed that is not needed, above all not the
+    document.
+    """
 
     def __init__(self, doc_keys: Sequence[str], metrics: Iterable[str]) -> None:
         self.attributes: dict[str, str] = {}
@@ -143,3 +147,29 @@ class RowReader:
             raise ValueError(refusal) from None
         except REFUSALS as exc:
             raise ValueError(str(exc)) from None
+
+
+class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a task that decide what its records look like."""
+
+    question: str = ""
+    """`doc_to_text`: a key of the document or a template; empty if it is a function."""
+    target: str = ""
+    """`doc_to_target`, likewise."""
+    delimiter: str = " "
+    """What comes between the context and a choice."""
+    output_type: str = ""
+    """`multiple_choice`, `loglikelihood`, `loglikelihood_rolling` or `generate_until`; empty if unknown."""
+    metrics: tuple[str, ...] = ()
+    """Names of the metrics in the results."""
+    filters: tuple[str, ...] = ()
+    """Names of the filters, in the order in which they were applied."""
+
+
+class LogSlice(msgspec.Struct, frozen=True):
+    """A slice of the samples; small and picklable."""
+
+    piece: Slice
+    is_array: bool
+    """Whether the file is one JSON array instead of lines."""
+    setup: TaskSetup

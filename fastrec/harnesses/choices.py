@@ -1,0 +1,93 @@
+"""Multiple choice by log-likelihood: which choice a metric picks.
+
+The model says nothing: it gives each choice a log-likelihood, and each metric picks by a rule of its own.
+
+    rule         picks the choice with the greatest
+    none         log-likelihood
+    characters   log-likelihood divided by the number of its characters
+    no_space     the same, without a first space
+    delimited    the same, without the delimiter of the task
+    bytes        the same in bytes of UTF-8, without the delimiter
+    tokens       log-likelihood divided by the number of its tokens
+    pmi          log-likelihood minus that without the question
+
+If the score contradicts the pick, the task has a rule that the log does not tell: then the pick is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, isnan
+from typing import Literal
+
+import msgspec
+
+Rule = Literal["none", "characters", "no_space", "delimited", "bytes", "tokens", "pmi"]
+
+
+class Choices(msgspec.Struct, gc=False):
+    """The choices of a question, and how likely the model finds each."""
+
+    texts: list[str]
+    likelihoods: Sequence[float]
+    correct: Sequence[int] = ()
+    unconditional: Sequence[float] = ()
+    """Log-likelihoods without the question; mostly none."""
+    tokens: Sequence[int] = ()
+    """The number of tokens of each choice."""
+    sent: Sequence[str] = ()
+    """The texts as sent to the model, after the delimiter: `delimited` and `bytes` divide by their length."""
+    delimiter: str = ""
+
+    def pick(self, rules: Sequence[Rule], score: float | None, *, is_accuracy: bool) -> int | None:
+        """Pick by the first of these rules that the score does not contradict; None if there is none.
+
+        An accuracy is 1 if the pick is correct, and else 0. Any other score contradicts nothing.
+        """
+        for rule in rules:
+            best = self.best(rule)
+            if best is None:
+                continue
+            if is_accuracy and self.correct and score in (0, 1) and (score == 1) != (best in self.correct):
+                continue
+            return best
+        return None
+
+    def best(self, rule: Rule) -> int | None:
+        """The index of the choice with the greatest value; None if the log lacks what the rule needs."""
+        likelihoods = self.likelihoods
+        count = len(likelihoods)
+        if not count or count != len(self.texts):
+            return None
+        if rule == "none":
+            return index_of_greatest(likelihoods)
+        if rule == "pmi":
+            if len(self.unconditional) != count:
+                return None
+            return index_of_greatest([a - b for a, b in zip(likelihoods, self.unconditional, strict=True)])
+        sizes = self._sizes(rule)
+        if rule in ("delimited", "bytes"):  # lm-eval divides with numpy, also by zero
+            return index_of_greatest([a / size if size else -inf for a, size in zip(likelihoods, sizes, strict=True)])
+        if len(sizes) != count or not all(sizes):
+            return None
+        return index_of_greatest([a / size for a, size in zip(likelihoods, sizes, strict=True)])
+
+    def _sizes(self, rule: Rule) -> Sequence[int]:
+        if rule == "delimited":
+            return [len(text.removeprefix(self.delimiter)) for text in self.sent]
+        if rule == "bytes":
+            return [len(text.removeprefix(self.delimiter).encode()) for text in self.sent]
+        if rule == "tokens":
+            return self.tokens
+        return [len(text.removeprefix(" ") if rule == "no_space" else text) for text in self.texts]
+
+
+def index_of_greatest(values: Sequence[float]) -> int:
+    """The index of the greatest value, as numpy's argmax finds it: NaN is the greatest, and the first one wins.
+
+    >>> index_of_greatest([-2.0, -1.0, -1.0]), index_of_greatest([-1.0, float("nan")])
+    (1, 1)
+    """
+    if any(map(isnan, values)):
+        return next(index for index, value in enumerate(values) if isnan(value))
+    return values.index(max(values))
