@@ -1,12 +1,18 @@
-"""`cat`: print the lines of a corpus in order, byte for byte, all of them or those that match a selection.
+r"""`cat`: print the lines of a corpus in order, byte for byte, all of them or those that match a selection.
 
-1. Turn patterns of names into the names that the summary has (`_resolve`).
-2. Choose the parts that can hold a matching record, by the first and last keys in the manifest (`select`).
-3. Search them. If the matching records are contiguous, or there is little text, this process does it. Otherwise one
-   task per part writes what it finds to a file, and the files are copied out in order.
+1. Turn filters into a selection: exact values where possible, because these are found without decoding the text.
+   Patterns and excludes of names become the names in the summary that match. Patterns of ids and hashes stay patterns.
+2. Choose the parts that can hold a matching record, by the first and last keys in the manifest (`SortRange`).
+3. Search them (`Finder`). If the matching records are contiguous, or there is little text, this process does it.
+   Otherwise one task per part writes what it finds to a file, and the files are copied out in order.
 
-Mostly, only the heads of candidates are decoded, and the head of the last line in each buffer, to see if a match can
-follow.
+Lines that contain a *needle* are candidates: a wanted field, with its value and the key of the next field.
+
+    {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction_…
+                                         \__ needle of a model __________/
+
+The decoded head of a candidate decides. Apart from these, mostly only the head of the last line in each buffer is
+decoded, to see if a match can follow.
 """
 
 from __future__ import annotations
@@ -47,19 +53,6 @@ from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import names_of
 
-# @@ select: Which records match: where they can be in the sort order, and how to find them without decoding the text.
-#
-# A *needle* is a wanted field, with its value and the key of the next field:
-#
-#     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction_…
-#                                          \__ needle of a model __________/
-#
-# Lines that contain the needle are candidates. The decoded head of a candidate decides.
-#
-# The outcome of a record is found in two places. Every record has `"is_correct":`, so if a line has it once, that is it.
-# An `error` comes after an object; what follows it up to the end of the line is decoded as an object, which succeeds only
-# if it belongs to the record itself. Otherwise the line is decoded.
-
 _SPECIAL: Final = re.compile(r"[*?\[]")
 """The characters that make a name a pattern."""
 
@@ -92,11 +85,10 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chooses_outcomes(self) -> bool:
-        """Whether the outcome of a record matters."""
         return self.right or self.wrong or self.errors
 
     def values(self) -> dict[str, tuple[int | str, ...]]:
-        """Return the values that match, by field of the head; fields without a filter are left out."""
+        """The values that match, by field of the head; fields without a filter are left out."""
         texts = {
             "evaluation_name": self.evaluation,
             METRIC: self.metric,
@@ -130,7 +122,7 @@ class SortRange:
         """Whether checking for the last possible match is worth its time."""
 
     def may_be_in(self, part: PartEntry) -> bool:
-        """Return whether a part may have a matching record."""
+        """Whether a part may have a matching record."""
         if self._is_impossible:  # records of this schema version have no metrics
             return False
         first = list(self._position_of(part.first))
@@ -142,12 +134,12 @@ class SortRange:
         return _overlaps(self._allowed, tuple(first), self._position_of(part.last))
 
     def may_follow(self, head: LineHead, part: PartEntry) -> bool:
-        """Return whether a matching record may be at a line of a part or after it."""
+        """Whether a matching record may be at a line of a part or after it."""
         return _overlaps(self._allowed, self._position_of(head), self._position_of(part.last))
 
 
 def _overlaps(allowed: Sequence[Sequence[Any] | None], low: Position | None, high: Position | None) -> bool:
-    """Return whether a position from `low` to `high` can have allowed values; a field without any may have all.
+    """Whether a position from `low` to `high` can have allowed values; a field without any may have all.
 
     A bound is None if the fields before this one have already passed it.
     """
@@ -222,7 +214,6 @@ class Finder:
             yield bytes(memoryview(data)[first:end])
 
     def matches(self, data: bytearray, start: int, end: int) -> bool:
-        """Return whether a line matches every filter."""
         head = read_head(data, start)
         return (
             all(getattr(head, field) in texts for field, texts in self._texts)
@@ -232,7 +223,6 @@ class Finder:
         )
 
     def _accepts(self, head: LineHead) -> bool:
-        """Return whether the patterns match."""
         rest, metric = self._rest, head.evaluation_result_id
         return (
             rest.accepts_evaluation(head.evaluation_name)
@@ -243,7 +233,12 @@ class Finder:
         )
 
     def _accepts_outcome(self, data: bytearray, start: int, end: int) -> bool:
-        """Return whether the outcome of a line matches."""
+        """Find the outcome of a line in two places, and decode the line only if that fails.
+
+        Every record has `"is_correct":`, so if a line has it once, that is it. An `error` comes after an object; what
+        follows it up to the end of the line is decoded as an object, which succeeds only if it belongs to the record
+        itself.
+        """
         accepts, error = self._outcomes.accepts_outcome, rfind(data, _ERROR, start, end)
         try:
             has_error = error >= 0 and _decode_error(b"{" + data[error + 2 : end]).error != ""
@@ -260,7 +255,10 @@ class Finder:
 
 
 def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> list[bytes]:
-    """Return what every matching line has one of; empty if nothing is worth searching for."""
+    """What every matching line has one of; empty if nothing is worth searching for.
+
+    Of a pattern of ids or hashes, the beginning is searched for, up to the first special character.
+    """
     rest = selection.rest
     for field in _RAREST_FIRST:
         values = spelled.get(field, ())
@@ -284,21 +282,11 @@ def _spell(value: int | str) -> bytes:
         raise UsageError(f"no record can have the value {value!r}: it is not valid UTF-8") from exc
 
 
-# @@ resolve: From filters to a selection: exact values where possible, because these are found without decoding the text.
-#
-# Patterns and excludes of names become the names in the summary that match. Patterns of ids and hashes stay patterns:
-# their beginning can be searched for, up to the first special character.
-
 _KINDS: Final = ("evaluation", "metric", "model")
 
 
-def _needs_summary(filters: Filters) -> bool:
-    """Return whether the names in the summary help to resolve filters."""
-    return any(_is_open(filters, kind) for kind in _KINDS)
-
-
 def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
-    """Return the selection of some filters; None if no record can match. Without a summary, names stay patterns."""
+    """Make the selection of some filters; None if no record can match. Without a summary, names stay patterns."""
     outcomes = {name: getattr(filters, name) for name in ("right", "wrong", "errors")}
     exact: dict[str, Any] = {} if all(outcomes.values()) else outcomes
     rest: dict[str, Any] = {}
@@ -326,7 +314,7 @@ def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
 
 
 def _is_open(filters: Filters, kind: str) -> bool:
-    """Return whether other values match than those that are given. An empty metric means that there is none."""
+    """Whether other values match than those that are given. An empty metric means that there is none."""
     patterns: tuple[str, ...] = getattr(filters, kind)
     return bool(getattr(filters, f"exclude_{kind}", ())) or any(_SPECIAL.search(one) for one in patterns) or (
         kind == "metric" and "" in patterns
@@ -334,25 +322,20 @@ def _is_open(filters: Filters, kind: str) -> bool:
 
 
 def _only(filters: Filters, kind: str) -> dict[str, tuple[str, ...]]:
-    """Return the filters of one kind."""
     names = (kind, f"exclude_{kind}")
     return {name: value for name, value in msgspec.structs.asdict(filters).items() if name in names}
 
 
-# @@ sources: `cat --source`: print each record with the shard and the line that it comes from.
-
-
-class SourceLabels:
-    """Adds their sources to the matching lines of a part, buffer by buffer."""
+class _SourceLabels:
+    """For `source`: adds their sources to the matching lines of a part, buffer by buffer."""
 
     def __init__(self, path: str) -> None:
-        """Read the sources of a part from the file at `path`."""
         self._path = path
         self._sources = source_lines(path)
         self._done = 0  # records in the buffers before
 
     def label(self, data: bytearray, end: int, text: bytes) -> bytes:
-        """Return the matching lines of the next buffer with their sources; `text` has these lines, without others.
+        """Add sources to the matching lines of the next buffer; `text` has these lines, without others.
 
         No two lines of a part are the same, so a line is found in the buffer by its text.
         """
@@ -423,7 +406,7 @@ def cat_blocks(
     if source:
         need_sources(directory, manifest)
     summary = None
-    if _needs_summary(filters):
+    if any(_is_open(filters, kind) for kind in _KINDS):
         with contextlib.suppress(FastrecError, OSError):  # without a summary, every line is looked at
             summary = read_summary(directory, manifest)
     selection = _resolve(filters, summary)
@@ -447,8 +430,6 @@ def cat_blocks(
 
 
 class _SearchTask(msgspec.Struct, frozen=True):
-    """A part to search."""
-
     part: PartFile
     selection: Selection
     sort_fields: tuple[str, ...]
@@ -465,7 +446,6 @@ class _SearchTask(msgspec.Struct, frozen=True):
 
 
 def _search(tasks: Sequence[_SearchTask], jobs: int, limits: Limits) -> Generator[bytes]:
-    """Yield the matching text of parts in order."""
     text_bytes = sum(task.part.entry.text_bytes for task in tasks) // _SPEED
     # With a limit, the first part often has all the lines that are needed.
     alone = jobs_for(text_bytes, len(tasks), jobs, limits) == 1
@@ -500,7 +480,7 @@ def _take(path: str, block_bytes: int) -> Iterator[bytes]:
 def _matching_text(task: _SearchTask) -> Generator[bytes]:
     """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
     wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
-    labels = SourceLabels(task.sources) if task.sources else None
+    labels = _SourceLabels(task.sources) if task.sources else None
     for data, end in skim_lines(task.part, task.limits):
         last = data.rfind(b"\n", 0, end - 1) + 1
         try:

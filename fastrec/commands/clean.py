@@ -1,4 +1,11 @@
-"""Clean: remove the work that runs of `normalize` left for the next one."""
+"""`clean`: remove what runs of `normalize` left for the next one: kept work, and unpublished files of interrupted runs.
+
+    on this machine     .OUT.fastrec-work, .OUT.fastrec-new, .OUT.fastrec-old, and the work below --work-dir
+    in a store          the work beside OUT, in the temporary directory and below --work-dir; unpublished files in OUT
+
+All of it is done under the lock or the lease of OUT, so that no run is disturbed. OUT and OUT.refused stay. In a store,
+files of a run that may still be about to publish stay, too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,6 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,151 +25,6 @@ from fastrec.errors import UsageError, shown, utf8
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
-
-# @@ leftovers: Remove what runs left for the next one: kept work, and work and unpublished files of interrupted runs.
-#
-#     on this machine     .OUT.fastrec-work, .OUT.fastrec-new, .OUT.fastrec-old, and the work below --work-dir
-#     in a store          the work beside OUT, in the temporary directory and below --work-dir; unpublished files in OUT
-#
-# All of it is done under the lock or the lease of OUT, so that no run is disturbed. OUT and OUT.refused stay. In a store,
-# files of a run that may still be about to publish stay, too.
-
-
-class Leftover(NamedTuple):
-    """A directory that runs left, or their unpublished files in OUT."""
-
-    path: str
-    files: int
-    bytes: int  # that are freed when it is removed
-
-
-def _remove_leftovers(
-    output: str, work_dir: str | None = None, *, dry_run: bool = False, limits: Limits = LIMITS
-) -> tuple[list[Leftover], list[str]]:
-    """Remove the work of an output; return what it was, and files that stay because a run may yet publish them.
-
-    With `dry_run`, nothing is removed.
-    """
-    if is_url(output):
-        return _clean_store(output.rstrip("/"), work_dir, dry_run=dry_run, limits=limits)
-    return _clean_local(output, work_dir, dry_run=dry_run, limits=limits), []
-
-
-def _clean_local(output: str, work_dir: str | None, *, dry_run: bool, limits: Limits) -> list[Leftover]:
-    target = Path(output).resolve()
-    if not target.name:
-        raise UsageError(f"{shown(output)} is not a corpus")
-    if not target.parent.is_dir():
-        raise UsageError(f"{shown(output)} is not a corpus: there is no directory {shown(str(target.parent))}")
-    if target.exists() and not target.is_dir():
-        raise UsageError(f"{shown(output)} is not a corpus: it is a file")
-    beside = LocalOutput(target, CORPUS, local_work_of(target, None), limits)
-    work = local_work_of(target, work_dir)
-
-    def leftovers() -> list[str]:
-        return list(dict.fromkeys([*beside.leftovers(), *_existing(work)]))
-
-    if not leftovers():
-        if target.exists() and any(target.iterdir()) and not (target / CORPUS.marker).exists():
-            raise UsageError(f"{shown(output)} is not a corpus: it holds no {CORPUS.marker}")
-        return []
-    with locked(target, limits.lock_wait_seconds), locked_work(work_dir if _existing(work) else None, work, limits):
-        if not dry_run:
-            beside.recover()
-        found = _measured(leftovers())
-        for one in found if not dry_run else ():
-            _remove(one.path)
-        return found
-
-
-def _clean_store(
-    output: str, work_dir: str | None, *, dry_run: bool, limits: Limits
-) -> tuple[list[Leftover], list[str]]:
-    from fastrec.corpus.store_output import StoreOutput, lease_of  # noqa: PLC0415 - only URLs need it
-    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415
-
-    lease = lease_of(output, CORPUS, limits)
-    directories = filter(None, (parent_and_name(output)[0], scratch_directory(), work_dir))
-    works = list(dict.fromkeys(work_of(output, directory) for directory in directories))
-
-    made = StoreOutput(output, CORPUS, works[0], lease, limits)
-    made.refuse_existing(overwrite=True)
-    if not (made.has_leftovers() or any(map(_existing, works)) or lease.exists()):
-        return [], []
-    with lease.held():
-        made = StoreOutput(output, CORPUS, works[0], lease, limits)  # again: another run may have published since
-        try:
-            made.refuse_existing(overwrite=True)
-            unpublished, others = made.leftovers()
-            found = _measured([work for some in map(_existing, works) for work in some])
-            if unpublished:
-                found.append(Leftover(output, len(unpublished), _size_in_store(output, unpublished)))
-            if not dry_run:
-                lease.renew()
-                for one in found:
-                    if one.path != output:
-                        _remove(one.path)
-                OBJECT_STORE.remove(*unpublished)
-            return found, others
-        finally:
-            lease.stays = made.has_leftovers()
-
-
-def _existing(directory: str) -> list[str]:
-    """Return a directory in a list, or an empty list if there is none; in a store, if there are no files in it."""
-    storage = storage_of(directory)
-    return [directory] if (storage.files_in if is_url(directory) else storage.is_directory)(directory) else []
-
-
-def _measured(directories: Sequence[str]) -> list[Leftover]:
-    """Count files, and the bytes that removing all directories frees: not those of files with a name elsewhere."""
-    statuses = {path: _statuses(path) for path in directories if not is_url(path)}
-    names = Counter((one.st_dev, one.st_ino) for some in statuses.values() for one in some)
-    found = []
-    for path in directories:
-        if is_url(path):
-            files = storage_of(path).files_in(path)
-            found.append(Leftover(path, len(files), _size_in_store(path, files)))
-            continue
-        freed = 0
-        for one in statuses[path]:
-            if names.pop((one.st_dev, one.st_ino), 0) >= one.st_nlink:
-                freed += one.st_size
-        found.append(Leftover(path, len(statuses[path]), freed))
-    return found
-
-
-def _size_in_store(directory: str, files: Sequence[str]) -> int:
-    """Add up the sizes of objects below a directory, with one request for all of them."""
-    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
-
-    sizes = {found.path: found.size for found in OBJECT_STORE.find(directory)}
-    return sum(sizes.get(path, 0) for path in files)
-
-
-def _statuses(directory: str) -> list[os.stat_result]:
-    def fail(exc: OSError) -> None:
-        raise exc
-
-    return [
-        os.lstat(os.path.join(parent, name))  # noqa: PTH118
-        for parent, _, names in os.walk(directory, onerror=fail)
-        for name in names
-    ]
-
-
-def _remove(directory: str) -> None:
-    """Remove a directory; unlike `Storage.remove_all`, errors are raised."""
-    if is_url(directory):
-        from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
-
-        OBJECT_STORE.remove(*OBJECT_STORE.files_in(directory))
-        OBJECT_STORE.abort_uploads(directory)
-        return
-    # The marker first: the rest of an old output must not be mistaken for the whole and restored.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(os.path.join(directory, CORPUS.marker))  # noqa: PTH108, PTH118
-    shutil.rmtree(directory)
 
 
 class RemovedWork(msgspec.Struct):
@@ -213,7 +74,11 @@ def clean(
     """
     target = without_file_protocol(os.fspath(output))
     work = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
-    found, left = _remove_leftovers(target, work, dry_run=dry_run, limits=limits)
+    left: list[str] = []
+    if is_url(target):
+        found, left = _clean_store(target.rstrip("/"), work, dry_run=dry_run, limits=limits)
+    else:
+        found = _clean_local(target, work, dry_run=dry_run, limits=limits)
     return Cleaned(
         output=utf8(target),
         dry_run=dry_run,
@@ -221,3 +86,120 @@ def clean(
         bytes=sum(one.bytes for one in found),
         left=list(map(utf8, left)),
     )
+
+
+def _clean_local(output: str, work_dir: str | None, *, dry_run: bool, limits: Limits) -> list[RemovedWork]:
+    target = Path(output).resolve()
+    if not target.name:
+        raise UsageError(f"{shown(output)} is not a corpus")
+    if not target.parent.is_dir():
+        raise UsageError(f"{shown(output)} is not a corpus: there is no directory {shown(str(target.parent))}")
+    if target.exists() and not target.is_dir():
+        raise UsageError(f"{shown(output)} is not a corpus: it is a file")
+    beside = LocalOutput(target, CORPUS, local_work_of(target, None), limits)
+    work = local_work_of(target, work_dir)
+
+    def leftovers() -> list[str]:
+        return list(dict.fromkeys([*beside.leftovers(), *_existing(work)]))
+
+    if not leftovers():
+        if target.exists() and any(target.iterdir()) and not (target / CORPUS.marker).exists():
+            raise UsageError(f"{shown(output)} is not a corpus: it holds no {CORPUS.marker}")
+        return []
+    with locked(target, limits.lock_wait_seconds), locked_work(work_dir if _existing(work) else None, work, limits):
+        if not dry_run:
+            beside.recover()
+        found = _measured(leftovers())
+        for one in found if not dry_run else ():
+            _remove(one.path)
+        return found
+
+
+def _clean_store(
+    output: str, work_dir: str | None, *, dry_run: bool, limits: Limits
+) -> tuple[list[RemovedWork], list[str]]:
+    from fastrec.corpus.store_output import StoreOutput, lease_of  # noqa: PLC0415 - only URLs need it
+    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415
+
+    lease = lease_of(output, CORPUS, limits)
+    directories = filter(None, (parent_and_name(output)[0], scratch_directory(), work_dir))
+    works = list(dict.fromkeys(work_of(output, directory) for directory in directories))
+
+    made = StoreOutput(output, CORPUS, works[0], lease, limits)
+    made.refuse_existing(overwrite=True)
+    if not (made.has_leftovers() or any(map(_existing, works)) or lease.exists()):
+        return [], []
+    with lease.held():
+        made = StoreOutput(output, CORPUS, works[0], lease, limits)  # again: another run may have published since
+        try:
+            made.refuse_existing(overwrite=True)
+            unpublished, others = made.leftovers()
+            found = _measured([work for some in map(_existing, works) for work in some])
+            if unpublished:
+                found.append(RemovedWork(output, len(unpublished), _size_in_store(output, unpublished)))
+            if not dry_run:
+                lease.renew()
+                for one in found:
+                    if one.path != output:
+                        _remove(one.path)
+                OBJECT_STORE.remove(*unpublished)
+            return found, others
+        finally:
+            lease.stays = made.has_leftovers()
+
+
+def _existing(directory: str) -> list[str]:
+    """A directory in a list, or an empty list if there is none; in a store, if there are no files in it."""
+    storage = storage_of(directory)
+    return [directory] if (storage.files_in if is_url(directory) else storage.is_directory)(directory) else []
+
+
+def _measured(directories: Sequence[str]) -> list[RemovedWork]:
+    """Count files, and the bytes that removing all directories frees: not those of files with a name elsewhere."""
+    statuses = {path: _statuses(path) for path in directories if not is_url(path)}
+    names = Counter((one.st_dev, one.st_ino) for some in statuses.values() for one in some)
+    found = []
+    for path in directories:
+        if is_url(path):
+            files = storage_of(path).files_in(path)
+            found.append(RemovedWork(path, len(files), _size_in_store(path, files)))
+            continue
+        freed = 0
+        for one in statuses[path]:
+            if names.pop((one.st_dev, one.st_ino), 0) >= one.st_nlink:
+                freed += one.st_size
+        found.append(RemovedWork(path, len(statuses[path]), freed))
+    return found
+
+
+def _size_in_store(directory: str, files: Sequence[str]) -> int:
+    """Add up the sizes of objects below a directory, with one request for all of them."""
+    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
+
+    sizes = {found.path: found.size for found in OBJECT_STORE.find(directory)}
+    return sum(sizes.get(path, 0) for path in files)
+
+
+def _statuses(directory: str) -> list[os.stat_result]:
+    def fail(exc: OSError) -> None:
+        raise exc
+
+    return [
+        os.lstat(os.path.join(parent, name))  # noqa: PTH118
+        for parent, _, names in os.walk(directory, onerror=fail)
+        for name in names
+    ]
+
+
+def _remove(directory: str) -> None:
+    """Remove a directory; unlike `Storage.remove_all`, errors are raised."""
+    if is_url(directory):
+        from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
+
+        OBJECT_STORE.remove(*OBJECT_STORE.files_in(directory))
+        OBJECT_STORE.abort_uploads(directory)
+        return
+    # The marker first: the rest of an old output must not be mistaken for the whole and restored.
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(os.path.join(directory, CORPUS.marker))  # noqa: PTH108, PTH118
+    shutil.rmtree(directory)

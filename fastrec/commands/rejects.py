@@ -75,9 +75,8 @@ def rejects(
     repairs: Counter[str] = Counter()
     repairable: Counter[tuple[str, str, str | None]] = Counter()
     kept = 0
-    lines = _rejected_lines(corpus, as_tuple("code", code))
     with contextlib.nullcontext() if extract is None else _opened(extract) as file:
-        for line in lines:
+        for line in _rejected_lines(corpus, as_tuple("code", code)):
             location = Location(line.source, line.line)
             group = found.add(Finding(line.code, line.path, line.message), location, line.version or None)
             if line.repairs:
@@ -91,15 +90,13 @@ def rejects(
                 truncated.append(location)
             else:
                 file.write(line.exact_bytes() + b"\n")
-    codes = dict(sorted(found.codes.items()))
-    groups = [
-        RejectGroup(**asdict(group), repairable=repairable[group.code, group.path, group.version])
-        for group in found.in_order()
-    ]
     return Rejects(
         lines=found.codes.total(),
-        codes=codes,
-        groups=groups,
+        codes=dict(sorted(found.codes.items())),
+        groups=[
+            RejectGroup(**asdict(group), repairable=repairable[group.code, group.path, group.version])
+            for group in found.in_order()
+        ],
         repairable=kept,
         repairable_by_code=dict(sorted(repairs.items())),
         truncated=truncated,

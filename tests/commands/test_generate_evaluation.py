@@ -13,7 +13,7 @@ import pytest
 from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.generate.evaluation import TASKS, EvaluationText, QuestionBank
 from fastrec.commands.generate.producers import producer
-from fastrec.commands.generate.tasks import LANGUAGES, STYLES, Trial, capitals, facts, problem, table, topics
+from fastrec.commands.generate.tasks import LANGUAGES, STYLES, Trial, capitals, facts, problem, table
 from fastrec.commands.generate.text import Rng
 
 Record = dict[str, Any]
@@ -142,7 +142,9 @@ def test_choices(records: list[Record]) -> None:
 def test_open_answers(records: list[Record]) -> None:
     """The score is the share of points that an answer makes; an answer with fewer than two has a popular mistake."""
     for record in those(records, "open_answers"):
-        topic = next(topic for topic in topics() if record["input"]["raw"].startswith(topic["ask"]))
+        topic = next(
+            topic for topic in table("explanations")["topics"] if record["input"]["raw"].startswith(topic["ask"])
+        )
         text = answer_of(record)
         made = [point in text for point in topic["points"]]
         assert record["evaluation"]["score"] == sum(made) / 4

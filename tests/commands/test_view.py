@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -37,7 +38,7 @@ from fastrec.commands.view.addresses import (
     state_pairs,
 )
 from fastrec.commands.view.question_page import differences
-from fastrec.commands.view.server import HEADERS, make_token
+from fastrec.commands.view.server import HEADERS
 from fastrec.errors import UsageError
 from fastrec.html import Exact, multiline, tag
 from tests.commands.viewing import (
@@ -123,7 +124,7 @@ class Elements(HTMLParser):
 )
 def test_what_is_refused(client: Client, path: str, method: str, headers: dict[str, str], status: int) -> None:
     """Only GET and HEAD, to this host, with the token; every response has all headers, and none names the server."""
-    values = {"port": client.port, "wrong": make_token(), "short": client.prefix[1:-1]}
+    values = {"port": client.port, "wrong": secrets.token_urlsafe(24), "short": client.prefix[1:-1]}
     given_headers = {name.replace("_", "-"): value.format(**values) for name, value in headers.items()}
     found, named, body = client.send(path.format(client.prefix, **values), method, **given_headers)
     assert found == status, body

@@ -2,9 +2,9 @@
 
 1. Read both manifests and summaries; refuse corpora that cannot be compared (`plan`).
 2. Skip parts that are the same in both; cut the rest into ranges of sort positions (`plan`).
-3. One task per range merges both corpora and counts what differs (`merge`, `reader`, `fields`, `changes`).
-4. The numbers of questions that were not read follow from the two summaries, and must add up (`questions`, `models`).
-5. Test the differences for significance, and decide about failures (`significance`, `gate`).
+3. One task per range merges both corpora and counts what differs (`merge`, `questions`).
+4. The numbers of questions that were not read follow from the two summaries, and must add up (`questions`).
+5. Test the differences for significance, and decide about failures (`_Gate`).
 """
 
 from __future__ import annotations
@@ -50,8 +50,6 @@ from fastrec.normalize.scratch import matching_corpus
 from fastrec.summary.document import ModelSummary
 from fastrec.summary.significance import adjust, paired_test, to_double
 
-# @@ models: One model on one evaluation and metric: combine what the tasks counted with the two summaries.
-
 _FELL_ROSE: Final = ("fell", "rose")
 _ROSE_FELL: Final = ("rose", "fell")
 
@@ -66,7 +64,7 @@ def _compare_models(
     errors_as_wrong: bool,
     all_read: bool,
 ) -> list[ModelDifference]:
-    """Compare all models on all evaluations and metrics; CorpusError if the numbers do not add up."""
+    """Combine what the tasks counted of each model with the two summaries; CorpusError if they do not add up."""
     models = []
     graded = old.graded | new.graded
     for name in sorted(old.models.keys() | new.models.keys() | changes.read.keys(), key=_position):
@@ -135,10 +133,9 @@ def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Cou
 
 
 def _statistics(compared: Compared, *, scored: bool, lower: bool) -> dict[str, Any]:
-    """Return the fields of a `ModelDifference` about its questions; `lower` says whether a lower score is better."""
+    """Compute the fields of a `ModelDifference` about its questions; `lower` says whether a lower score is better."""
     number, read = compared.questions, compared.read
     gain = read.gain()
-    worse, better = (read.rose, read.fell) if lower else (read.fell, read.rose)
     test, p = (
         paired_test(
             read.differences, number, total=gain, squares=read.squares(), binary=not (scored or compared.repeats)
@@ -150,8 +147,7 @@ def _statistics(compared: Compared, *, scored: bool, lower: bool) -> dict[str, A
         to_double(total / number) if number and total is not None else None
         for total in (compared.old_means, compared.new_means)
     ]
-    unused = [None, None]
-    accuracies, scores = (unused, means) if scored else (means, unused)
+    accuracies, scores = ([None, None], means) if scored else (means, [None, None])
     return {
         "old_questions": compared.old_questions,
         "new_questions": compared.new_questions,
@@ -162,24 +158,22 @@ def _statistics(compared: Compared, *, scored: bool, lower: bool) -> dict[str, A
         "old_score": scores[0],
         "new_score": scores[1],
         "points": to_double((-100 if lower else 100) * gain / number) if number else None,
-        "worse": worse,
-        "better": better,
+        "worse": read.rose if lower else read.fell,
+        "better": read.fell if lower else read.rose,
         "test": test,
         "p": p,
     }
 
 
-# @@ gate: The gate: which models make the comparison fail, and why.
-#
-# regressed    the accuracy or the mean score fell by more than the limit, and chance does not explain it
-# missing      OLD has records of the model on this evaluation and metric, NEW has none
-# incomplete   too few of the questions that it answered in OLD could be compared
-#
-# A model without any answer in OLD has nothing to lose, so it is no failure; its status says that it was not compared.
+class _Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of `diff` that decide which models make the comparison fail.
 
+        regressed    the accuracy or the mean score fell by more than the limit, and chance does not explain it
+        missing      OLD has records of the model on this evaluation and metric, NEW has none
+        incomplete   too few of the questions that it answered in OLD could be compared
 
-class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of `diff` that decide about failures."""
+    A model without any answer in OLD has nothing to lose: its status says that it was not compared.
+    """
 
     fail_on: float | None
     p: float
@@ -222,7 +216,6 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
                 yield _failure(model, "incomplete", _shortfall(model))
 
     def _allows(self, model: ModelDifference) -> bool:
-        """Return whether a model may be missing or incomplete."""
         return any(_matches(pattern, model) for pattern in self.allow_missing)
 
     def notices(self, models: Sequence[ModelDifference]) -> Iterator[str]:
@@ -233,7 +226,7 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _find_scopes(patterns: Sequence[str], scored: Collection[Scope]) -> tuple[set[Scope], list[str]]:
-    """Return what is compared by score and matches a pattern, and a notice for each pattern that matches nothing."""
+    """Find what is compared by score and matches a pattern; return it with notices of patterns that match nothing."""
     found: set[Scope] = set()
     notices = []
     for pattern in patterns:
@@ -245,12 +238,12 @@ def _find_scopes(patterns: Sequence[str], scored: Collection[Scope]) -> tuple[se
 
 
 def _names_of(evaluation: str, metric: str | None) -> list[str]:
-    """Return what a pattern may match: the evaluation, and its metric alone or with the evaluation."""
+    """What a pattern may match: the evaluation, and its metric alone or with the evaluation."""
     return [evaluation, *([] if metric is None else [metric, f"{evaluation}/{metric}"])]
 
 
 def _matches(pattern: str, model: ModelDifference) -> bool:
-    """Return whether a shell-style pattern matches the model, the evaluation, the metric, or them joined by `/`."""
+    """Whether a shell-style pattern matches the model, the evaluation, the metric, or them joined by `/`."""
     evaluation, *others = _names_of(model.evaluation_name, model.metric)
     # Not `metric/model`: it would look like `evaluation/model`.
     names = [model.model_id, evaluation, *others, *(f"{name}/{model.model_id}" for name in (evaluation, *others[1:]))]
@@ -258,7 +251,7 @@ def _matches(pattern: str, model: ModelDifference) -> bool:
 
 
 def _shortfall(model: ModelDifference) -> str:
-    """Return how much of an incomplete model was compared, and whether errors may be the reason."""
+    """Say how much of an incomplete model was compared, and whether errors may be the reason."""
     text = f"was compared on {model.questions:,} of {counted(model.old_answered, 'question')} only"
     if model.old_errors or model.new_errors:
         text += f" ({counted(model.old_errors, 'error')} in OLD, {model.new_errors:,} in NEW)"
@@ -327,7 +320,7 @@ def diff(
     if examples < 0:
         raise UsageError(f"examples must be at least 0, not {examples}")
     allowed, lower = as_tuple("allow_missing", allow_missing), as_tuple("lower_is_better", lower_is_better)
-    gate = Gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared, allow_missing=allowed)
+    gate = _Gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared, allow_missing=allowed)
     gate.check()
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
@@ -375,7 +368,9 @@ def diff(
         min_compared=min_compared,
         allow_missing=gate.allow_missing,
         failures=list(gate.failures(models)),
-        counts=total(models),
+        counts=Counts(
+            **{name: sum(getattr(model.counts, name) for model in models) for name in Counts.__struct_fields__}
+        ),
         models=models,
         fields=[ChangedField(path=path, records=records) for path, records in changed],
         examples=Examples(**{kind: changes.examples[kind] for kind in Examples.__struct_fields__}),
@@ -402,8 +397,3 @@ def _read(
         matching = matching_corpus(path, filters, jobs=jobs, may_be_empty=may_be_empty, limits=limits)
         found.append(read_corpus(stack.enter_context(matching), path))
     return found[0], found[1]
-
-
-def total(models: Sequence[ModelDifference]) -> Counts:
-    """Add up the counts of all models."""
-    return Counts(**{name: sum(getattr(model.counts, name) for model in models) for name in Counts.__struct_fields__})

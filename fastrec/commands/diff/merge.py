@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -55,19 +56,18 @@ from fastrec.limits import Limits
 from fastrec.sorting.keys import FIELDS
 from fastrec.summary.significance import to_double
 
-# @@ reader: Reading one of the two corpora in the merge: the lines of a range of positions, one buffer of whole lines at a time.
-#
-# The key or the position of the current line is read only on request, because most lines are the same in both corpora and
-# are skipped.
-
 _SHORTEST: Final = 1 << 9  # bytes: the search for the first difference stops here
 
 Bounds = tuple[Position | None, Position | None]
 """The positions of a range: the first, and the first after it; None is no bound."""
 
 
-class Reader:
-    """Reads the lines of some parts whose positions are in a range."""
+class _Reader:
+    """Reads the lines of some parts whose positions are in a range, one buffer of whole lines at a time.
+
+    The key or the position of the current line is read only on request, because most lines are the same in both corpora
+    and are skipped.
+    """
 
     def __init__(self, parts: Sequence[PartFile], bounds: Bounds, position_of: PositionOf, limits: Limits) -> None:
         self._position_of = position_of
@@ -106,7 +106,7 @@ class Reader:
                 self._offset += size
 
     def _find(self, position: Position, end: int) -> int:
-        """Return the start of the first line that is at a position or after it."""
+        """The start of the first line that is at a position or after it."""
         starts = [0]
         while (start := self.data.find(b"\n", starts[-1]) + 1) < end:
             starts.append(start)
@@ -117,35 +117,32 @@ class Reader:
         return CorpusError(self.path, f"{reason}, at byte {self._offset + start:,} of its text; {VERIFY_HINT}")
 
     def has_line(self) -> bool:
-        """Return whether there is a line at `start`; reads the next buffer if necessary."""
+        """Whether there is a line at `start`; reads the next buffer if necessary."""
         return self.start < self.end or next(self._buffers, False)
 
     def key(self) -> bytes | None:
-        """Return the key of the line at `start`; None at the end."""
+        """The key of the line at `start`; None at the end."""
         if self._key is None and self.has_line():
             self._key = key_of(self.data, self.start)
         return self._key
 
     def position(self, start: int) -> Position:
-        """Return the position of the line that begins at `start`."""
         try:
             return self._position_of(read_head(self.data, start))
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
             raise self._error("has a line that is not a record in normal form", start) from exc
 
     def take(self) -> bytes:
-        """Return the line at `start` without its newline, and go to the next one."""
+        """Take the line at `start` without its newline, and go to the next one."""
         start, end = self.start, self.data.find(b"\n", self.start)
         self.skip_to(end + 1)
         return bytes(self.view[start:end])
 
     def skip_to(self, start: int) -> None:
-        """Go to a later line of the buffer."""
         self.start = start
         self._key = None
 
     def take_position(self, position: Position, lines: list[bytes], most_bytes: int) -> None:
-        """Take all lines at a position."""
         size = sum(map(len, lines))
         while self.has_line() and self.position(self.start) == position:
             lines.append(self.take())
@@ -154,10 +151,10 @@ class Reader:
                 raise _too_much(lines[0], most_bytes)
 
 
-class HeldLines:
+class _HeldLines:
     """The last lines that were skipped: those of one question, because more of its records may follow."""
 
-    def __init__(self, reader: Reader, most_bytes: int) -> None:
+    def __init__(self, reader: _Reader, most_bytes: int) -> None:
         self._reader = reader
         self._most_bytes = most_bytes
         self._lines: list[bytes] = []
@@ -186,7 +183,6 @@ class HeldLines:
             self._lines += reversed(lines)
 
     def at(self, position: Position) -> list[bytes]:
-        """Return the lines, if they are at a position."""
         if position != self._position:
             return []
         if self._size > self._most_bytes:
@@ -203,8 +199,8 @@ def _too_much(line: bytes, most_bytes: int) -> FastrecError:
     )
 
 
-def _equal_bytes(old: Reader, new: Reader) -> int:
-    """Return a number of bytes that are equal in both buffers: all, or found by halving, since comparing runs in C."""
+def _equal_bytes(old: _Reader, new: _Reader) -> int:
+    """Count bytes that are equal in both buffers: all, or found by halving, since comparing runs in C."""
     begin, other = old.start, new.start
     size = min(old.end - begin, new.end - other)
     view, startswith = old.view, new.data.startswith
@@ -263,15 +259,13 @@ def compare_range(task: CompareTask) -> Changes:
 
 
 class _Merger:
-    """The state of a task: two readers, and the counts so far."""
-
     def __init__(self, task: CompareTask) -> None:
         self._task = task
         self._position_of = position_maker(task.fields)
-        self.old = Reader(task.old, task.bounds, self._position_of, task.limits)
-        self.new = Reader(task.new, task.bounds, self._position_of, task.limits)
+        self.old = _Reader(task.old, task.bounds, self._position_of, task.limits)
+        self.new = _Reader(task.new, task.bounds, self._position_of, task.limits)
         self._by_key = "evaluation_id" not in (*task.fields, *task.rest) and not task.read_all
-        self._held = HeldLines(self.old, task.limits.diff_position_bytes)
+        self._held = _HeldLines(self.old, task.limits.diff_position_bytes)
         self.changes = Changes(task.scored)
         self._models: dict[bytes, ModelName] = {}  # by the beginning of keys, up to the metric
         self._correctness, self._score = (
@@ -285,7 +279,6 @@ class _Merger:
         }
 
     def merge(self) -> None:
-        """Read both corpora to the end of the range."""
         old, new = self.old, self.new
         while True:
             if not self._task.read_all:
@@ -325,7 +318,7 @@ class _Merger:
             self._add_outcome(second, key, self._outcome_of(*values))
 
     def _outcome_of(self, was: Value, now: Value) -> Outcome:
-        """Return the outcome of a question with one record in each corpus."""
+        """The outcome of a question with one record in each corpus."""
         if isinstance(was, bool | None) and isinstance(now, bool | None):
             return self._single[was, now]
         old, new = count_answers([was]), count_answers([now])
@@ -337,7 +330,7 @@ class _Merger:
         olds, news = [*held, *olds], [*held, *news]
         for reader, lines in ((self.old, olds), (self.new, news)):
             reader.take_position(position, lines, self._task.limits.diff_position_bytes)
-        for old, new in _group_by_metric(olds, news) if self._task.by_metric else [(olds, news)]:
+        for old, new in _group(olds, news, _metric_part) if self._task.by_metric else [(olds, news)]:
             if self._by_key and len(old) == len(new) == 1 and (key := key_of(new[0])) == key_of(old[0]):
                 if values := self._compare(old[0], new[0], key):
                     self._add_outcome(new[0], key, self._outcome_of(*values))
@@ -355,8 +348,8 @@ class _Merger:
         rate = self._rate(line, key)
         equal = set(olds) & set(news)
         values = {each: value_of(each, rate) for each in {*olds, *news}}
-        compared: tuple[list[bytes], list[bytes]] = ([], [])
-        for old, new in _group(olds, news, self._task.rest):
+        compared: _Pair = ([], [])
+        for old, new in _group(olds, news, partial(_fields_of, fields=self._task.rest)):
             if old and new:
                 compared[0].extend(old)
                 compared[1].extend(new)
@@ -371,7 +364,9 @@ class _Merger:
     def _match(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
         """Pair records of a group, each the only one of its run in both corpora; the others are repeats."""
         left: _Pair = ([], [])
-        for old, new in _group(olds, news, FIELDS) if len(olds) + len(news) > 2 else [(olds, news)]:
+        for old, new in (
+            _group(olds, news, partial(_fields_of, fields=FIELDS)) if len(olds) + len(news) > 2 else [(olds, news)]
+        ):
             if len(old) == len(new) == 1:
                 self._compare(old[0], new[0], key_of(new[0]))
             else:
@@ -392,7 +387,6 @@ class _Merger:
         return model
 
     def _rate(self, line: bytes, key: bytes) -> Rate:
-        """Return how to rate the records of the same evaluation and metric."""
         scored = self._task.scored
         return self._score if scored and self._model(line, key)[:2] in scored else self._correctness
 
@@ -433,22 +427,21 @@ class _Merger:
         examples += map(name_of, shown_lines[: self._task.examples - len(examples)])
 
 
-def _group_by_metric(olds: Sequence[bytes], news: Sequence[bytes]) -> Collection[_Pair]:
-    """Group the records of one position by metric. They have the same model and evaluation; nothing is decoded."""
-    groups: defaultdict[bytes, _Pair] = defaultdict(lambda: ([], []))
-    for side, lines in enumerate((olds, news)):
-        for line in lines:
-            key = key_of(line)
-            groups[key[: key.find(_AFTER_METRIC)]][side].append(line)
-    return groups.values()
+def _metric_part(line: bytes) -> bytes:
+    """The key up to the metric: records of one position differ there only by metric. Nothing is decoded."""
+    key = key_of(line)
+    return key[: key.find(_AFTER_METRIC)]
 
 
-def _group(olds: Sequence[bytes], news: Sequence[bytes], fields: Sequence[str]) -> Collection[_Pair]:
-    """Group the records of both corpora by some fields of their heads."""
-    groups: defaultdict[Any, _Pair] = defaultdict(lambda: ([], []))
+def _fields_of(line: bytes, fields: Sequence[str]) -> tuple[Any, ...]:
+    head = read_head(line)
+    return tuple([bytes(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields])
+
+
+def _group(olds: Sequence[bytes], news: Sequence[bytes], key: Callable[[bytes], Hashable]) -> Collection[_Pair]:
+    """Group the records of both corpora."""
+    groups: defaultdict[Hashable, _Pair] = defaultdict(lambda: ([], []))
     for side, lines in enumerate((olds, news)):
         for line in lines:
-            head = read_head(line)
-            values = [bytes(head.sample_id) if field == "sample_id" else getattr(head, field) for field in fields]
-            groups[tuple(values)][side].append(line)
+            groups[key(line)][side].append(line)
     return groups.values()

@@ -59,8 +59,6 @@ class Corpus(msgspec.Struct):
 
 
 class Plan(msgspec.Struct):
-    """What is to be done."""
-
     tasks: list[CompareTask]
     by: tuple[str, ...]
     """The fields in which matched records agree."""
@@ -96,7 +94,7 @@ def read_corpus(directory: str, path: str) -> Corpus:
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields to compare by in the default sort order; UsageError if they do not identify a sample."""
+    """The fields to compare by in the default sort order; UsageError if they do not identify a sample."""
     for field in by:
         if field not in METRIC_FIELDS:
             raise UsageError(f"records cannot be compared by {field!r}; the fields are {', '.join(METRIC_FIELDS)}")
@@ -113,7 +111,7 @@ def _names_a_sample(fields: Sequence[str]) -> bool:
 
 
 def _fields_of(old: Corpus, new: Corpus, by: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the fields to compare by, with the metric if records name one; UsageError if schema versions differ."""
+    """The fields to compare by, with the metric if records name one; UsageError if schema versions differ."""
     if old.schema is not new.schema:
         versions = list(CORPUS_LABELS.values())  # the oldest first
         earlier, later = sorted((old, new), key=lambda corpus: versions.index(corpus.schema))
@@ -153,7 +151,6 @@ def make_plan(
             raise CorpusError(join(corpus.path, MANIFEST), "does not list its parts in sort order")
 
     def within(parts: list[PartFile], low: Position | None, high: Position | None) -> list[PartFile]:
-        """Return the parts that may have records of a range."""
         parts = [part for part in parts if high is None or position_of(part.entry.first) < high]
         return [part for part in parts if low is None or position_of(part.entry.last) >= low]
 
@@ -201,14 +198,14 @@ def _metric_notices(old: Corpus, new: Corpus) -> Iterator[str]:
 
 
 def _in_summaries(fields: Sequence[str], old: Corpus, new: Corpus) -> bool:
-    """Return whether the summaries count the same questions: those of a sample_hash."""
+    """Whether the summaries count the same questions: those of a sample_hash."""
     if set(fields) - {METRIC} == _QUESTION:
         return True
     return "evaluation_id" not in fields and old.one_id_per_hash and new.one_id_per_hash
 
 
 def _same_parts(olds: Sequence[PartFile], news: Sequence[PartFile], position_of: PositionOf) -> set[tuple[str, str]]:
-    """Return the checksums of parts that are the same in both corpora and can be skipped.
+    """The checksums of parts that are the same in both corpora and can be skipped.
 
     A question may have records on both sides of a border between parts. If one of these parts has to be read, so has
     the other.
@@ -226,7 +223,7 @@ def _same_parts(olds: Sequence[PartFile], news: Sequence[PartFile], position_of:
 
 
 def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
-    """Return the fields of a position; UsageError if hashes or sort orders do not allow a merge."""
+    """The fields of a position; UsageError if hashes or sort orders do not allow a merge."""
     algorithm, other = old.manifest.options.get("hash"), new.manifest.options.get("hash")
     if algorithm != other and "sample_hash" in by:
         raise UsageError(
@@ -250,13 +247,13 @@ def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, 
 
 
 def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, ...]:
-    """Return the leading sort fields to compare by: as few as name a sample, or all of them."""
+    """The leading sort fields to compare by: as few as name a sample, or all of them."""
     fields = tuple(takewhile(lambda field: field in by, sort_fields))
     return next((fields[:end] for end in range(len(fields)) if _names_a_sample(fields[:end])), fields)
 
 
 def _parts_to_read(corpus: Corpus, same: set[tuple[str, str]]) -> list[PartFile]:
-    """Return the parts that are not the same in both corpora; of the others only the size is checked."""
+    """The parts that are not the same in both corpora; of the others only the size is checked."""
     for part in corpus.parts:
         if text_hash(part.entry) in same and storage_of(part.path).size_of(part.path) != part.entry.bytes:
             raise CorpusError(part.path, f"does not have the {part.entry.bytes:,} bytes that {MANIFEST} lists")
@@ -264,7 +261,7 @@ def _parts_to_read(corpus: Corpus, same: set[tuple[str, str]]) -> list[PartFile]
 
 
 def _cuts(olds: list[PartFile], news: list[PartFile], position_of: PositionOf, range_parts: int) -> list[Position]:
-    """Return the positions at which ranges begin: the start of every n-th part of OLD, or of the next part of NEW.
+    """The positions at which ranges begin: the start of every n-th part of OLD, or of the next part of NEW.
 
     A range also reads what comes before it in the part of the other corpus in which it begins. Of two nights, parts
     begin at about the same positions. A cut where the second of the two begins avoids reading most of it twice.
@@ -282,6 +279,6 @@ def _cuts(olds: list[PartFile], news: list[PartFile], position_of: PositionOf, r
 
 
 def _shares(parts: Sequence[PartFile]) -> list[float]:
-    """Return the share of the text that comes before each part."""
+    """The share of the text that comes before each part."""
     ends = list(accumulate((part.entry.text_bytes for part in parts), initial=0))
     return [start / ends[-1] for start in ends[:-1]]

@@ -8,6 +8,13 @@ an error is no answer, unless errors count as wrong.
     Read        adds them up: scores may be different in every question
     summaries   all questions of a model (`Totals`)
     all - read  the questions that were not read: they are the same in both corpora, and both must give the same numbers
+
+Two records are compared by their lines. The normal form makes this fast: equal values have equal bytes at every level,
+and known keys have one order. So the text that two lines share up to the answer is skipped, and the rest is split into
+the values of its keys. Only values that differ are split further. Numbers and strings are compared as they are spelled.
+
+    {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":… | ,"output":…,"answer_attribution":[…],…}
+     compared             left out             compared                  split
 """
 
 from __future__ import annotations
@@ -26,18 +33,6 @@ from fastrec.corpus.scan import LineHead, key_mark, read_head
 from fastrec.judge.findings import json_path
 from fastrec.judge.parse import parse
 from fastrec.summary.document import ErrorsAsWrong, ModelSummary, json_safe
-
-# @@ fields: Which fields of two records differ, found by comparing their lines.
-#
-# The normal form makes this fast: equal values have equal bytes at every level, and known keys have one order. So the
-# text that two lines share up to the answer is skipped, and the rest is split into the values of its keys. Only values
-# that differ are split further. Numbers and strings are compared as they are spelled, without building values.
-#
-#     {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":… | ,"output":…,"answer_attribution":[…],…}
-#      compared             left out             compared                  split
-#
-# Quotes inside a string are escaped, so a key cannot occur there. But a nested object may have the same key. Then the
-# text from there on has a closing bracket too many, the decoder refuses it, and both lines are decoded from the start.
 
 Value = bool | Fraction | None
 """What a record adds to the mean of its question: whether it is right, or its score; None if it is no answer."""
@@ -74,7 +69,7 @@ _decode_score = msgspec.json.Decoder(_Score).decode
 
 
 def rate_maker(*, scored: bool, errors_as_wrong: bool) -> Rate:
-    """Return the function that reads the value of a record.
+    """Make the function that reads the value of a record.
 
     With `errors_as_wrong`, a record with an error is an answer: a wrong one, or with the score that it has.
     """
@@ -92,7 +87,7 @@ correctness = rate_maker(scored=False, errors_as_wrong=False)
 
 @lru_cache(maxsize=4_096)
 def _score_of(spelled: bytes) -> Fraction:
-    """Return a score exactly as it is spelled: 0.1 is a tenth, not the double next to it.
+    """Read a score exactly as it is spelled: 0.1 is a tenth, not the double next to it.
 
     So the mean of 0.1 and 0.2 is that of 0 and 0.3, and equal steps have equal sizes.
     """
@@ -105,7 +100,6 @@ def _score_of(spelled: bytes) -> Fraction:
 
 
 def value_of(line: bytes, rate: Rate = correctness) -> Value:
-    """Return the value of a record."""
     record = _decode_record(line)
     return rate(record.evaluation, bool(record.error))
 
@@ -127,6 +121,8 @@ def compare_lines(old: bytes, new: bytes, rate: Rate = correctness) -> tuple[lis
     try:
         before, after = _decode_object(b"{" + old[start + 1 :]), _decode_object(b"{" + new[other + 1 :])
     except msgspec.MsgspecError:
+        # Quotes inside a string are escaped, so a key cannot occur there. But a nested object may have the same key.
+        # Then the text from there on has a closing bracket too many.
         before, after = _decode_object(old), _decode_object(new)
         del before["evaluation_id"], after["evaluation_id"]
     _compare_objects(before, after, "$", found)
@@ -134,7 +130,7 @@ def compare_lines(old: bytes, new: bytes, rate: Rate = correctness) -> tuple[lis
 
 
 def _value(record: _Object, rate: Rate) -> Value:
-    """Return the value of a record, of which the fields from `answer_attribution` on are enough."""
+    """The value of a record, of which the fields from `answer_attribution` on are enough."""
     return rate(record["evaluation"], record.get("error", _NO_ERROR) not in _NO_ERRORS)
 
 
@@ -189,13 +185,9 @@ class Answers(NamedTuple):
     """The number of right answers, or the sum of scores."""
 
     def mean(self) -> Fraction:
-        """Return the share of right answers, or the mean score."""
         if self.answers == 1 and isinstance(self.total, Fraction):
             return self.total
         return Fraction(self.total) / self.answers
-
-
-_NO_ANSWERS = Answers(0, 0, 0)
 
 
 class Outcome(NamedTuple):
@@ -209,7 +201,7 @@ class Outcome(NamedTuple):
     """Without records that have no counterpart in OLD."""
 
     def difference(self) -> Fraction | None:
-        """Return how much the mean grew; None if the question cannot be compared."""
+        """How much the mean grew; None if the question cannot be compared."""
         if not (self.old_compared.answers and self.new_compared.answers):
             return None
         return self.new_compared.mean() - self.old_compared.mean()
@@ -262,7 +254,7 @@ class Totals(msgspec.Struct):
             self.correct += number * int(each.total)
 
     def plus(self, other: Totals, sign: int = 1) -> Totals:
-        """Return the sum, or with sign -1 the difference; what one of the two does not know is None."""
+        """Add, or with sign -1 subtract; what one of the two does not know is None."""
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in self.__struct_fields__)
         sums: dict[str, Any] = {name: None if None in (a, b) else a + sign * b for name, a, b in pairs}
         return Totals(**sums)
@@ -275,19 +267,16 @@ class ExactSum:
         self._numerators: dict[int, int] = {}
 
     def add(self, numerator: int, denominator: int) -> None:
-        """Add a fraction, reduced or not."""
         self._numerators[denominator] = self._numerators.get(denominator, 0) + numerator
         if len(self._numerators) > _MOST_DENOMINATORS:
             total = self.total()
             self._numerators = {total.denominator: total.numerator}
 
     def merge(self, other: ExactSum) -> None:
-        """Add another sum."""
         for denominator, numerator in other._numerators.items():
             self.add(numerator, denominator)
 
     def total(self) -> Fraction:
-        """Return the sum."""
         return sum((Fraction(number, base) for base, number in self._numerators.items()), Fraction())
 
 
@@ -349,20 +338,18 @@ class Read:
         return [*self._means, self._size, self._gain, self._squares]
 
     def totals(self) -> list[Totals]:
-        """Return the totals in the order of `Outcome`; the last two have only questions that can be compared."""
+        """The totals in the order of `Outcome`; the last two have only questions that can be compared."""
         pairs = zip(self._counts, self._means, strict=True)
         return [msgspec.structs.replace(counts, means=means.total()) for counts, means in pairs]
 
     def size(self) -> Fraction:
-        """Return the sum of the absolute values of all means, which bounds what rounding may amount to."""
+        """The sum of the absolute values of all means, which bounds what rounding may amount to."""
         return self._size.total()
 
     def gain(self) -> Fraction:
-        """Return the sum of all differences."""
         return self._gain.total()
 
     def squares(self) -> Fraction:
-        """Return the sum of the squares of all differences."""
         return self._squares.total()
 
 
@@ -421,8 +408,6 @@ def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool)
     )
 
 
-# @@ changes: What the tasks of a comparison count, and how their results add up.
-
 OTHER_FIELDS: Final = "(other fields)"
 
 Scope = tuple[str, str | None]
@@ -455,7 +440,6 @@ class Changes(msgspec.Struct):
             self.outcomes[model][outcome] += 1
 
     def finish(self) -> None:
-        """Add up all questions."""
         for model, outcomes in self.outcomes.items():
             read = self.read_of(model)
             for outcome, number in outcomes.items():
@@ -463,13 +447,11 @@ class Changes(msgspec.Struct):
         self.outcomes.clear()
 
     def read_of(self, model: ModelName) -> Read:
-        """Return the questions of a model that were read and added up."""
         if model not in self.read:
             self.read[model] = Read(scored=model[:2] in self.scored)
         return self.read[model]
 
     def add(self, other: Changes, examples: int) -> None:
-        """Add the counts of a later range."""
         for model, counts in other.counts.items():
             self.counts[model].update(counts)
         for model, read in other.read.items():
@@ -480,13 +462,11 @@ class Changes(msgspec.Struct):
 
 
 def metric_of(head: LineHead) -> str | None:
-    """Return the metric of a record; None if it names none."""
     metric = head.evaluation_result_id
     return metric if isinstance(metric, str) else None
 
 
 def name_of(line: bytes, fields: list[str] | msgspec.UnsetType = msgspec.UNSET) -> RecordName:
-    """Return the fields that are needed to find a record."""
     head = read_head(line)
     return RecordName(
         evaluation_name=head.evaluation_name,

@@ -2,7 +2,8 @@
 
 1. Check the arguments, the output path, and that the packages for the format are installed.
 2. One task per part writes a file (`parquet`, `table`, `matrix`).
-3. For CSV and the matrix, join these files into one table. Write a README (`card`) and `export.json`.
+3. For CSV and the matrix, join these files into one table. Write `export.json` and a README: a dataset card for the
+   Hugging Face hub that explains the columns.
 4. Publish the output directory atomically.
 """
 
@@ -37,8 +38,6 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url
-
-# @@ card: The README of an export: a dataset card for the Hugging Face hub that explains the columns.
 
 _CONFIGS: Final = {"parquet": "data/*.parquet", "csv": "records.csv"}
 """By format, the files that the viewer shows."""
@@ -91,7 +90,7 @@ it is graded: whether any of its scores is other than 0 and 1. `is_correct` mean
 `correct.csv` has no column for it.
 """,
 }
-"""The same of versions whose records may name one."""
+"""The same for versions whose records may name one."""
 
 _ABOUT: Final = {
     "parquet": f"""\
@@ -131,28 +130,22 @@ model answered a question several times, the first answer in sort order counts.
 }
 
 
-def card(form: str, manifest: Manifest, notices: list[str], *, raw_cells: bool = False) -> str:
-    """Return the README of an export."""
+def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> str:
     by_version = _WITH_METRICS if has_metrics(CORPUS_LABELS[manifest.schema]) else _WITHOUT_METRICS
     columns = _ABOUT[form].replace("{version}\n", by_version[form])
     cells = "" if form == "parquet" else f"\n{_RAW_CELLS if raw_cells else _CELLS}"
-    about = f"{_front_matter(form)}# Evaluation records\n\n{_facts(manifest)}\n\n{columns}{cells}"
-    return about + "".join(f"\n{notice}\n" for notice in notices)
-
-
-def _front_matter(form: str) -> str:
-    if form not in _CONFIGS:
-        return ""
-    path = msgspec.json.encode(_CONFIGS[form]).decode()
-    return f"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: {path}\n---\n\n"
-
-
-def _facts(manifest: Manifest) -> str:
     name, value = text_hash(manifest)
+    front_matter = ""
+    if form in _CONFIGS:
+        path = f'"{_CONFIGS[form]}"'
+        front_matter = (
+            f"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: {path}\n---\n\n"
+        )
     return (
+        f"{front_matter}# Evaluation records\n\n"
         f"{manifest.records:,} records of schema `{manifest.schema}`, exported by fastrec from the corpus whose "
-        f"`{name}` is `{value}`."
-    )
+        f"`{name}` is `{value}`.\n\n{columns}{cells}"
+    ) + "".join(f"\n{notice}\n" for notice in notices)
 
 
 FORMATS: Final = ("parquet", "csv", "matrix")
@@ -252,7 +245,7 @@ class _Listing(msgspec.Struct):
 
 
 def _listed_files(document: bytes) -> set[str]:
-    """Return the files of an export by its `export.json`; none if that is of something else."""
+    """The files of an export by its `export.json`; none if that is of something else."""
     try:
         return {"README.md", *msgspec.json.decode(document, type=_Listing).files}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -271,7 +264,7 @@ def _check(form: str, jobs: int, *, raw_cells: bool) -> None:
 
 
 def _plan(form: str, made: LocalOutput) -> tuple[Callable[[ExportTask], None], Path, str]:
-    """Return the task, the directory for its files, and the suffix of their names."""
+    """The task, the directory for its files, and the suffix of their names."""
     if form == "parquet":
         return _write_parquet, made.staging / "data", ".parquet"
     work = Path(made.work)
@@ -305,7 +298,6 @@ def _finish(
 
 
 def _graded_scopes(corpus: str, manifest: Manifest) -> set[Scope]:
-    """Return the evaluations and metrics whose scores are other than 0 and 1, by the summary of the corpus."""
     evaluations = read_summary(corpus, manifest).evaluations
     return {(evaluation.evaluation_name, evaluation.metric) for evaluation in evaluations if evaluation.graded}
 
@@ -339,7 +331,7 @@ def _describe(
         "files": files,
         **({"filters": manifest.options["filters"]} if filters else {}),
     }
-    (staging / "README.md").write_text(card(form, manifest, notices, raw_cells=raw_cells), encoding="utf-8")
+    (staging / "README.md").write_text(_readme(form, manifest, notices, raw_cells=raw_cells), encoding="utf-8")
     (staging / _MARKER).write_bytes(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
     for path in filter(Path.is_file, staging.rglob("*")):
         with path.open("rb") as file:

@@ -34,8 +34,6 @@ _Question = tuple[str, _Metric, str]  # evaluation_name, metric and sample_hash
 
 
 class LeftOut(NamedTuple):
-    """What the matrix lacks."""
-
     failed: int
     """Records with an error, which are no answers."""
     repeated: int
@@ -76,7 +74,6 @@ class _Answer(msgspec.Struct, array_like=True):
 
     @property
     def question(self) -> _Question:
-        """The column of this answer."""
         return self.evaluation_name, self.metric, self.sample_hash
 
 

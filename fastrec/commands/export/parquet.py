@@ -1,4 +1,26 @@
-"""Parquet: one file per part, all with the same columns, in row groups that a viewer can load one by one."""
+"""Parquet: one file per part, all with the same columns, in row groups that a viewer can load one by one.
+
+1. Decode each line to a Struct (`Decoder`). A corpus has valid records in normal form, so nothing is validated again.
+   Free-form objects are not decoded: their column gets their text. Most lines have only known keys. A line with unknown
+   keys is decoded twice, once for its columns and once for its unknown keys, which go to `extra` under their paths:
+
+       {…,"evaluation":{…,"judge":"gpt"},"run":3}   ──▶   extra: {"$.evaluation.judge":"gpt","$.run":3}
+
+2. Convert rows to columns (`batch_of`). Each version has one fixed schema, derived from the Structs of its records:
+
+       field of type                    becomes
+       string, boolean                  the same
+       integer                          int64
+       number                           double, and a column NAME_type: integer, number or boolean
+       string or integer, or array      string, or list of strings, and a column NAME_type: string, integer or array
+       array of strings                 list of strings
+       object, array of objects         struct, list of structs
+       free-form object                 string: its JSON text
+
+   The sizes of the response (`MEASURES`) follow as int64 columns. If a column cannot hold a value exactly (an integer
+   beyond 64 bits, or beyond 2⁵³ in a double), the column is null and the value is in `extra`, the last column, under
+   its path. Columns and `extra` together are the record: nothing is lost.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +43,8 @@ from fastrec.judge.parse import LongInteger, spell
 from fastrec.schemas.schema import Schema, Shape, build
 from fastrec.schemas.structs import rewrite_hint
 
-# @@ decode: Decoding lines of a corpus for Parquet: a Struct for the columns, and what has no column.
-#
-# A corpus has valid records in normal form, so nothing is validated again. Free-form objects are not decoded: their
-# column gets their text. Most lines have only known keys. A line with unknown keys is decoded twice, once for its columns
-# and once for its unknown keys, which go to `extra` under their paths:
-#
-#     {…,"evaluation":{…,"judge":"gpt"},"run":3}   ──▶   extra: {"$.evaluation.judge":"gpt","$.run":3}
 
-
-class DecodedRecord(NamedTuple):
-    """A record, decoded for Parquet."""
-
+class _DecodedRecord(NamedTuple):
     record: Any
     """Has the fields of a record; free-form objects are `Raw`, or dicts after the slow path."""
     extra: dict[str, Any]
@@ -50,21 +62,20 @@ class Decoder:
         self._plain = msgspec.json.Decoder().decode
         self._refused = False
 
-    def decode(self, line: bytes) -> DecodedRecord:
-        """Decode one line."""
+    def decode(self, line: bytes) -> _DecodedRecord:
         if not self._refused:  # after a line with unknown keys the next one probably has some too
             try:
-                return DecodedRecord(self._strict(line), {})
+                return _DecodedRecord(self._strict(line), {})
             except msgspec.ValidationError:
                 pass
         try:
-            row = DecodedRecord(self._tolerant(line), dict(_unknown(self._plain(line), self._schema.shape, ())))
+            row = _DecodedRecord(self._tolerant(line), dict(_unknown(self._plain(line), self._schema.shape, ())))
         except msgspec.ValidationError:
             judged = judge_slowly(line, self._schema)  # if valid, it has an integer of more than 4,300 digits
             if isinstance(judged, Errors):
                 raise
             value, _ = judged
-            row = DecodedRecord(build(self._schema.record, value), dict(_unknown(value, self._schema.shape, ())))
+            row = _DecodedRecord(build(self._schema.record, value), dict(_unknown(value, self._schema.shape, ())))
         self._refused = bool(row.extra)
         return row
 
@@ -103,22 +114,6 @@ def _raw_struct(struct: type[msgspec.Struct], *, forbid: bool) -> type[msgspec.S
     return msgspec.defstruct(struct.__name__, fields, kw_only=True, gc=False, forbid_unknown_fields=forbid)
 
 
-# @@ columns: The columns of a Parquet table: one fixed schema for each version, derived from the Structs of its records.
-#
-#     field of type                    becomes
-#     string, boolean                  the same
-#     integer                          int64
-#     number                           double, and a column NAME_type: integer, number or boolean
-#     string or integer, or array      string, or list of strings, and a column NAME_type: string, integer or array
-#     array of strings                 list of strings
-#     object, array of objects         struct, list of structs
-#     free-form object                 string: its JSON text
-#
-# Sizes of the response (`measures`) follow as int64 columns.
-#
-# If a column cannot hold a value exactly (an integer beyond 64 bits, or beyond 2⁵³ in a double), the column is null and
-# the value is in `extra`, the last column, under its path. Columns and `extra` together are the record: nothing is lost.
-
 _TYPE_NAMES: Final = {
     bool: "boolean",
     int: "integer",
@@ -142,13 +137,11 @@ class _InexactError(Exception):
 
 @functools.cache
 def table_schema(schema: Schema) -> pa.Schema:
-    """Return the schema of all files of a corpus whose records have this version."""
     measures = [pa.field(name, pa.int64()) for name in MEASURES]
     return pa.schema([*_columns_of(schema).fields, *measures, pa.field("extra", pa.string())])
 
 
-def batch_of(rows: Sequence[DecodedRecord], schema: Schema) -> pa.RecordBatch:
-    """Convert rows to columns."""
+def batch_of(rows: Sequence[_DecodedRecord], schema: Schema) -> pa.RecordBatch:
     records = [row.record for row in rows]
     columns = _columns_of(schema)
     try:
@@ -187,13 +180,10 @@ class _Scalar:
         return [array, pa.array([_TYPE_NAMES[value.__class__] for value in values], pa.string())]
 
     def fits(self, value: Any) -> bool:
-        """Return whether the column can hold a value exactly."""
         return self._bounds is None or not isinstance(value, int) or self._bounds[0] <= value <= self._bounds[1]
 
 
 class _Object:
-    """The columns of an object."""
-
     def __init__(self, struct: type[msgspec.Struct]) -> None:
         hints = get_type_hints(struct)
         self._columns = [_column(field.name, hints[field.name]) for field in msgspec.structs.fields(struct)]

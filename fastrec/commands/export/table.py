@@ -2,6 +2,9 @@
 
 A reader guesses the type of a column from its first rows, so all cells of a column are spelled alike: scores and
 latencies always with a decimal point or an exponent, and the score `true` as 1.0. `score_type` tells them apart.
+
+The sizes of a response (`MEASURES`) are the same in all formats. They are counted in the record itself; what the record
+claims is in `evaluation.num_turns` and `tool_calls_count`.
 """
 
 from __future__ import annotations
@@ -19,36 +22,24 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC
 
-# @@ measures: Sizes of a response, the same in all formats: characters, turns and tool calls.
-#
-#     response_characters   characters of what the model said: `output.raw`, all of its texts if it is a list, or the
-#                           content of all turns of the role `assistant`; without reasoning; nothing if no turn has this
-#                           role
-#     turns                 number of turns, of all roles; 1 for single_turn
-#     tool_calls            number of tool calls in all turns; 0 for single_turn
-#
-# They are counted in the record itself. What the record claims is in `evaluation.num_turns` and `tool_calls_count`.
-
 MEASURES: Final = ("response_characters", "turns", "tool_calls")
 _MODEL: Final = "assistant"
 
 
 def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
-    """Return the sizes of a response, in the order of `MEASURES`.
+    """Measure a response: characters of what the model said, turns and tool calls.
 
-    Args:
-        output: The output of a single turn, or nothing.
-        turns: A list of turns, or nothing.
+    What it said is `output.raw`, all of its texts if it is a list, or the content of all turns of the role `assistant`,
+    without reasoning; None if there is nothing of that.
     """
     if turns.__class__ is not list:
-        return _characters(output.raw) if output else None, 1, 0
+        if not output:
+            return None, 1, 0
+        raw = output.raw
+        return len(raw) if raw.__class__ is str else sum(map(len, raw)), 1, 0
     said = [len(turn.content) if turn.content else 0 for turn in turns if turn.role == _MODEL]
     calls = sum([len(turn.tool_calls) for turn in turns if turn.tool_calls])
     return sum(said) if said else None, len(turns), calls
-
-
-def _characters(raw: str | list[str]) -> int:
-    return len(raw) if raw.__class__ is str else sum(map(len, raw))
 
 
 _COLUMNS: Final = (
@@ -85,7 +76,6 @@ class ExportTask(msgspec.Struct, frozen=True):
 
     @property
     def schema(self) -> Schema:
-        """The schema version of the records."""
         return CORPUS_LABELS[self.label]
 
     def __str__(self) -> str:
@@ -134,17 +124,16 @@ class _Line(msgspec.Struct):
 
 
 def has_metrics(schema: Schema) -> bool:
-    """Return whether records of this version name a metric: then an evaluation can have several."""
+    """Whether records of this version name a metric: then an evaluation can have several."""
     return METRIC in schema.sort_fields
 
 
 def table_columns(schema: Schema) -> tuple[str, ...]:
-    """Return the names of the columns for records of this version."""
     return ("evaluation_name", *([METRIC] if has_metrics(schema) else []), *_COLUMNS)
 
 
 def _line_type(schema: Schema) -> type[msgspec.Struct]:
-    """Return `_Line` with the fields whose names depend on the version."""
+    """Add the fields whose names depend on the version to `_Line`."""
     turns = ("turns", list[_Turn] | None, msgspec.field(name=schema.turns_field, default=None))
     # Only a version with metrics has this field. In others it is an unknown key, with a value of any type.
     metric = ("metric", str | None, msgspec.field(name=METRIC, default=None))
@@ -152,7 +141,7 @@ def _line_type(schema: Schema) -> type[msgspec.Struct]:
 
 
 def double_of(value: Raw) -> tuple[str, str]:
-    """Return a number or boolean as the text of a double, which has the same digits, and the name of its type.
+    """Spell a number or boolean as a double, with the same digits, and name its type.
 
     >>> [double_of(Raw(text)) for text in (b"1", b"0.5", b"1e-7", b"true")]
     [('1.0', 'integer'), ('0.5', 'number'), ('1e-7', 'number'), ('1.0', 'boolean')]

@@ -1,12 +1,14 @@
 """Synthetic shards from a seed: any size, every spelling, every kind of invalid line, the same text everywhere.
 
-    tasks → evaluation ─┐
-    text → words ───────┴─▶ questions ─┐
-    producers ─────────────────────────┼─▶ records ─▶ variations, invalid ─▶ stream ─▶ shards on disk (here)
-                                       └─▶ versions ─▶ mistakes ───────────▶
+    tasks, text ─▶ evaluation (questions, answers) ─▶ records (valid) ─▶ invalid ─▶ lines ─▶ shards on disk
+    producers (models, spellings) ──────────────────▶
 
-`labelled_lines` names the kind of each line, so a test knows what a run must find. The same recipe gives the same text
-on every platform and Python version. Compressed bytes may change with the version of zstd or zlib.
+For each line: draw its kind; compose a record of the next model and question, or take a written one for duplicates and
+conflicts; vary it or make it invalid; write it in the spelling of its producer. `labelled_lines` names the kind of each
+line, so a test knows what a run must find. Memory is constant.
+
+The lines depend on the recipe alone, not on the number of shards. The same recipe gives the same text on every platform
+and Python version. Compressed bytes may change with the version of zstd or zlib.
 """
 
 from __future__ import annotations
@@ -44,12 +46,6 @@ from fastrec.commands.generate.text import Rng
 from fastrec.errors import UsageError
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
-
-# @@ stream: The lines of a recipe, each with its kind, in constant memory.
-#
-# For each line: draw its kind; compose a record of the next model and question, or take a written one for duplicates and
-# conflicts; vary it or make it invalid; write it in the spelling of its producer. The lines depend on the recipe alone,
-# not on the number of shards.
 
 _POOL = 256
 _BLANKS = (b"", b" ", b"\t", b"   ")
@@ -130,11 +126,10 @@ class _Answer(msgspec.Struct, frozen=True):
     schema: Schema
 
     def with_record(self, record: Record) -> _Answer:
-        """Return another answer of the same author to the same question."""
         return _Answer(record, self.question, self.author, self.schema)
 
     def written(self) -> Record:
-        """Return the record in the version that its author writes."""
+        """The record in the version that its author writes."""
         if is_later(self.schema.name):
             return rewritten(self.record, self.question, self.author, self.schema)
         return self.record
@@ -143,7 +138,7 @@ class _Answer(msgspec.Struct, frozen=True):
         return self.author.spelling.line(self.written())
 
     def respelled(self, rng: Rng) -> bytes:
-        """Return a line with the same normal form."""
+        """Another line with the same normal form."""
         later = is_later(self.schema.name)
         record = toggled(self.written(), self.schema) if later else respelled(self.record, self.question)
         return _HALF.sub(rb"\g<1>5E-1", respelling(rng).line(record))

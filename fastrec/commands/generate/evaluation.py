@@ -1,5 +1,7 @@
-"""Text that reads like an evaluation: questions with references, and answers that are right or wrong for a reason.
+"""Evaluations, their questions, and the two writers of questions and answers.
 
+`Words` writes random words at high speed, with lengths and scripts as in real data, for benchmarks. Nothing in them
+means anything. `EvaluationText` writes questions with references, and answers that are right or wrong for a reason.
 Every model has an ability, every question a difficulty. Together they give the probability of a right answer, so
 models differ as in real results, and some questions are hard for all of them.
 """
@@ -28,10 +30,6 @@ from fastrec.commands.generate.tasks import (
 from fastrec.commands.generate.tasks.agents import booking, shell
 from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phrase_tables
 
-# @@ words: Bulk text for benchmarks: random words at high speed, with lengths and scripts as in real data.
-#
-# Nothing in it means anything. `words.toml` has the words, `text` makes phrases of them.
-
 _TOOLS: Final = ("search", "lookup_item", "update_item", "run_command", "calculate")
 
 
@@ -42,7 +40,6 @@ class Words:
         self.tables = phrase_tables(seed)
 
     def question(self, rng: Rng, evaluation: Evaluation, number: int) -> Question:
-        """Return a new question."""
         table = rng.choice(self.tables.world if evaluation.world else self.tables.latin)
         raw = table.write(rng, rng.long_tail(evaluation.question_size, 8 * evaluation.question_size)) + "?"
         choices = [table.write(rng, rng.between(1, 5)) for _ in range(4)] if evaluation.choices else None
@@ -65,7 +62,6 @@ class Words:
         return Question(evaluation, sample_id, raw, reference, choices, sample_hash, metadata, table, also)
 
     def reply(self, rng: Rng, producer: Producer, question: Question) -> Reply:
-        """Return a random answer."""
         single = question.evaluation.interaction_type == "single_turn"
         reply = (_answer if single else self._conversation)(rng, producer, question)
         score: float
@@ -76,11 +72,9 @@ class Words:
         return reply._replace(score=score)
 
     def another_answer(self, rng: Rng, question: Question, *, correct: bool) -> tuple[str, Record]:  # noqa: ARG002
-        """Return another random text; `correct` changes nothing."""
         return f"{question.source.write(rng, rng.long_tail(40, 400))} ({rng.bits(32):08x})", {}
 
     def further_score(self, rng: Rng, first: float, highest: float) -> float:  # noqa: ARG002
-        """Return any score."""
         return round(rng.random() * highest, 4) if highest else rng.below(2)
 
     def _conversation(self, rng: Rng, producer: Producer, question: Question) -> Reply:
@@ -141,11 +135,6 @@ def _call(rng: Rng, tables: PhraseTables) -> Record:
     return call
 
 
-# @@ questions: Evaluations and their questions, which every model answers.
-#
-# The number of questions is bounded: more records mean more models, not more questions. So memory stays flat, and each
-# question occurs many times in a corpus, as in real data.
-
 _EVALUATIONS: Final = (
     Evaluation("trivia_choice", "single_turn", "regex", 25, 60, choices=True, metrics={"acc": 0, "acc_norm": 0}),
     Evaluation("word_problems", "single_turn", "exact_match", 30, 70, integer_ids=True, epochs=2),
@@ -170,7 +159,11 @@ _RECORDS_PER_QUESTION: Final = 16
 
 
 class QuestionBank:
-    """The questions by interaction type. The first model answers all of them, then the second, and so on."""
+    """The questions by interaction type. The first model answers all of them, then the second, and so on.
+
+    The number of questions is bounded: more records mean more models, not more questions. So memory stays flat, and
+    each question occurs many times in a corpus, as in real data.
+    """
 
     def __init__(self, rng: Rng, writer: Writer, records: int, mix: str) -> None:
         total = max(25, min(_MOST_QUESTIONS, records // _RECORDS_PER_QUESTION))
@@ -187,7 +180,7 @@ class QuestionBank:
         self.weighted_types = [kind for kind, weight in MIXES[mix].items() for _ in range(weight)]
 
     def next(self, kind: str) -> tuple[int, Question]:
-        """Return the number of the next model and its question; no pair occurs twice."""
+        """The number of the next model, and its question; no pair occurs twice."""
         questions = self._questions[kind]
         model, place = divmod(self._asked[kind], len(questions))
         self._asked[kind] += 1
@@ -225,7 +218,7 @@ class EvaluationText:
         self._asked: set[str] = set()
 
     def question(self, rng: Rng, evaluation: Evaluation, number: int) -> Question:
-        """Return a question that was not asked before, as far as that is possible."""
+        """Make a question that was not asked before, as far as that is possible."""
         make = TASKS[evaluation.name]
         for _ in range(_TRIES):
             task = make(rng, number + self._shift)
@@ -253,7 +246,7 @@ class EvaluationText:
         )
 
     def reply(self, rng: Rng, producer: Producer, question: Question) -> Reply:
-        """Return an answer that is right with a probability, or nothing because of an error."""
+        """Give an answer that is right with a probability, or nothing because of an error."""
         task, difficulty = question.source
         chance = _chance(producer.ability, difficulty)
         if task.choices:
@@ -268,27 +261,26 @@ class EvaluationText:
         return Reply(given.text, given.extracted, given.score, reasoning, given.turns, error, usage)
 
     def another_answer(self, rng: Rng, question: Question, *, correct: bool) -> tuple[str, Record]:
-        """Return a right or a wrong answer, in any style, and the seed of the trial that gave it."""
+        """Give a right or a wrong answer, in any style, and the seed of the trial that gave it."""
         task: Task = question.source[0]
         given = task.answer(Trial(rng, float(correct), rng.below(STYLES)))
         trial = {"seed": rng.bits(40), "temperature": round(rng.random(), 2)}
         return given.text, {"metadata": {**question.metadata, "trial": trial}}
 
     def further_score(self, rng: Rng, first: float, highest: float) -> float:
-        """Return a score near the first one."""
         if highest:
             return round(highest * (0.2 + 0.6 * first + 0.2 * rng.random()), 4)
         return int((first >= 0.5) != rng.chance(0.1))
 
 
 def _chance(ability: float, difficulty: float) -> float:
-    """Return the probability of a right answer. It uses plain arithmetic, which is the same on every platform."""
+    """The probability of a right answer, in plain arithmetic, which is the same on every platform."""
     lead = 7 * (ability - difficulty)
     return 0.5 + 0.5 * lead / (1 + abs(lead))
 
 
 def _usage(rng: Rng, producer: Producer, raw: str, given: Given) -> Usage:
-    """Return token counts and a time that fit the lengths of the texts."""
+    """Make token counts and a time that fit the lengths of the texts."""
     texts = [turn.get("content") or "" for turn in given.turns]
     own = [text for turn, text in zip(given.turns, texts, strict=True) if turn["role"] == "assistant"]
     read = 20 + sum(len(text.encode()) for text in texts or [raw]) // _BYTES_PER_TOKEN

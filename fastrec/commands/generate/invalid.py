@@ -2,7 +2,7 @@
 
 A row turns a valid record into a line with exactly one error. Errors that no JSON encoder writes use a placeholder: a
 string that is replaced after encoding. `line.too_long` and `hash.mismatch` are missing, because they depend on the
-options of the reader.
+options of the reader. `INVALID_LINES` are for the oldest schema version, `MISTAKES` for later ones.
 """
 
 from __future__ import annotations
@@ -128,16 +128,15 @@ INVALID_LINES: Final = _interleaved(
 )
 
 
-# @@ mistakes: Invalid lines of versions after the oldest one: what known producers get wrong, and contradictions.
-#
-# A row changes a valid record of some version. A mistake in one version may be valid in another one, so the record also
-# has nulls that only its own version allows, as real records do.
+# Later versions: what known producers get wrong, and contradictions. A row changes a valid record of some version. A
+# mistake in one version may be valid in another one, so the record also has nulls that only its own version allows, as
+# real records do.
 
 _ALL: Final = ONE + MANY
 _SCORE_PLACEHOLDER: Final = "@@score@@"
 
 
-class Mistake(NamedTuple):
+class _Mistake(NamedTuple):
     """One row: the code (`{turns}` is what a version calls them), the interaction types, the versions, the change."""
 
     code: str
@@ -146,7 +145,6 @@ class Mistake(NamedTuple):
     line: Callable[[Record, Schema, Spelling], bytes]
 
     def code_in(self, schema: Schema) -> str:
-        """Return the code of the error in a version."""
         return self.code.format(turns=schema.turns_field)
 
 
@@ -171,7 +169,7 @@ def _row(
     change: Callable[[Record, Schema], object],
     types: tuple[str, ...] = _ALL,
     fits: Callable[[Schema], bool] = _any,
-) -> Mistake:
+) -> _Mistake:
     def line(record: Record, schema: Schema, spelling: Spelling) -> bytes:
         if schema.closed:
             record = with_nulls(record, schema)
@@ -181,10 +179,10 @@ def _row(
         change(record, schema)
         return spelling.line(record).replace(f'"{_SCORE_PLACEHOLDER}"'.encode(), b"NaN")
 
-    return Mistake(code, types, fits, line)
+    return _Mistake(code, types, fits, line)
 
 
-def _set(code: str, path: str, value: Any, **options: Any) -> Mistake:
+def _set(code: str, path: str, value: Any, **options: Any) -> _Mistake:
     """Make a row that sets a value: `{turns}` in the path is what the version calls them, a missing object is made."""
 
     def change(record: Record, schema: Schema) -> None:
@@ -207,13 +205,13 @@ def _set_other_turns(record: Record, schema: Schema) -> None:
     record[fields.pop()] = record[schema.turns_field]
 
 
-def _common() -> Iterator[Mistake]:
+def _common() -> Iterator[_Mistake]:
     """Yield one row of the oldest version for each code that is the same in all versions."""
     seen = set()
     for row in INVALID_LINES:
         if row.code.startswith("json.") and row.code not in seen:
             seen.add(row.code)
-            yield Mistake(row.code, _ALL, _any, _ignore_schema(row.line))
+            yield _Mistake(row.code, _ALL, _any, _ignore_schema(row.line))
 
 
 def _ignore_schema(line: Callable[[Record, Spelling], bytes]) -> Callable[[Record, Schema, Spelling], bytes]:
@@ -249,4 +247,3 @@ MISTAKES: Final = (
     _set("schema.enum", "interaction_type", "chat"),
     *_common(),
 )
-"""All rows."""

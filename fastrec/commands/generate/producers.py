@@ -40,7 +40,6 @@ class Spelling(msgspec.Struct, frozen=True):
     margin: bytes = b""
 
     def line(self, record: Record) -> bytes:
-        """Return the bytes of the record, without a newline."""
         if self.order is not None:
             record = _arranged(record, self.order)
         line = _encoder(self.ascii_only, self.spaced, self.sort_keys)(record)
@@ -98,7 +97,7 @@ class Producer(msgspec.Struct, frozen=True):
 
 
 def producer(seed: int, number: int) -> Producer:
-    """Return the producer with this number; cheap enough to be made again instead of stored."""
+    """Make the producer with this number; cheap enough to be made again instead of stored."""
     version, place = divmod(number, _ORGANISATIONS * len(_SIZES))
     organisation = f"org-{place % _ORGANISATIONS}"
     model = f"model-{_SIZES[place % len(_SIZES)]}b" + (f"-v{version + 1}" if version else "")
@@ -124,7 +123,7 @@ def producer(seed: int, number: int) -> Producer:
 
 
 def respelling(rng: Rng) -> Spelling:
-    """Return a random spelling for a duplicate, sometimes with white space around the line."""
+    """Choose a spelling for a duplicate, sometimes with white space around the line."""
     return Spelling(
         ascii_only=rng.chance(0.5),
         spaced=rng.chance(0.5),
@@ -148,10 +147,7 @@ def _arranged(value: Any, order: Mapping[str, int]) -> Any:
     return value
 
 
-# @@ writer: What a text of records must provide: questions, and the answers of models to them.
-#
-# There are two writers: `words.Words` writes long random text for benchmarks, `evaluation.EvaluationText` writes what an
-# evaluation could contain. Everything else about a record is the same for both.
+# What the two writers, `Words` and `EvaluationText`, provide. Everything else about a record is the same for both.
 
 
 class Evaluation(NamedTuple):
@@ -173,7 +169,6 @@ class Evaluation(NamedTuple):
     """How often every question is asked, in versions after the oldest one."""
 
     def sample_id(self, number: int) -> int | str:
-        """Return the `sample_id` of the question with this number."""
         return number if self.integer_ids else f"{self.name}_{number:05d}"
 
 
@@ -219,14 +214,12 @@ class Reply(NamedTuple):
 class Writer(Protocol):
     """Makes questions and answers."""
 
-    def question(self, rng: Rng, evaluation: Evaluation, number: int) -> Question:
-        """Return the question of an evaluation with this number."""
+    def question(self, rng: Rng, evaluation: Evaluation, number: int) -> Question: ...
 
-    def reply(self, rng: Rng, producer: Producer, question: Question) -> Reply:
-        """Return an answer of a producer's model."""
+    def reply(self, rng: Rng, producer: Producer, question: Question) -> Reply: ...
 
     def another_answer(self, rng: Rng, question: Question, *, correct: bool) -> tuple[str, Record]:
-        """Return another text for an answer, right or wrong, and fields of the record that change with it."""
+        """Write another answer, right or wrong; return its text, and fields of the record that change with it."""
 
     def further_score(self, rng: Rng, first: float, highest: float) -> float:
-        """Return the score by a further metric, given the first score; `highest` is 0 if scores are 0 and 1."""
+        """Choose the score by a further metric, given the first score; `highest` is 0 if scores are 0 and 1."""

@@ -1,7 +1,10 @@
 """Valid records: a model's answer to a question, as an output, a conversation or an agent that uses tools.
 
-`compose` builds the fields in the order of the schema. The only possible warning is a wrong `sample_hash` now and
-then. Callers may change a record, except for `input.choices` and the values in `metadata`, which records share.
+1. `compose` builds a record of the oldest schema version, with its fields in the order of the schema. The only possible
+   warning is a wrong `sample_hash` now and then. Callers may change a record, except for `input.choices` and the values
+   in `metadata`, which records share.
+2. Variations are still valid: unknown keys, warnings, duplicates, conflicts.
+3. `later_records` and `rewritten` turn a record into those of a later version.
 """
 
 from __future__ import annotations
@@ -23,7 +26,6 @@ _ERRORS: Final = ("timeout after 60 s", "refusal", "API error 503: “overloaded
 
 
 def compose(rng: Rng, writer: Writer, producer: Producer, question: Question) -> Record:
-    """Return a valid record."""
     name, kind = question.evaluation.name, question.evaluation.interaction_type
     record: Record = {
         "schema_version": VERSION,
@@ -124,17 +126,15 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
             record[key] = value
 
 
-# @@ variations: Variations of a valid record that are still valid: unknown keys, warnings, duplicates, conflicts.
-#
-# `add_unknown_keys` and the rows of `WARNINGS` change a record in place. `respelled` and `answered_again` return a
-# second record and leave the first one unchanged.
+# Variations. `add_unknown_keys` and the rows of `WARNINGS` change a record in place. `respelled`, `answered_again` and
+# `contradicted` return a second record and leave the first one unchanged.
 
 # The last two sort differently by code point and by UTF-16 unit.
 _UNKNOWN_KEYS: Final = ("harness", "Zone", "_private", "a b", "", "ключ", "raw_score", "\uff5a", "😀")
 _NULLABLE: Final = ("output", "interactions", "token_usage", "performance", "error")
 
 
-class WarningRow(NamedTuple):
+class _WarningRow(NamedTuple):
     """One warning: its code, the interaction types that can have it, and the change that causes it."""
 
     code: str
@@ -157,26 +157,26 @@ def _shift_turns(record: Record) -> None:
 
 
 WARNINGS: Final = (
-    WarningRow("warn.num_turns_missing", _CONVERSATIONS, lambda record: record["evaluation"].pop("num_turns")),
-    WarningRow(
+    _WarningRow("warn.num_turns_missing", _CONVERSATIONS, lambda record: record["evaluation"].pop("num_turns")),
+    _WarningRow(
         "warn.num_turns",
         _CONVERSATIONS,
         lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3),
     ),
-    WarningRow("warn.tool_calls_count", _CONVERSATIONS, _count_one_more_call),
-    WarningRow("warn.turn_idx", _CONVERSATIONS, _shift_turns),
-    WarningRow(
+    _WarningRow("warn.tool_calls_count", _CONVERSATIONS, _count_one_more_call),
+    _WarningRow("warn.turn_idx", _CONVERSATIONS, _shift_turns),
+    _WarningRow(
         "warn.attribution_turn",
         _CONVERSATIONS,
         lambda record: record["answer_attribution"][0].update(turn_idx=len(record["interactions"]) + 5),
     ),
-    WarningRow(
+    _WarningRow(
         "warn.tool_call_id", ("agentic",), lambda record: record["interactions"][3].update(tool_call_id="call_nobody")
     ),
-    WarningRow("warn.total_tokens", _ALL, lambda record: record.update(token_usage=dict(_USAGE))),
-    WarningRow("warn.sample_hash", _ALL, lambda record: record.update(sample_hash=_WRONG_HASH)),
-    WarningRow("version.unknown", _ALL, lambda record: record.update(schema_version="v2")),
-    WarningRow("version.mismatch", _ALL, lambda record: record.update(schema_version="0.3.0")),
+    _WarningRow("warn.total_tokens", _ALL, lambda record: record.update(token_usage=dict(_USAGE))),
+    _WarningRow("warn.sample_hash", _ALL, lambda record: record.update(sample_hash=_WRONG_HASH)),
+    _WarningRow("version.unknown", _ALL, lambda record: record.update(schema_version="v2")),
+    _WarningRow("version.mismatch", _ALL, lambda record: record.update(schema_version="0.3.0")),
 )
 
 
@@ -205,7 +205,7 @@ def _any_value(rng: Rng, depth: int) -> Any:
 
 
 def respelled(record: Record, question: Question) -> Record:
-    """Return a record with the same normal form: with or without nulls and a hash, and `1.0` for `1`."""
+    """Make a record with the same normal form: with or without nulls and a hash, and `1.0` for `1`."""
     copy = {key: value for key, value in record.items() if value is not None or key not in _NULLABLE}
     if len(copy) == len(record):
         copy.update((key, None) for key in _NULLABLE if key not in record)
@@ -219,7 +219,7 @@ def respelled(record: Record, question: Question) -> Record:
 
 
 def answered_again(rng: Rng, writer: Writer, record: Record, question: Question) -> Record:
-    """Return a record with the same identity and another answer: a conflict."""
+    """Make a record with the same identity and another answer: a conflict."""
     correct = not record["evaluation"]["is_correct"]
     answer, changes = writer.another_answer(rng, question, correct=correct)
     copy = {**record, **changes}
@@ -232,15 +232,19 @@ def answered_again(rng: Rng, writer: Writer, record: Record, question: Question)
     return copy
 
 
-# @@ versions: Records of later schema versions: a record is composed in the oldest version, then rewritten for another one.
-#
-# What a version expects is read from its `Schema`: whether references are arrays, whether unknown keys are allowed at the
-# root, which fields may be null, what turns are called, and whether one answer can have several metrics. So this module
-# names no version.
+def contradicted(record: Record) -> Record:
+    """Make a record with the same answer and another verdict."""
+    correct = not record["evaluation"]["is_correct"]
+    return {**record, "evaluation": {**record["evaluation"], "score": int(correct), "is_correct": correct}}
+
+
+# Records of later schema versions. What a version expects is read from its `Schema`: whether references
+# are arrays, whether unknown keys are allowed at the root, which fields may be null, what turns are called, and whether
+# one answer can have several metrics. So this module names no version.
 #
 # Later versions differ from the oldest one in content, too, as real data does: producers label records with other
-# versions, compute `sample_hash` by different recipes, and ask the same question in other words. One answer is scored by
-# several metrics, one record each, and some evaluations ask every question more than once.
+# versions, compute `sample_hash` by different recipes, and ask the same question in other words. One answer is scored
+# by several metrics, one record each, and some evaluations ask every question more than once.
 
 _MIXED: Final = "mixed"
 VERSIONS: Final = (*SCHEMAS, _MIXED)
@@ -251,12 +255,11 @@ _SHOTS: Final = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: "
 
 
 def is_later(schema: str) -> bool:
-    """Return whether this is another version than the oldest one."""
     return schema != DEFAULT_SCHEMA.name
 
 
 def schema_of(version: str, producer: Producer) -> Schema:
-    """Return the version that a producer writes. If versions are mixed, each producer has one of them."""
+    """The version that a producer writes. If versions are mixed, each producer has one of them."""
     if version == _MIXED:
         return list(SCHEMAS.values())[producer.number % len(SCHEMAS)]
     return SCHEMAS[version]
@@ -279,17 +282,11 @@ def later_records(
         yield {**record, _METRIC: metric, "evaluation": evaluation}
 
 
-def contradicted(record: Record) -> Record:
-    """Return a record with the same answer and another verdict."""
-    correct = not record["evaluation"]["is_correct"]
-    return {**record, "evaluation": {**record["evaluation"], "score": int(correct), "is_correct": correct}}
-
-
 def rewritten(record: Record, question: Question, producer: Producer, schema: Schema) -> Record:
-    """Return the record in another version, as this producer would write it; it may share values with the record."""
+    """Rewrite a record in another version, as this producer would; the result may share values with the record."""
     result: Record = dict(record)
     result["schema_version"] = _label(record, producer, schema)
-    result["input"] = _versions_input(record["input"], question, producer)
+    result["input"] = _later_input(record["input"], question, producer)
     result["answer_attribution"] = [
         {**found, "source": found["source"].replace(DEFAULT_SCHEMA.turns_field, schema.turns_field)}
         for found in record["answer_attribution"]
@@ -311,12 +308,12 @@ def rewritten(record: Record, question: Question, producer: Producer, schema: Sc
 
 
 def with_nulls(record: Record, schema: Schema) -> Record:
-    """Return the record with null for every absent field that may be null, as many producers write it."""
+    """Write null for every absent field that may be null, as many producers do."""
     return _arranged(record, schema.shape, nulls=True)
 
 
 def toggled(record: Record, schema: Schema) -> Record:
-    """Return a record with the same normal form: all nulls are left out, or if there are none, written."""
+    """Make a record with the same normal form: all nulls are left out, or if there are none, written."""
     without = _without_nulls(record, schema.shape)
     copy = without if without != record else with_nulls(record, schema)
     first, *others = record["answer_attribution"]
@@ -333,8 +330,8 @@ def _label(record: Record, producer: Producer, schema: Schema) -> str:
     return labels[producer.number % len(labels)]
 
 
-def _versions_input(asked: Record, question: Question, producer: Producer) -> Record:
-    """Ask the question as this producer asks it, with a list of references."""
+def _later_input(asked: Record, question: Question, producer: Producer) -> Record:
+    """Ask the question as this producer does, with a list of references."""
     result = dict(asked)
     references = [question.reference]
     if question.also:

@@ -35,32 +35,29 @@ class Rng:
         self.bits = source.getrandbits
 
     def below(self, stop: int) -> int:
-        """Return an integer in `[0, stop)`."""
+        """An integer in `[0, stop)`."""
         return int(self.random() * stop)
 
     def between(self, low: int, high: int) -> int:
-        """Return an integer in `[low, high]`."""
+        """An integer in `[low, high]`."""
         return low + int(self.random() * (high - low + 1))
 
     def choice(self, items: Sequence[T]) -> T:
-        """Return one of the items, all equally likely."""
         return items[int(self.random() * len(items))]
 
     def skewed_choice(self, items: Sequence[T]) -> T:
-        """Return one of the items, early ones far more often: close enough to Zipf's law for word lists."""
+        """One of the items, early ones far more often: close enough to Zipf's law for word lists."""
         number = self.random()
         return items[int(number * number * len(items))]
 
     def chance(self, share: float) -> bool:
-        """Return True with this probability."""
         return self.random() < share
 
     def long_tail(self, typical: int, longest: int) -> int:
-        """Return a size near `typical`, with a long tail up to `longest`, like the sizes of real outputs."""
+        """A size near `typical`, with a long tail up to `longest`, like the sizes of real outputs."""
         return int(typical / (2.0 * self.random() + typical / longest)) + 1
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """Return the items in random order (Fisher-Yates)."""
         result = list(items)
         for last in range(len(result) - 1, 0, -1):
             other = int(self.random() * (last + 1))
@@ -68,7 +65,7 @@ class Rng:
         return result
 
 
-class WordList(NamedTuple):
+class _WordList(NamedTuple):
     """The words of one script, the most frequent first, with its punctuation."""
 
     words: Sequence[str]
@@ -86,7 +83,7 @@ class PhraseTable(NamedTuple):
     glue: str
 
     def write(self, rng: Rng, length: int) -> str:
-        """Return a text of `length` phrases."""
+        """Write a text of `length` phrases."""
         numbers = unpack(f"<{length}H", rng.bits(16 * length).to_bytes(2 * length, "little"))
         return self.glue.join(map(self.phrases.__getitem__, numbers))
 
@@ -101,12 +98,12 @@ class PhraseTables(NamedTuple):
 
 @lru_cache(maxsize=2)
 def phrase_tables(seed: int) -> PhraseTables:
-    """Return the tables of a seed; cached, because building them takes a tenth of a second."""
+    """The tables of a seed; cached, because building them takes a tenth of a second."""
     lists = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
-    latin, log, *world = (WordList(**{**fields, "words": fields["words"].split()}) for fields in lists.values())
+    latin, log, *world = (_WordList(**{**fields, "words": fields["words"].split()}) for fields in lists.values())
     rng = Rng(seed + (1 << 64))  # independent of the generator that the lines of this seed use
 
-    def table(words: WordList, count: int) -> PhraseTable:
+    def table(words: _WordList, count: int) -> PhraseTable:
         # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
         return PhraseTable([_phrase(rng, words) for _ in range(count)] * (65536 // count), words.glue)
 
@@ -114,7 +111,7 @@ def phrase_tables(seed: int) -> PhraseTables:
     return PhraseTables(topics, [table(words, 1024) for words in world], table(log, 16384))
 
 
-def _phrase(rng: Rng, script: WordList) -> str:
+def _phrase(rng: Rng, script: _WordList) -> str:
     words = [rng.skewed_choice(script.words) + rng.choice(script.endings) for _ in range(rng.between(1, 2))]
     number = rng.random()
     if number < 0.10:

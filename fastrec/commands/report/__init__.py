@@ -1,8 +1,8 @@
 """`report`: one self-contained HTML page about a corpus.
 
 1. Read the manifest, the summary, a few examples of rejected lines for each code, and some questions with answers.
-2. Make the sections (`sections`, `heat_maps`, `dot_plots`, `trends`, `evaluations`, `questions`, `rejected`): HTML that
-   works without a script and is escaped by construction (`html`), with small charts (`charts`).
+2. Make the sections (`sections`, `charts`, `trends`, `evaluations`): HTML that works without a script and is escaped by
+   construction (`html`).
 3. Fill the template `page.html` with the sections, the style, and the script, which sorts, searches and switches the
    theme. The page's content security policy allows only this script and this style, by their hashes, and no network.
 4. Write the file atomically.
@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Unpack
-
-import msgspec
 
 from fastrec._version import __version__
 from fastrec.answers.index import open_index
@@ -50,19 +49,6 @@ from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose
 from fastrec.summary.present_ranking import facts_of, rank
 from fastrec.trends import collect_trend
-
-
-class _Wanted(msgspec.Struct, kw_only=True):
-    """What a report is to show."""
-
-    accuracy: bool
-    errors_as_wrong: bool
-    questions: int
-    trend: tuple[str, ...]
-    filters: Filters
-    jobs: int
-    progress: Progress | None
-    limits: Limits
 
 
 def report(
@@ -138,58 +124,29 @@ def make_page(
     check_jobs(jobs)
     if questions < 0:
         raise UsageError(f"questions must be at least 0, not {questions}")
-    wanted = _Wanted(
-        accuracy=accuracy,
-        errors_as_wrong=errors_as_wrong,
-        questions=questions,
-        trend=several_paths("trend", trend),
-        filters=make_filters(**filters),
-        jobs=jobs,
-        progress=progress,
-        limits=limits,
-    )
+    paths, wanted = several_paths("trend", trend), make_filters(**filters)
     path = os.fspath(corpus)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
-    with matching_corpus(path, wanted.filters, jobs=jobs, progress=progress, limits=limits) as directory:
-        return _make_page(directory, name, wanted)
-
-
-def _questions(directory: str, name: str, wanted: _Wanted) -> Html:
-    """Show questions. The index of matching records is kept next to them, since both are removed afterwards."""
-    if not wanted.questions:
-        return Html("")
-    cache = Path(directory).with_name("index") if wanted.filters else None
-    with open_index(directory, jobs=wanted.jobs, cache=cache, progress=wanted.progress, limits=wanted.limits) as index:
-        return question_cards(index, wanted.questions, name)
-
-
-def _trend(wanted: _Wanted) -> Html:
-    """Show the results over corpora, of the evaluations, metrics and models that match the filters."""
-    if not wanted.trend:
-        return Html("")
-    names = {name: getattr(wanted.filters, name) for name in NAME_FILTERS}
-    found = collect_trend(
-        wanted.trend, filters=Filters(**names), jobs=wanted.jobs, progress=wanted.progress, limits=wanted.limits
-    )
-    return trend_plots(found, wanted.limits)
-
-
-def _make_page(directory: str, name: str, wanted: _Wanted) -> bytes:
-    """Make the report about a corpus in a directory, which has the records that match the filters."""
-    limits = wanted.limits
-    manifest = read_manifest(directory)
-    summary = read_summary(directory, manifest)
-    chosen = choose(summary, errors_as_wrong=wanted.errors_as_wrong)
-    facts = facts_of(summary)
-    found = rank(chosen, facts, accuracy=wanted.accuracy, errors_as_wrong=wanted.errors_as_wrong)
-    rejects = examples(directory, manifest)
+    with matching_corpus(path, wanted, jobs=jobs, progress=progress, limits=limits) as directory:
+        manifest = read_manifest(directory)
+        summary = read_summary(directory, manifest)
+        chosen = choose(summary, errors_as_wrong=errors_as_wrong)
+        found = rank(chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+        rejects = examples(directory, manifest)
+        over_corpora = _trend(paths, wanted, jobs=jobs, progress=progress, limits=limits)
+        some_questions = Html("")
+        if questions:
+            # The index of matching records is kept next to them, since both are removed afterwards.
+            cache = Path(directory).with_name("index") if wanted else None
+            with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
+                some_questions = question_cards(index, questions, name)
     sections = [
         ("Line counts", line_counts(summary, manifest)),
         ("Evaluations × models", heat_maps(found, limits)),
         ("Accuracy with intervals", dot_plots(found, limits)),
-        ("Trend", _trend(wanted)),
+        ("Trend", over_corpora),
         ("Models by evaluation", evaluation_tables(found, limits)),
-        ("Questions", _questions(directory, name, wanted)),
+        ("Questions", some_questions),
         ("Distributions", histograms(found, limits)),
         ("Tokens", tokens(summary, limits)),
         ("Schema versions", versions(summary)),
@@ -199,6 +156,20 @@ def _make_page(directory: str, name: str, wanted: _Wanted) -> bytes:
         ("Rejected lines", rejected_lines(summary, rejects)),
         ("Inputs", inputs(manifest)),
     ]
+    banner = joined(only_matching(wanted), skipped(manifest), not_judged(found))
+    return _fill_template(name, _about(summary, manifest), banner, sections)
+
+
+def _trend(paths: tuple[str, ...], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits) -> Html:
+    """Show the results over corpora, of the evaluations, metrics and models that match the filters."""
+    if not paths:
+        return Html("")
+    names = Filters(**{name: getattr(filters, name) for name in NAME_FILTERS})
+    return trend_plots(collect_trend(paths, filters=names, jobs=jobs, progress=progress, limits=limits), limits)
+
+
+def _fill_template(name: str, about: str, banner: Html, sections: Sequence[tuple[str, Html]]) -> bytes:
+    """Make the page of the sections that are not empty."""
     shown_sections = [(title, f"s{number}", body) for number, (title, body) in enumerate(sections) if body]
     template, style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8")) for kind in ("html", "css", "js")
@@ -209,8 +180,8 @@ def _make_page(directory: str, name: str, wanted: _Wanted) -> bytes:
         style=style,
         script=script,
         name=name,
-        about=_about(summary, manifest),
-        banner=joined(only_matching(wanted.filters), skipped(manifest), not_judged(found)),
+        about=about,
+        banner=banner,
         nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in shown_sections)),
         sections=joined(*(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in shown_sections)),
         version=__version__,
@@ -218,7 +189,6 @@ def _make_page(directory: str, name: str, wanted: _Wanted) -> bytes:
 
 
 def _about(summary: Summary, manifest: Manifest) -> str:
-    """Describe a corpus in one line."""
     models = len({model.model_id for evaluation in summary.evaluations for model in evaluation.by_model})
     evaluations = counted(len({one.evaluation_name for one in summary.evaluations}), "evaluation")
     metrics = len({one.metric for one in summary.evaluations} - {None})
@@ -232,5 +202,5 @@ def _about(summary: Summary, manifest: Manifest) -> str:
 
 
 def _allowed(text: str) -> str:
-    """Return the policy entry that allows a script or a style by its hash."""
+    """Make the policy entry that allows a script or a style by its hash."""
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"

@@ -1,4 +1,4 @@
-"""Small charts as plain SVG: bars and ranges next to a number, a stacked bar, a histogram."""
+"""Charts as plain SVG: bars and ranges next to a number, a stacked bar, a histogram, dot plots; and heat maps."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from fastrec.html import Html, joined, lazy, short_cell, short_row, table, tag
 from fastrec.limits import Limits
 from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats
 
-# @@ scales: What the size and the scores of a corpus mean for the page: what is drawn, parsed late, or left out.
-
 
 def is_large(stats: Stats, limits: Limits) -> bool:
-    """Return whether the page has so many models that browsers would be slow: then large tables are parsed late."""
+    """Whether the page has so many models that browsers would be slow: then large tables are parsed late."""
     return sum(len(one.by_model) for one in stats.evaluations) > limits.report_static_rows
 
 
 def are_shares(models: Sequence[ModelStats]) -> bool:
-    """Return whether all mean scores are from 0 to 1, so that they can be drawn like an accuracy."""
+    """Whether all mean scores are from 0 to 1, so that they can be drawn like an accuracy."""
     return all(0 <= model.mean_score <= 1 for model in models if model.mean_score is not None)
 
 
 def position(value: float, low: float, high: float) -> float:
-    """Return where a value is on a scale, from 0 to 1. The halves keep huge doubles from overflowing."""
+    """Where a value is on a scale, from 0 to 1. The halves keep huge doubles from overflowing."""
     share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
     return min(max(share, 0.0), 1.0)
 
@@ -54,7 +52,7 @@ def bar(share: float, low: float, high: float) -> Html:
 
 
 def latency_scale(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the ends of a logarithmic scale for latencies; None if none is above zero."""
+    """The ends of a logarithmic scale for latencies; None if none is above zero."""
     above = [value for value in values if value > 0]
     return (math.log(min(above)), math.log(max(above))) if above else None
 
@@ -102,9 +100,7 @@ def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmi
     low, high = min(scaled), max(scaled)
     counts = [0] * _BINS
     for value in scaled:
-        # The halves keep the widest range of doubles from overflowing.
-        position = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
-        counts[min(int(position * _BINS), _BINS - 1)] += 1
+        counts[min(int(position(value, low, high) * _BINS), _BINS - 1)] += 1
     most = max(counts)
     bars = [
         tag("rect", class_="fill", x=10 * number + 1, width=8, y=_short(60 - height), height=_short(height))
@@ -129,12 +125,13 @@ def _short(number: float) -> str:
     return f"{number:.5g}"
 
 
-# @@ dot_plots: A dot plot for each evaluation and metric: the accuracy or mean score of its models, with 95 % intervals.
+# A dot plot for each evaluation and metric: the accuracy or mean score of its models, with 95 % intervals.
 #
-# Names and values are a list beside the drawing, so that text keeps its size while the drawing is stretched to the width
-# of the screen. All intervals are one path and all dots another: a plot of hundreds of models has a few kilobytes.
+# Names and values are a list beside the drawing, so that text keeps its size while the drawing is stretched to the
+# width of the screen. All intervals are one path and all dots another: a plot of hundreds of models has a few
+# kilobytes.
 
-_DOT_PLOTS_WIDTH: Final = 1000  # units of the drawing, stretched to any width
+_PLOT_WIDTH: Final = 1000  # units of the drawing, stretched to any width
 _ROW: Final = 20  # pixels of a row with a name; as in page.css
 _THIN: Final = 2  # pixels of a row without
 _NAMED: Final = 25  # models with a name
@@ -204,7 +201,7 @@ def _dot(model: ModelStats, *, accuracy: bool) -> _Dot | None:
 
 def _drawing(dots: Sequence[_Dot], low: float, high: float, label: str) -> Html:
     def at(value: float) -> int:
-        return round(position(value, low, high) * _DOT_PLOTS_WIDTH)
+        return round(position(value, low, high) * _PLOT_WIDTH)
 
     named = min(len(dots), _NAMED)
     rows = [_ROW * row + _ROW // 2 for row in range(named)]
@@ -219,13 +216,13 @@ def _drawing(dots: Sequence[_Dot], low: float, high: float, label: str) -> Html:
         tag(
             "path",
             class_="grid",
-            d="".join(f"M{x} 0V{height}" for x in range(0, _DOT_PLOTS_WIDTH + 1, _DOT_PLOTS_WIDTH // 4)),
+            d="".join(f"M{x} 0V{height}" for x in range(0, _PLOT_WIDTH + 1, _PLOT_WIDTH // 4)),
         ),
         tag("path", class_="span", d="".join(lines[:named])),
         tag("path", class_="spot", d="".join(spots[:named])),
         tag("path", class_="thin-span", d="".join(lines[named:])) if lines[named:] else None,
         tag("path", class_="thin-spot", d="".join(spots[named:])) if spots[named:] else None,
-        viewBox=f"0 0 {_DOT_PLOTS_WIDTH} {height}",
+        viewBox=f"0 0 {_PLOT_WIDTH} {height}",
         height=height,
         preserveAspectRatio="none",
         role="img",
@@ -247,8 +244,6 @@ def _without_names(dots: int) -> Html | None:
     more = f"; {dots - _MOST:,} more are not drawn" if dots > _MOST else ""
     return tag("p", f"The {_NAMED} best have a name; {drawn:,} others have a dot only{more}.", class_="soft")
 
-
-# @@ heat_maps: Heat maps of every model on every evaluation: accuracy or score, and coverage.
 
 _MOST_UPRIGHT: Final = 10  # with more columns their headings are rotated
 
@@ -280,7 +275,7 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
     if any(accuracies) and not all(accuracies):
         title += "; the mean score where scores are other than 0 and 1"
     results = [
-        _accuracy_heat if accuracy else partial(_score_heat, coloured=are_shares(one.by_model))
+        partial(_result, accuracy=accuracy, coloured=accuracy or are_shares(one.by_model))
         for one, accuracy in zip(evaluations, accuracies, strict=True)
     ]
     coverage = "Coverage: the share of an evaluation's questions that a model answered"
@@ -295,12 +290,9 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
     )
 
 
-def _accuracy_heat(model: ModelStats) -> Html:
-    return _heat(model.accuracy, ".1%", model.errors)
-
-
-def _score_heat(model: ModelStats, *, coloured: bool) -> Html:
-    return _heat(model.mean_score, ".4g", model.errors, coloured=coloured)
+def _result(model: ModelStats, *, accuracy: bool, coloured: bool) -> Html:
+    value, spec = (model.accuracy, ".1%") if accuracy else (model.mean_score, ".4g")
+    return _heat(value, spec, model.errors, coloured=coloured)
 
 
 def _heat(value: float | None, spec: str, errors: int = 0, *, coloured: bool = True) -> Html:

@@ -1,4 +1,4 @@
-"""Sections about evaluations and models: a table for each evaluation, distributions, tokens."""
+"""Sections about evaluations and models: a table for each evaluation, distributions, tokens, questions."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ class _Columns(NamedTuple):
         if self.errors:
             yield _number(model.errors)
         if self.accuracy:
-            yield _number(model.mean_score, ".4g", _error(model.score_standard_error, ".2g"))
+            error = model.score_standard_error
+            yield _number(model.mean_score, ".4g", None if error is None else tag("small", f" ± {error:.2g}"))
         yield _number(model.questions)
         if self.repeats:
             yield _number(model.answers)
@@ -117,10 +118,6 @@ class _Columns(NamedTuple):
 
 def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
     return short_cell() if value is None else short_cell(format(value, spec), *more)
-
-
-def _error(error: float | None, spec: str) -> Html | None:
-    return None if error is None else tag("small", f" ± {error:{spec}}")
 
 
 def histograms(stats: Stats, limits: Limits) -> Html:
@@ -175,10 +172,9 @@ def _big(count: int) -> Html:
         return tag("td", "huge", class_="num", data_v="Infinity")
 
 
-# @@ questions: The hardest and the most disputed questions, with answers that differ.
-#
-# Half of them are the hardest and half the most disputed. Of each kind, the first question of every evaluation and metric
-# comes before the second of any, so that one evaluation does not take all the places.
+# The hardest and the most disputed questions, with answers that differ. Half of them are the hardest and half the most
+# disputed. Of each kind, the first question of every evaluation and metric comes before the second of any, so that one
+# evaluation does not take all the places.
 
 _Kind = Literal["hardest", "disagreement"]
 _QUESTION_CHARS: Final = 600
@@ -191,8 +187,6 @@ _CANDIDATES: Final = 50  # questions of a scope to choose from: of equally hard 
 
 
 class _Chosen(NamedTuple):
-    """A question to show."""
-
     scope: Scope
     row: QuestionRow
 
@@ -235,7 +229,7 @@ def _choose(index: Index, kind: _Kind, number: int, others: Sequence[_Chosen] = 
 
 
 def _is_of(kind: _Kind, scope: Scope, row: QuestionRow) -> bool:
-    """Return whether a question is hard or disputed at all."""
+    """Whether a question is hard or disputed at all."""
     if kind == "disagreement":
         return bool(row.disagreement)
     return row.models > 0 and (scope.graded or row.share != 1)

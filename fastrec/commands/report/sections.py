@@ -1,4 +1,4 @@
-"""Sections about the corpus as a whole: line counts, versions, repeats, hashes, inputs."""
+"""Sections about the corpus as a whole: line counts, versions, repeats, hashes, repaired and rejected lines, inputs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from fastrec.summary.document import Identities, SameRun, SampleHashes, Summary
 from fastrec.summary.present_ranking import Stats, facts_of
 from fastrec.wording import titles
 
-# @@ rejected: Sections about lines that were repaired, and lines that were rejected.
-
 _EXAMPLES: Final = 5  # per code
 _EXCERPT_BYTES: Final = 160
 
@@ -27,7 +25,7 @@ def repaired_lines(summary: Summary) -> Html:
     found = summary.repaired
     if not found.lines:
         return Html("")
-    counts = [row(name, meaning(name), num(count)) for name, count in found.by_code.items()]
+    counts = [row(name, _meaning(name), num(count)) for name, count in found.by_code.items()]
     changes = [
         row(one.code, one.evaluation_name, one.model_id, one.sample_id, one.path, one.message) for one in found.examples
     ]
@@ -44,7 +42,7 @@ def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
     if not counts:
         return tag("p", "No line was rejected.")
     lines = summary.line_counts.lines
-    rows = [row(name, meaning(name), num(n), num(n / lines, ".1%")) for name, n in counts]
+    rows = [row(name, _meaning(name), num(n), num(n / lines, ".1%")) for name, n in counts]
     heads = ("location", "path", "message", "beginning of the line")
     details = [
         tag("details", tag("summary", f"{name}: examples"), table(f"Examples of {name}", heads, examples[name]))
@@ -60,7 +58,7 @@ def _repairs(summary: Summary) -> Html:
     found = summary.repairable
     if not found.lines:
         return Html("")
-    rows = [row(name, meaning(name), num(count)) for name, count in found.by_code.items()]
+    rows = [row(name, _meaning(name), num(count)) for name, count in found.by_code.items()]
     rejected = counted(summary.line_counts.rejected, "rejected line")
     return joined(
         tag("p", "With ", tag("code", "--repair all"), f", normalize would keep {found.lines:,} of {rejected}."),
@@ -68,8 +66,8 @@ def _repairs(summary: Summary) -> Html:
     )
 
 
-def meaning(name: str) -> str:
-    """Return what a code means; nothing if this version does not know it."""
+def _meaning(name: str) -> str:
+    """What a code means; nothing if this version does not know it."""
     return CODES[name].meaning if name in CODES else ""
 
 
@@ -135,22 +133,14 @@ def not_judged(stats: Stats) -> Html:
 
 
 def line_counts(summary: Summary, manifest: Manifest) -> Html:
-    """Show the line counts of the corpus."""
     counts = [(name, getattr(summary.line_counts, name)) for name in _COUNTS]
     whose = " of the shards that were read" if manifest.skipped else ""
+    types = counts_table("Kept records by interaction type", "type", "records", summary.interaction_types)
     return joined(
         tiles(("lines", summary.line_counts.lines), *counts),
         stacked(counts),
-        tag(
-            "p",
-            f"Every line{whose} is counted once: lines = kept + duplicates + rejected + blank.",
-            class_="soft",
-        ),
-        tag(
-            "div",
-            counts_table("Kept records by interaction type", "type", "records", summary.interaction_types),
-            class_="pair",
-        ),
+        tag("p", f"Every line{whose} is counted once: lines = kept + duplicates + rejected + blank.", class_="soft"),
+        tag("div", types, class_="pair"),
     )
 
 
@@ -159,18 +149,15 @@ def versions(summary: Summary) -> Html:
     facts = facts_of(summary)
     mismatches = summary.notes.get("version.mismatch", 0)
     repairs = summary.repaired.by_code  # these have a section of their own
-    notes = [row(name, meaning(name), num(count)) for name, count in summary.notes.items() if name not in repairs]
+    notes = [row(name, _meaning(name), num(count)) for name, count in summary.notes.items() if name not in repairs]
+    about = f"The corpus has schema {summary.schema}. The version of a line is told by its shape; duplicates count."
     return joined(
         tiles(
             ("valid lines", sum(summary.versions.values())),
             ("upgraded", facts.upgraded),
             ("with a label of another version", mismatches),
         ),
-        tag(
-            "p",
-            f"The corpus has schema {summary.schema}. The version of a line is told by its shape; duplicates count.",
-            class_="soft",
-        ),
+        tag("p", about, class_="soft"),
         tag(
             "div",
             counts_table("Valid lines by schema version", "version", "lines", summary.versions),
@@ -197,12 +184,8 @@ def repeats(summary: Summary) -> Html:
         "Contradictions: the same output has different verdicts.",
         class_="soft",
     )
-    tables = (
-        _identities("Contradictions", contradicting),
-        _identities("Repeats", repeated),
-        _same_run(summary.same_run),
-    )
-    return joined(numbers, about, *tables)
+    identities = _identities("Contradictions", contradicting), _identities("Repeats", repeated)
+    return joined(numbers, about, *identities, _same_run(summary.same_run))
 
 
 def _same_run(found: SameRun) -> Html:

@@ -125,7 +125,7 @@ def _place(value: float, column: int, columns: int, low: float, high: float) -> 
 
 
 def _line(at: dict[int, tuple[int, int]]) -> str:
-    """Return the path through all corpora; it has a gap where a corpus has no value."""
+    """The path through all corpora; it has a gap where a corpus has no value."""
     return "".join(f"{'L' if column - 1 in at else 'M'}{x} {y}" for column, (x, y) in at.items())
 
 

@@ -135,7 +135,7 @@ def stats(
 
 
 def _hashes(summary: Summary, chosen: Sequence[Chosen]) -> list[ModelRecipes]:
-    """Return the recipes of the chosen models of the chosen evaluations."""
+    """The recipes of the chosen models of the chosen evaluations."""
     names = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
     return [one for one in summary.sample_hash.by_model if (one.evaluation_name, one.model_id) in names]
 

@@ -40,7 +40,7 @@ from fastrec.summary.summarize import model_summary
 from fastrec.summary.tally import Tally, add_repeats
 
 
-class ChosenModels(NamedTuple):
+class _ChosenModels(NamedTuple):
     """The chosen models of an evaluation, as spelled in sort keys."""
 
     all: frozenset[bytes]
@@ -49,32 +49,30 @@ class ChosenModels(NamedTuple):
     errors_as_wrong: bool
 
 
-Models = dict[bytes, ChosenModels]
+_Models = dict[bytes, _ChosenModels]
 """By scope (an evaluation with a metric, if it has one), as spelled in sort keys."""
-Answer = tuple[Sequence[bytes], Any]
+_Answer = tuple[Sequence[bytes], Any]
 """A record of a chosen model: the fields of its sort key (scope, sample_hash, model_id, …), and its row."""
 
 
-class PartTask(msgspec.Struct, frozen=True):
-    """A task: read one part."""
-
+class _PartTask(msgspec.Struct, frozen=True):
     part: PartFile
     schema: str
     """The name of the schema version of the corpus."""
     sort_fields: tuple[str, ...]
-    models: Models
+    models: _Models
     limits: Limits
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
 
 
-class CommonQuestions(Sums):
+class _CommonQuestions(Sums):
     """The common questions of some records: their counts by scope, and the tally of their records."""
 
     questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
     tally: Tally = msgspec.field(default_factory=Tally)
-    edges: list[list[Answer]] = msgspec.field(default_factory=list)
+    edges: list[list[_Answer]] = msgspec.field(default_factory=list)
     """The first and the last question of each part: the neighbouring parts may have more of their records."""
 
 
@@ -99,8 +97,8 @@ def only_common(
     }
     parts = parts_of(corpus, manifest)
     schema = CORPUS_LABELS[manifest.schema].name
-    tasks = [PartTask(part, schema, manifest.sort_fields, models, limits) for part in parts]
-    found = CommonQuestions()
+    tasks = [_PartTask(part, schema, manifest.sort_fields, models, limits) for part in parts]
+    found = _CommonQuestions()
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     for part in with_progress(results, parts, progress, "count"):
         found += part
@@ -118,19 +116,19 @@ def only_common(
     return recounted
 
 
-def _models(chosen: Chosen, errors_as_wrong: bool) -> ChosenModels:
+def _models(chosen: Chosen, errors_as_wrong: bool) -> _ChosenModels:
     everyone = frozenset(encode_text(model.model_id) for model in chosen.models)
     if errors_as_wrong:
-        return ChosenModels(everyone, everyone, errors_as_wrong)
+        return _ChosenModels(everyone, everyone, errors_as_wrong)
     answering = frozenset(encode_text(model.model_id) for model in chosen.models if model.answers)
-    return ChosenModels(everyone, answering or everyone, errors_as_wrong)
+    return _ChosenModels(everyone, answering or everyone, errors_as_wrong)
 
 
-def _count(questions: Iterable[list[Answer]], models: Models, limits: Limits) -> CommonQuestions:
+def _count(questions: Iterable[list[_Answer]], models: _Models, limits: Limits) -> _CommonQuestions:
     """Count the common questions, given all records of some questions."""
-    found = CommonQuestions()
+    found = _CommonQuestions()
 
-    def common() -> Iterator[Answer]:
+    def common() -> Iterator[_Answer]:
         for scope, answers in chain.from_iterable(map(_by_scope, questions)):
             chosen = models[scope]
             answering = {fields[2] for fields, row in answers if chosen.errors_as_wrong or not row[Column.ERROR]}
@@ -146,9 +144,8 @@ def _count(questions: Iterable[list[Answer]], models: Models, limits: Limits) ->
     return found
 
 
-def _by_scope(answers: list[Answer]) -> Iterable[tuple[bytes, list[Answer]]]:
-    """Group the records of a question by scope."""
-    scopes: dict[bytes, list[Answer]] = {}
+def _by_scope(answers: list[_Answer]) -> Iterable[tuple[bytes, list[_Answer]]]:
+    scopes: dict[bytes, list[_Answer]] = {}
     for answer in answers:
         scopes.setdefault(answer[0][0], []).append(answer)
     return scopes.items()
@@ -159,14 +156,14 @@ def _judge(schema: str) -> Judge:
     return Judge(JudgeSettings(schema=schema, sample_hash="fill"))  # keeps the hashes, which identify the questions
 
 
-def _read_part(task: PartTask) -> CommonQuestions:
+def _read_part(task: _PartTask) -> _CommonQuestions:
     """Find the common questions of one part. Runs in a worker."""
     # The sort order makes the records of a question adjacent.
     groups = groupby(_answers(task), key=lambda answer: question_of(answer[0]))
     questions = (list(answers) for _, answers in groups)
     edges = list(islice(questions, 2))
 
-    def inner() -> Iterator[list[Answer]]:
+    def inner() -> Iterator[list[_Answer]]:
         for answers in questions:
             yield edges.pop()
             edges.append(answers)
@@ -176,7 +173,7 @@ def _read_part(task: PartTask) -> CommonQuestions:
     return found
 
 
-def _answers(task: PartTask) -> Iterator[Answer]:
+def _answers(task: _PartTask) -> Iterator[_Answer]:
     """Read the records of chosen models."""
     path, expected = task.part.path, task.part.entry.records
     row_of = row_maker(TARGETS[task.schema])

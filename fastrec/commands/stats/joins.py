@@ -1,13 +1,21 @@
 """`stats --joins`: why do two models share no question?
 
     one task per part:   read ──▶ for each evaluation and metric: which model was asked what, under which id
-    the driver:          adds up, then counts for each pair of models (`pairs`)
+    the driver:          adds up, then counts for each pair of models
 
 Two models were asked the same question if the `sample_hash` is the same, whatever the metric. If hashes differ, but the
 `sample_id` is the same, the digests of prompt and references tell what differs; texts are never kept.
 
 Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 kB more for each question of the evaluation that
 is being counted. A model adds one bit to each.
+
+Counting: models are bits of a mask. A *row* is a mask: the models that were asked one question, or that have one prompt
+at one id. Transposed, every model has an integer with one bit per row, and two models agree in as many rows as the two
+integers have bits in common. That takes microseconds for a pair of models, however many questions there are.
+
+At an id where each model has one question, what differs follows from five agreements: in the id, in the question, in
+its exact texts, in its texts but for white space, and in prompt or references alone. Ids where a model has several
+questions, as those of many subjects in one evaluation, are looked at for each model.
 """
 
 from __future__ import annotations
@@ -30,218 +38,10 @@ from fastrec.progress import Progress
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import REASONS, EvaluationJoins, PairJoins, QuestionGroup
 
-# @@ pairs: Count for each pair of models which questions they have in common, and what keeps others apart.
-#
-# Models are bits of a mask. A *row* is a mask: the models that were asked one question, or that have one prompt at one
-# id. Transposed, every model has an integer with one bit per row, and two models agree in as many rows as the two
-# integers have bits in common. That takes microseconds for a pair of models, however many questions there are.
-#
-# At an id where each model has one question, what differs follows from five agreements: in the id, in the question, in
-# its exact texts, in its texts but for white space, and in prompt or references alone. Ids where a model has several
-# questions, as those of many subjects in one evaluation, are looked at for each model.
-
 Asked = dict[tuple[bytes, bytes], int]
 """By question and sample_id (as spelled in JSON), the models that were asked it: a mask."""
 Question = tuple[bytes, int]
 """A question at some id, and the models that were asked it there."""
-
-_EXAMPLES: Final = 3
-_PAIRS_WITH_EXAMPLES: Final = 50  # looking for examples takes much longer than counting
-
-# What two questions can agree in: slices of their facts (four digests: prompt, references, both without white space).
-_EXACT, _PROMPT, _REFERENCES = slice(0, 16), slice(16, 24), slice(24, 32)
-_TEXTS: Final = slice(16, 32)
-
-
-def count_joins(
-    evaluation: str, models: Sequence[str], by_metric: Mapping[str | None, Asked], facts: dict[bytes, bytes]
-) -> EvaluationJoins:
-    """Count the joins of all pairs of models of an evaluation, whose records are given by metric."""
-    asked: Asked = defaultdict(int)
-    for some in by_metric.values():
-        for key, mask in some.items():
-            asked[key] |= mask
-    by_id: dict[bytes, list[Question]] = defaultdict(list)
-    by_question: dict[bytes, int] = defaultdict(int)
-    for (question, sample_id), mask in asked.items():
-        by_id[sample_id].append((question, mask))
-        by_question[question] |= mask
-    ids = {sample_id: _union(mask for _, mask in questions) for sample_id, questions in by_id.items()}
-    questions_of = _columns(by_question.values(), len(models))
-    ids_of = _columns(ids.values(), len(models))
-    scored = _scored(by_metric, by_question, len(models))
-    groups = _groups(models, _columns(asked.values(), len(models)), *scored)
-    first_of = [models.index(group[0]) for group in groups]
-    split = {sample_id: questions for sample_id, questions in sorted(by_id.items()) if len(questions) > 1}
-    reasons = _reasons(split, facts, len(models), first_of)
-    pairs = [
-        PairJoins(
-            first=one,
-            second=other,
-            common=(questions_of[a] & questions_of[b]).bit_count(),
-            same_metric=_union(column[a] & column[b] for column in scored).bit_count(),
-            ids=(ids_of[a] & ids_of[b]).bit_count(),
-            apart=sum(reasons[one, other].values()),
-            reasons=dict(reasons[one, other]),
-            examples={},
-        )
-        for (one, a), (other, b) in combinations(enumerate(first_of), 2)
-    ]
-    counts = [questions_of[number].bit_count() for number in first_of]
-    pairs.sort(key=lambda pair: pair.common / (min(counts[pair.first], counts[pair.second]) or 1))
-    for pair in [pair for pair in pairs if pair.apart][:_PAIRS_WITH_EXAMPLES]:
-        pair.examples = _examples(split, facts, first_of[pair.first], first_of[pair.second], pair.reasons)
-    everyone = (1 << len(models)) - 1
-    return EvaluationJoins(
-        evaluation_name=evaluation,
-        metrics=sorted(by_metric, key=lambda metric: (metric is not None, metric)),
-        models=len(models),
-        questions=len(by_question),
-        common=sum(mask == everyone for mask in by_question.values()),
-        ids=len(ids),
-        common_ids=sum(mask == everyone for mask in ids.values()),
-        groups=[
-            QuestionGroup(models=group, questions=count, ids=ids_of[number].bit_count())
-            for group, count, number in zip(groups, counts, first_of, strict=True)
-        ],
-        pairs=pairs,
-    )
-
-
-def _scored(by_metric: Mapping[str | None, Asked], questions: Iterable[bytes], models: int) -> list[list[int]]:
-    """Return for each metric a column per model: the questions for which it has a record of this metric."""
-    columns = []
-    for asked in by_metric.values():
-        masks = dict.fromkeys(questions, 0)
-        for (question, _), mask in asked.items():
-            masks[question] |= mask
-        columns.append(_columns(masks.values(), models))
-    return columns
-
-
-def _union(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
-
-
-def _columns(rows: Iterable[int], models: int) -> list[int]:
-    """Transpose masks: return for each model an integer with a bit for each mask that has it."""
-    width = (models + 7) // 8
-    matrix = b"".join([row.to_bytes(width, "little") for row in rows])
-    if not matrix:
-        return [0] * models
-    return [int(matrix[number // 8 :: width].translate(_DIGITS[number % 8]), 2) for number in range(models)]
-
-
-# For each bit, a table from a byte to the digit that `int` reads it as.
-_DIGITS: Final = [bytes(b"01"[byte >> bit & 1] for byte in range(256)) for bit in range(8)]
-
-
-def _groups(models: Sequence[str], *columns: Sequence[int]) -> list[list[str]]:
-    """Group the models that are the same in all columns, the largest group first."""
-    groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    for model, *key in zip(models, *columns, strict=True):
-        groups[tuple(key)].append(model)
-    return sorted((sorted(group) for group in groups.values()), key=lambda group: (-len(group), group))
-
-
-def _reasons(
-    split: dict[bytes, list[Question]], facts: dict[bytes, bytes], models: int, first_of: Sequence[int]
-) -> dict[tuple[int, int], Counter[str]]:
-    """Return for each pair of groups how many ids have questions that a reason keeps apart."""
-    rows: list[list[int]] = [[] for _ in range(6)]
-    several: list[list[list[int]]] = []
-    for questions in split.values():
-        agreeing = [[mask for _, mask in questions]]
-        agreeing += [_agreeing(questions, facts, part) for part in (_EXACT, _TEXTS, _PROMPT, _REFERENCES)]
-        everyone = _union(agreeing[0])
-        if sum(mask.bit_count() for mask in agreeing[0]) != everyone.bit_count():
-            several.append(agreeing)  # a model has several questions of this id
-            continue
-        for row, masks in zip(rows, ([everyone], *agreeing), strict=True):
-            row += masks
-    columns = [_columns(some, models) for some in rows]
-    found: dict[tuple[int, int], Counter[str]] = {}
-    for (one, a), (other, b) in combinations(enumerate(first_of), 2):
-        same_id, same, exact, texts, prompt, references = ((column[a] & column[b]).bit_count() for column in columns)
-        counts = {
-            "hash": exact - same,
-            "white_space": texts - exact,
-            "reference": prompt - texts,
-            "prompt": references - texts,
-            "prompt_and_reference": same_id - prompt - references + texts,
-        }
-        found[one, other] = +Counter(counts)
-    for one, a in enumerate(first_of if several else ()):
-        masks_of = zip(*(_kept_apart(agreeing, a) for agreeing in several), strict=True)
-        for reason, some in zip(REASONS, masks_of, strict=True):
-            kept_apart = _columns(some, models) if any(some) else [0] * models
-            for other, b in enumerate(first_of[one + 1 :], one + 1):
-                if count := kept_apart[b].bit_count():
-                    found[one, other][reason] += count
-    return found
-
-
-def _kept_apart(agreeing: Sequence[Sequence[int]], model: int) -> list[int]:
-    """Return for each reason the models that it keeps apart from one model at an id; the closest questions count.
-
-    The masks are of models that have a question in common there, that agree in its exact texts, and so on.
-    """
-    bit = 1 << model
-    others = _union(agreeing[0])
-    if not others & bit:
-        return [0] * len(REASONS)
-    found = []
-    for masks in agreeing:
-        same = _union(mask for mask in masks if mask & bit)
-        found.append(others & same)
-        others &= ~same
-    return [*found[1:], others]
-
-
-def _agreeing(questions: Iterable[Question], facts: dict[bytes, bytes], part: slice) -> list[int]:
-    """Return the masks of models whose questions agree in a part of their facts."""
-    masks: dict[bytes, int] = defaultdict(int)
-    for question, mask in questions:
-        masks[facts[question][part]] |= mask
-    return list(masks.values())
-
-
-def _reason(questions: Sequence[Question], facts: dict[bytes, bytes], a: int, b: int) -> str | None:
-    """Return what keeps the questions of two models at an id apart; None if they share one, or have none there."""
-    first = {question for question, mask in questions if mask >> a & 1}
-    second = {question for question, mask in questions if mask >> b & 1}
-    if not first or not second or first & second:
-        return None
-    return min((_difference(facts[one], facts[other]) for one in first for other in second), key=list(REASONS).index)
-
-
-def _difference(one: bytes, other: bytes) -> str:
-    if one[_EXACT] == other[_EXACT]:
-        return "hash"
-    if one[_TEXTS] == other[_TEXTS]:
-        return "white_space"
-    if one[_PROMPT] == other[_PROMPT]:
-        return "reference"
-    return "prompt" if one[_REFERENCES] == other[_REFERENCES] else "prompt_and_reference"
-
-
-def _examples(
-    split: dict[bytes, list[Question]], facts: dict[bytes, bytes], a: int, b: int, reasons: Iterable[str]
-) -> dict[str, list[int | str]]:
-    """Return the first ids that each reason keeps apart."""
-    found: dict[str, list[int | str]] = {reason: [] for reason in REASONS if reason in reasons}
-    for spelled, questions in split.items():
-        if all(len(examples) == _EXAMPLES for examples in found.values()):
-            break
-        reason = _reason(questions, facts, a, b)
-        if reason and len(found[reason]) < _EXAMPLES:
-            found[reason].append(parse(spelled)[0])
-    return found
-
-
 Scope = tuple[str, str | None]
 """An evaluation and a metric."""
 Models = dict[Scope, dict[str, int]]
@@ -267,8 +67,6 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """A task: read one part."""
-
     part: PartFile
     models: list[tuple[Scope, dict[str, int]]]
     limits: Limits
@@ -278,8 +76,6 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class _Found(NamedTuple):
-    """What some records say."""
-
     asked: dict[Scope, Asked]
     facts: dict[bytes, bytes]
     """By question, the digests of its texts, by which questions are compared."""
@@ -359,7 +155,7 @@ def _read_part(task: _Task) -> _Found:
 
 
 def _facts(asked: _Input) -> bytes:
-    """Return four digests of 8 bytes: of the prompt, the references, and both without white space."""
+    """Four digests of 8 bytes: of the prompt, the references, and both without white space."""
     prompt: str = _decode_text(asked.raw)
     references: Any = _decode_references(asked.reference)
     texts = [references] if isinstance(references, str) else references
@@ -367,3 +163,200 @@ def _facts(asked: _Input) -> bytes:
     bare_prompt = "".join(prompt.split())
     digested = (prompt.encode(), msgspec.json.encode(texts), bare_prompt.encode(), msgspec.json.encode(bare))
     return b"".join([xxh3_64_digest(text) for text in digested])
+
+
+_EXAMPLES: Final = 3
+_PAIRS_WITH_EXAMPLES: Final = 50  # looking for examples takes much longer than counting
+
+# What two questions can agree in: slices of their facts (four digests: prompt, references, both without white space).
+_EXACT, _PROMPT, _REFERENCES = slice(0, 16), slice(16, 24), slice(24, 32)
+_TEXTS: Final = slice(16, 32)
+
+
+def count_joins(
+    evaluation: str, models: Sequence[str], by_metric: Mapping[str | None, Asked], facts: dict[bytes, bytes]
+) -> EvaluationJoins:
+    """Count the joins of all pairs of models of an evaluation, whose records are given by metric."""
+    asked: Asked = defaultdict(int)
+    for some in by_metric.values():
+        for key, mask in some.items():
+            asked[key] |= mask
+    by_id: dict[bytes, list[Question]] = defaultdict(list)
+    by_question: dict[bytes, int] = defaultdict(int)
+    for (question, sample_id), mask in asked.items():
+        by_id[sample_id].append((question, mask))
+        by_question[question] |= mask
+    ids = {sample_id: _union(mask for _, mask in questions) for sample_id, questions in by_id.items()}
+    questions_of = _columns(by_question.values(), len(models))
+    ids_of = _columns(ids.values(), len(models))
+    scored = _scored(by_metric, by_question, len(models))
+    groups = _groups(models, _columns(asked.values(), len(models)), *scored)
+    first_of = [models.index(group[0]) for group in groups]
+    split = {sample_id: questions for sample_id, questions in sorted(by_id.items()) if len(questions) > 1}
+    reasons = _reasons(split, facts, len(models), first_of)
+    pairs = [
+        PairJoins(
+            first=one,
+            second=other,
+            common=(questions_of[a] & questions_of[b]).bit_count(),
+            same_metric=_union(column[a] & column[b] for column in scored).bit_count(),
+            ids=(ids_of[a] & ids_of[b]).bit_count(),
+            apart=sum(reasons[one, other].values()),
+            reasons=dict(reasons[one, other]),
+            examples={},
+        )
+        for (one, a), (other, b) in combinations(enumerate(first_of), 2)
+    ]
+    counts = [questions_of[number].bit_count() for number in first_of]
+    pairs.sort(key=lambda pair: pair.common / (min(counts[pair.first], counts[pair.second]) or 1))
+    for pair in [pair for pair in pairs if pair.apart][:_PAIRS_WITH_EXAMPLES]:
+        pair.examples = _examples(split, facts, first_of[pair.first], first_of[pair.second], pair.reasons)
+    everyone = (1 << len(models)) - 1
+    return EvaluationJoins(
+        evaluation_name=evaluation,
+        metrics=sorted(by_metric, key=lambda metric: (metric is not None, metric)),
+        models=len(models),
+        questions=len(by_question),
+        common=sum(mask == everyone for mask in by_question.values()),
+        ids=len(ids),
+        common_ids=sum(mask == everyone for mask in ids.values()),
+        groups=[
+            QuestionGroup(models=group, questions=count, ids=ids_of[number].bit_count())
+            for group, count, number in zip(groups, counts, first_of, strict=True)
+        ],
+        pairs=pairs,
+    )
+
+
+def _scored(by_metric: Mapping[str | None, Asked], questions: Iterable[bytes], models: int) -> list[list[int]]:
+    """Make for each metric a column per model: the questions for which it has a record of this metric."""
+    columns = []
+    for asked in by_metric.values():
+        masks = dict.fromkeys(questions, 0)
+        for (question, _), mask in asked.items():
+            masks[question] |= mask
+        columns.append(_columns(masks.values(), models))
+    return columns
+
+
+def _union(masks: Iterable[int]) -> int:
+    union = 0
+    for mask in masks:
+        union |= mask
+    return union
+
+
+def _columns(rows: Iterable[int], models: int) -> list[int]:
+    """Transpose masks: return for each model an integer with a bit for each mask that has it."""
+    width = (models + 7) // 8
+    matrix = b"".join([row.to_bytes(width, "little") for row in rows])
+    if not matrix:
+        return [0] * models
+    return [int(matrix[number // 8 :: width].translate(_DIGITS[number % 8]), 2) for number in range(models)]
+
+
+# For each bit, a table from a byte to the digit that `int` reads it as.
+_DIGITS: Final = [bytes(b"01"[byte >> bit & 1] for byte in range(256)) for bit in range(8)]
+
+
+def _groups(models: Sequence[str], *columns: Sequence[int]) -> list[list[str]]:
+    """Group the models that are the same in all columns, the largest group first."""
+    groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for model, *key in zip(models, *columns, strict=True):
+        groups[tuple(key)].append(model)
+    return sorted((sorted(group) for group in groups.values()), key=lambda group: (-len(group), group))
+
+
+def _reasons(
+    split: dict[bytes, list[Question]], facts: dict[bytes, bytes], models: int, first_of: Sequence[int]
+) -> dict[tuple[int, int], Counter[str]]:
+    """Count for each pair of groups the ids whose questions a reason keeps apart."""
+    rows: list[list[int]] = [[] for _ in range(6)]
+    several: list[list[list[int]]] = []
+    for questions in split.values():
+        agreeing = [[mask for _, mask in questions]]
+        agreeing += [_agreeing(questions, facts, part) for part in (_EXACT, _TEXTS, _PROMPT, _REFERENCES)]
+        everyone = _union(agreeing[0])
+        if sum(mask.bit_count() for mask in agreeing[0]) != everyone.bit_count():
+            several.append(agreeing)  # a model has several questions of this id
+            continue
+        for row, masks in zip(rows, ([everyone], *agreeing), strict=True):
+            row += masks
+    columns = [_columns(some, models) for some in rows]
+    found: dict[tuple[int, int], Counter[str]] = {}
+    for (one, a), (other, b) in combinations(enumerate(first_of), 2):
+        same_id, same, exact, texts, prompt, references = ((column[a] & column[b]).bit_count() for column in columns)
+        counts = {
+            "hash": exact - same,
+            "white_space": texts - exact,
+            "reference": prompt - texts,
+            "prompt": references - texts,
+            "prompt_and_reference": same_id - prompt - references + texts,
+        }
+        found[one, other] = +Counter(counts)
+    for one, a in enumerate(first_of if several else ()):
+        masks_of = zip(*(_kept_apart(agreeing, a) for agreeing in several), strict=True)
+        for reason, some in zip(REASONS, masks_of, strict=True):
+            kept_apart = _columns(some, models) if any(some) else [0] * models
+            for other, b in enumerate(first_of[one + 1 :], one + 1):
+                if count := kept_apart[b].bit_count():
+                    found[one, other][reason] += count
+    return found
+
+
+def _kept_apart(agreeing: Sequence[Sequence[int]], model: int) -> list[int]:
+    """Find for each reason the models that it keeps apart from one model at an id; the closest questions count.
+
+    The masks are of models that have a question in common there, that agree in its exact texts, and so on.
+    """
+    bit = 1 << model
+    others = _union(agreeing[0])
+    if not others & bit:
+        return [0] * len(REASONS)
+    found = []
+    for masks in agreeing:
+        same = _union(mask for mask in masks if mask & bit)
+        found.append(others & same)
+        others &= ~same
+    return [*found[1:], others]
+
+
+def _agreeing(questions: Iterable[Question], facts: dict[bytes, bytes], part: slice) -> list[int]:
+    """The masks of models whose questions agree in a part of their facts."""
+    masks: dict[bytes, int] = defaultdict(int)
+    for question, mask in questions:
+        masks[facts[question][part]] |= mask
+    return list(masks.values())
+
+
+def _reason(questions: Sequence[Question], facts: dict[bytes, bytes], a: int, b: int) -> str | None:
+    """What keeps the questions of two models at an id apart; None if they share one, or have none there."""
+    first = {question for question, mask in questions if mask >> a & 1}
+    second = {question for question, mask in questions if mask >> b & 1}
+    if not first or not second or first & second:
+        return None
+    return min((_difference(facts[one], facts[other]) for one in first for other in second), key=list(REASONS).index)
+
+
+def _difference(one: bytes, other: bytes) -> str:
+    if one[_EXACT] == other[_EXACT]:
+        return "hash"
+    if one[_TEXTS] == other[_TEXTS]:
+        return "white_space"
+    if one[_PROMPT] == other[_PROMPT]:
+        return "reference"
+    return "prompt" if one[_REFERENCES] == other[_REFERENCES] else "prompt_and_reference"
+
+
+def _examples(
+    split: dict[bytes, list[Question]], facts: dict[bytes, bytes], a: int, b: int, reasons: Iterable[str]
+) -> dict[str, list[int | str]]:
+    """The first ids that each reason keeps apart."""
+    found: dict[str, list[int | str]] = {reason: [] for reason in REASONS if reason in reasons}
+    for spelled, questions in split.items():
+        if all(len(examples) == _EXAMPLES for examples in found.values()):
+            break
+        reason = _reason(questions, facts, a, b)
+        if reason and len(found[reason]) < _EXAMPLES:
+            found[reason].append(parse(spelled)[0])
+    return found

@@ -3,8 +3,8 @@
 1. Read the manifest. Check that exactly the files that it lists are there.
 2. One task per part (`part`) checks checksums, the normal form of every line and their order, and counts the records.
 3. Compare each part with its entry in the manifest, and with the previous part.
-4. Compare the sources of records (`sources`), if they are tracked, with the inputs in the manifest.
-5. Check the documents (`documents`): the totals, the summary against one computed from the parts, the rejects file.
+4. Compare the sources of records, if they are tracked, with the inputs in the manifest.
+5. Check the documents: the totals, the summary against one computed from the parts, the rejects file.
 """
 
 from __future__ import annotations
@@ -61,12 +61,9 @@ from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import read_census, read_part_counts
 from fastrec.summary.summarize import summarize
 
-# @@ documents: Checking the manifest, the summary and the rejects file of a corpus against each other and against its parts.
-
 _LINE_COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
 
 _ANY: Final = "any repair"
-
 _manifest_says, _summary_says = partial(Statement, f"{MANIFEST} says"), partial(Statement, f"{SUMMARY} says")
 _file_has = partial(Statement, "the file has")
 
@@ -108,11 +105,7 @@ def _check_summary(
 ) -> tuple[Summary | None, list[Problem]]:
     """Check `summary.json`, and return it if it can be read.
 
-    Args:
-        corpus: The directory.
-        manifest: Its manifest.
-        options: The options in the manifest.
-        statistics: Path prefixes of the census and the counts of all parts; None if a part is missing or invalid.
+    `statistics` are path prefixes of the census and the counts of all parts; None if a part is missing or invalid.
     """
     problems = Problems(SUMMARY)
     try:
@@ -144,8 +137,9 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
     )
     _check_line_counts(problems, kind, SUMMARY, counts)
     listed = manifest.rejects.records if manifest.rejects else 0
-    others = [(name, f"the inputs in {MANIFEST} add up to", _total(manifest.inputs, name)) for name in _LINE_COUNTS]
-    others += [
+    inputs_say = f"the inputs in {MANIFEST} add up to"
+    others = [
+        *((name, inputs_say, sum(getattr(entry, name) for entry in manifest.inputs)) for name in _LINE_COUNTS),
         ("kept", f"{MANIFEST} says that the number of records is", manifest.records),
         ("rejected", "its rejected_by_code adds up to", sum(codes.values())),
         ("rejected", f"{MANIFEST} says that the rejects file has", listed),
@@ -159,12 +153,8 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
     inputs = sum((Counter(entry.repaired) for entry in manifest.inputs), Counter())
     for code in sorted(repaired.keys() | inputs.keys() | (notes.keys() & REPAIRS.keys())):
         name, claim = f"lines with {code}", _summary_says(repaired[code])
-        problems.compare(kind, name, claim, Statement(f"the inputs in {MANIFEST} add up to", inputs[code]))
+        problems.compare(kind, name, claim, Statement(inputs_say, inputs[code]))
         problems.compare(kind, name, claim, Statement("its notes have", notes[code]))
-
-
-def _total(inputs: Sequence[InputEntry], name: str) -> int:
-    return sum(getattr(entry, name) for entry in inputs)
 
 
 def _check_statistics(
@@ -337,7 +327,7 @@ def verify(
 
 
 def _options_of(manifest: Manifest) -> Options | str:
-    """Return the options that a corpus was made with, or what is wrong with them."""
+    """The options that a corpus was made with, or what is wrong with them."""
     if manifest.schema not in CORPUS_LABELS:
         return f"schema: expected {' or '.join(CORPUS_LABELS)}, found {manifest.schema}"
     known = (*RECORDED, *RECORDED_IF_SET)
@@ -406,13 +396,13 @@ def _check(
 
 
 def _sources_of(corpus: str, part: PartFile, is_file: dict[str, bool]) -> str:
-    """Return the path of the sources of a part; empty if there are none to read."""
+    """The path of the sources of a part; empty if there are none to read."""
     name = part.entry.sources.file if part.entry.sources else ""
     return join(corpus, name) if is_plain(name) and is_file.get(name) else ""
 
 
 def _list_files(corpus: str) -> dict[str, bool]:
-    """Return the names in a directory, made printable, and whether each is a file."""
+    """The names in a directory, made printable, and whether each is a file."""
     found: dict[str, bool] = {}
     for path in storage_of(corpus).files_in(corpus):
         name = path.removeprefix(join(corpus, ""))
@@ -451,7 +441,7 @@ def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Probl
 def _compare_parts(checked: Sequence[CheckedPart], sort_fields: Sequence[str]) -> Iterator[Problem]:
     """Compare each part with its entry in the manifest, and with the previous part."""
     previous: CheckedPart | None = None
-    says, has = partial(Statement, f"{MANIFEST} says"), partial(Statement, "the part has")
+    says, has = _manifest_says, partial(Statement, "the part has")
     for part in checked:
         entry = part.part.entry
         problems = Problems(entry.file)

@@ -2,8 +2,9 @@
 
     checksum of the file · judge every line, which must be its own normal form ──▶ order ──▶ tally · census
 
-The result is compared with the manifest. The census and the counts of the part go to files, as in pass 2. Memory holds
-a chunk of text, and the keys and rows of one part.
+The task also reads the sources of the part: one line per record, each with an input of the corpus and one of its lines.
+The results are compared with the manifest. The census and the counts of the part go to files, as in pass 2. Memory
+holds a chunk of text, and the keys and rows of one part.
 """
 
 from __future__ import annotations
@@ -35,8 +36,6 @@ from fastrec.summary.part_statistics import PartCounts, write_statistics
 from fastrec.summary.rows import outcome_of, row_maker
 from fastrec.summary.same_run import contradictions_of
 from fastrec.summary.tally import Tally
-
-# @@ problems: Problems of a published corpus: the table of kinds, and the problems of one file.
 
 MOST_PROBLEMS: Final = 20
 """Problems that are listed per file; further ones are only counted."""
@@ -115,7 +114,6 @@ class Problems(msgspec.Struct):
     listed: list[Problem] = msgspec.field(default_factory=list)
 
     def add(self, kind: str, message: str, line: int | None = None) -> None:
-        """Add a problem."""
         self.count += 1
         if len(self.listed) < MOST_PROBLEMS:
             self.listed.append(Problem(self.file, line, kind, message))
@@ -158,13 +156,7 @@ def _describe(value: Any) -> str:
     return "nothing" if value is _ABSENT else describe(value)
 
 
-# @@ sources: Checking the sources of a corpus: one line per record, each with an input of the corpus and one of its lines.
-#
-# The task that checks a part reads its sources, and returns what it found of each shard. This is then compared with the
-# inputs in the manifest.
-
-
-class ShardSources(msgspec.Struct):
+class _ShardSources(msgspec.Struct):
     """The sources of a file that name one shard."""
 
     records: int
@@ -173,11 +165,9 @@ class ShardSources(msgspec.Struct):
     highest: tuple[int, int]
 
 
-class CheckedSources(msgspec.Struct):
-    """The result of checking the sources of a part."""
-
+class _CheckedSources(msgspec.Struct):
     problems: Problems
-    shards: dict[str, ShardSources]
+    shards: dict[str, _ShardSources]
     valid: bool
     """Whether the file was read to its end, and all lines are sources."""
 
@@ -191,11 +181,11 @@ def check_listed(manifest: Manifest) -> Iterator[Problem]:
             yield Problem(MANIFEST, None, "manifest.sources", f"{part.file}: expected {expected}, found {found}")
 
 
-def _check_sources(path: str, part: PartEntry) -> CheckedSources:
+def _check_sources(path: str, part: PartEntry) -> _CheckedSources:
     """Check the sources of one part. Runs in a worker."""
     assert part.sources
-    problems, shards = Problems(part.sources.file), dict[str, ShardSources]()
-    checked = CheckedSources(problems, shards, valid=False)
+    problems, shards = Problems(part.sources.file), dict[str, _ShardSources]()
+    checked = _CheckedSources(problems, shards, valid=False)
     try:
         size, digest = sha256_of_file(path)
         says, has = partial(Statement, f"{MANIFEST} says"), partial(Statement, "the file has")
@@ -217,17 +207,17 @@ def _check_sources(path: str, part: PartEntry) -> CheckedSources:
     return checked
 
 
-def _add(shards: dict[str, ShardSources], source: Source, number: int) -> None:
+def _add(shards: dict[str, _ShardSources], source: Source, number: int) -> None:
     here = (source.line, number)
     if known := shards.get(source.shard):
         known.records += 1
         known.lowest = min(known.lowest, here)
         known.highest = max(known.highest, here)
     else:
-        shards[source.shard] = ShardSources(1, here, here)
+        shards[source.shard] = _ShardSources(1, here, here)
 
 
-def check_inputs(checked: Sequence[CheckedSources], manifest: Manifest) -> Iterator[Problem]:
+def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iterator[Problem]:
     """Compare the sources of parts with the inputs in the manifest."""
     lines: Counter[str] = Counter()  # names that are not UTF-8 may be the same
     kept: Counter[str] = Counter()
@@ -248,7 +238,7 @@ def check_inputs(checked: Sequence[CheckedSources], manifest: Manifest) -> Itera
         yield from problems
 
 
-def _compare(problems: Problems, shard: str, counts: ShardSources, lines: Mapping[str, int]) -> None:
+def _compare(problems: Problems, shard: str, counts: _ShardSources, lines: Mapping[str, int]) -> None:
     if shard not in lines:
         problems.add("sources.shard", f"expected an input of the corpus, found {shard!r}", counts.lowest[1])
         return
@@ -259,8 +249,6 @@ def _compare(problems: Problems, shard: str, counts: ShardSources, lines: Mappin
 
 
 class CheckTask(msgspec.Struct, frozen=True):
-    """A part to check."""
-
     part: PartFile
     options: Options
     """The options that the corpus was made with."""
@@ -274,8 +262,6 @@ class CheckTask(msgspec.Struct, frozen=True):
 
 
 class CheckedPart(msgspec.Struct):
-    """The result of checking a part."""
-
     part: PartFile
     problems: Problems
     size: int
@@ -290,7 +276,7 @@ class CheckedPart(msgspec.Struct):
     """Whether the file was read to its end. If not, only its size and checksum are known."""
     valid: bool
     """Whether it was read to its end and all lines are records, so that its statistics can be compared."""
-    sources: CheckedSources | None
+    sources: _CheckedSources | None
 
 
 def check_part(task: CheckTask) -> CheckedPart:
@@ -359,7 +345,6 @@ class _LineChecker:
         self._contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
 
     def check(self, chunk: JudgedChunk) -> None:
-        """Check the next chunk."""
         batch = chunk.batch
         if batch.rejected or chunk.normal != chunk.data:
             self._find_bad_lines(chunk)
@@ -396,7 +381,6 @@ class _LineChecker:
                     add("line.order", message, number)
 
     def _add_repeat(self, key: bytes, previous: bytes, text: bytes) -> None:
-        """Add a record that has the key of the previous one."""
         if key != self._repeated:
             self._compare_repeats()
             self._repeated, self._texts = key, [previous]
@@ -407,7 +391,7 @@ class _LineChecker:
             self._contradictions[tuple(self._split(self._repeated))] = numbers
 
     def contradictions(self) -> dict[tuple[bytes, ...], list[int | None]]:
-        """Return the contradictions of the part, by key fields, after all chunks were checked."""
+        """The contradictions of the part, by key fields, after all chunks were checked."""
         self._compare_repeats()
         return self._contradictions
 
@@ -431,11 +415,11 @@ class _LineChecker:
 
 
 def _text(chunk: JudgedChunk, index: int) -> bytes:
-    """Return the normal form of a record."""
+    """The normal form of a record."""
     ends = chunk.batch.ends
     return bytes(chunk.normal[ends[index - 1] if index else 0 : ends[index]])
 
 
 def _first_difference(one: bytes, other: bytes) -> int:
-    """Return where two different lines begin to differ, by halving: comparing slices runs in C."""
+    """Where two different lines begin to differ, by halving: comparing slices runs in C."""
     return bisect_left(range(1, len(one) + 1), True, key=lambda size: one[:size] != other[:size])

@@ -3,10 +3,12 @@ r"""The addresses of pages: each has all the state of its page, so it can be sha
     /TOKEN/                                          all evaluations
     /TOKEN/questions?evaluation=E&metric=M&…         a table of questions
     /TOKEN/question/HASH?evaluation=E&metric=M&…     a question with its answers, in the order of such a table
-    /TOKEN/answer/HASH?…&show=MODEL                  one answer; `MODEL\2` is the second one of a model
+    /TOKEN/answer/HASH?…&show=MODEL                  one answer
     /TOKEN/record/HASH?…&show=MODEL                  its record, as text
 
-Names come from records and may have any characters: `names` spells them.
+Names come from records and may have any characters, and a form changes some of them: line breaks, NUL. So names are
+spelled with printable characters only; others become escapes, as in Python. The second answer of a model is `MODEL\2`:
+a backslash in the name itself is always doubled.
 """
 
 from __future__ import annotations
@@ -21,11 +23,6 @@ import msgspec
 from msgspec.structs import replace
 
 from fastrec.answers.table import SORTS, OutcomeFilter, Query, Which
-
-# @@ names: Spelling names from records in addresses and forms, with printable characters only.
-#
-# A name may have any characters, and a form changes some of them: line breaks, NUL. So they become escapes, as in Python.
-# The second answer of a model is `MODEL\2`: a backslash in the name itself is always doubled.
 
 _ESCAPE: Final = re.compile(r"\\(?:(\\)|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _ORDINAL: Final = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
@@ -57,7 +54,6 @@ def _spelled(char: str) -> str:
 
 
 def name_of(text: str) -> str:
-    """Return the name that is spelled like this."""
     return _ESCAPE.sub(_char, text)
 
 
@@ -74,7 +70,6 @@ def answer_name_text(name: AnswerName) -> str:
 
 
 def _answer_name_of(text: str) -> AnswerName:
-    """Return the answer that is spelled like this."""
     found = _ORDINAL.search(text)
     # After an even number of backslashes it is an ordinal; after an odd number, a backslash that belongs to the name.
     if found and (found.start() - len(text[: found.start()].rstrip("\\"))) % 2 == 0:
@@ -164,15 +159,11 @@ def number_text(value: float) -> str:
     return repr(value).removesuffix(".0")
 
 
-def scope_pairs(query: Query) -> list[tuple[str, str]]:
-    """Spell the evaluation and the metric."""
-    metric = [] if query.metric is None else [("metric", name_text(query.metric))]
-    return [("evaluation", name_text(query.evaluation_name)), *metric]
-
-
-def filter_pairs(query: Query) -> list[tuple[str, str]]:
-    """Spell the filters of a query and its order, without its evaluation and metric."""
-    pairs = [("model", name_text(name)) for name in query.models]
+def query_pairs(query: Query) -> list[tuple[str, str]]:
+    """Spell a query: evaluation, metric, filters and order."""
+    pairs = [("evaluation", name_text(query.evaluation_name))]
+    pairs += [] if query.metric is None else [("metric", name_text(query.metric))]
+    pairs += [("model", name_text(name)) for name in query.models]
     pairs += [("which", query.which)] if query.which != "all" else []
     pairs += [("right", name_text(name)) for name in query.right]
     pairs += [("wrong", name_text(name)) for name in query.wrong]
@@ -188,7 +179,7 @@ def filter_pairs(query: Query) -> list[tuple[str, str]]:
 
 def state_pairs(state: PageState) -> list[tuple[str, str]]:
     """Spell the state of a page as parameters; `state_of` is the inverse. What is as by default is left out."""
-    pairs = scope_pairs(state.query) + filter_pairs(state.query)
+    pairs = query_pairs(state.query)
     pairs += [("page", str(state.page))] if state.page != 1 else []
     pairs += [("size", str(state.size))] if state.size != PAGE_SIZE else []
     pairs += [("show", answer_name_text(chosen)) for chosen in state.show]
@@ -204,7 +195,6 @@ class Addresses:
         self._prefix = prefix
 
     def start(self) -> str:
-        """All evaluations."""
         return f"{self._prefix}/"
 
     def file(self, name: str) -> str:
@@ -216,16 +206,14 @@ class Addresses:
         return f"{self._prefix}/find"
 
     def table(self, state: PageState) -> str:
-        """A table of questions."""
         return self._of("questions", replace(state, show=(), differences=False, whole=False))
 
     def questions(self, state: PageState) -> Callable[[str], str]:
-        """Return a function that makes the address of a question from its hash; for tables, it is quicker."""
+        """Make a function from hashes to addresses of questions; for tables, it is quicker."""
         parameters = urlencode(state_pairs(state))
         return lambda sample_hash: f"{self._prefix}/question/{quote(sample_hash, safe='')}?{parameters}"
 
     def question(self, state: PageState, sample_hash: str) -> str:
-        """A question with its answers."""
         return self.of_question("question", state, sample_hash)
 
     def of_question(self, page: str, state: PageState, sample_hash: str) -> str:
@@ -245,11 +233,9 @@ class QuestionAddresses:
         self.sample_hash = sample_hash
 
     def table(self) -> str:
-        """The table that the question is in."""
         return self.all.table(self.state)
 
     def question(self, **changes: object) -> str:
-        """The question, with some of the state changed."""
         return self.all.question(replace(self.state, **changes), self.sample_hash)
 
     def disagreement(self) -> str:
@@ -262,6 +248,5 @@ class QuestionAddresses:
         return self.all.of_question("answer", state, sample_hash or self.sample_hash)
 
     def record(self, chosen: AnswerName) -> str:
-        """The record of an answer, as text."""
         state = replace(self.state, show=(chosen,), differences=False, whole=False)
         return self.all.of_question("record", state, self.sample_hash)

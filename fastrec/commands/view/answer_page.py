@@ -17,8 +17,6 @@ from fastrec.commands.view.question_page import NumberedAnswer, folded, numbered
 from fastrec.errors import counted
 from fastrec.html import Html, joined, tag
 
-# @@ turns: A conversation as HTML: roles, folded reasoning, tool calls with their results, links from error to error.
-
 _SHORT: Final = 400
 """A longer result of a tool, or system prompt, is folded."""
 _LINES: Final = 8
@@ -42,21 +40,21 @@ class _Errors:
 
 
 def _errors_in(transcript: Transcript) -> int:
-    """Return how many results of tools are errors."""
+    """How many results of tools are errors."""
     calls = sum(call.failed for turn in transcript.turns for call in turn.calls)
     return calls + sum(turn.failed and not turn.is_result for turn in transcript.turns)
 
 
-def conversation(transcript: Transcript, most: int | None, whole: str) -> Html:
+def _conversation(transcript: Transcript, most: int | None, whole: str) -> Html:
     """Show all turns; texts with more than `most` characters are cut, with a link to the whole."""
     errors = _Errors(_errors_in(transcript))
-    turns = [_turn(turn, errors, most, whole) for turn in transcript.turns if not _is_shown_before(turn)]
+    turns = [
+        _turn(turn, errors, most, whole)
+        for turn in transcript.turns
+        # The result of a call is shown with the call.
+        if not turn.is_result or turn.reasoning or turn.calls or turn.other
+    ]
     return tag("ol", *turns, class_="turns")
-
-
-def _is_shown_before(turn: Turn) -> bool:
-    """Return whether a turn has nothing but the result of a call, which is shown with the call."""
-    return turn.is_result and not turn.reasoning and not turn.calls and not turn.other
 
 
 def _turn(turn: Turn, errors: _Errors, most: int | None, whole: str) -> Html:
@@ -153,7 +151,7 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
         ),
         tag("p", "Error: ", answer.error, class_="error-text") if answer.error else Html(""),
         _links_to_errors(errors),
-        conversation(transcript, most, whole),
+        _conversation(transcript, most, whole),
         _extracted(transcript.extracted, most, whole),
         _table("Metadata", transcript.metadata, most, whole),
         _table("Unknown keys", transcript.other, most, whole),
@@ -162,14 +160,9 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
     above = QuestionAddresses(frame.addresses, replace(state, show=()), row.sample_hash)
     asked = tag("section", question_card(above, transcript), class_="asked")
     title = str(row.sample_id)
-    trail = [
-        (state.query.evaluation_name, here.table()),
-        (title, above.question(whole=False)),
-        (answer.model_id, None),
-    ]
     return frame.page(
         f"{answer.model_id} · {title}",
-        trail,
+        [(state.query.evaluation_name, here.table()), (title, above.question(whole=False)), (answer.model_id, None)],
         _links(here, index, shown.name),
         tag("div", asked, tag("section", *body, class_="said"), class_="columns reading"),
         tools=_search(),
@@ -188,9 +181,7 @@ def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
     number = models.index(chosen.model) if chosen.model in models else 0
 
     def model(position: int) -> str | None:
-        if not 0 <= position < len(models):
-            return None
-        return here.answer(AnswerName(models[position]))
+        return here.answer(AnswerName(models[position])) if 0 <= position < len(models) else None
 
     return tag(
         "nav",
@@ -258,7 +249,7 @@ def _search() -> Html:
 
 
 def record_text(shown: NumberedAnswer) -> str:
-    """Return the record as indented JSON, in which characters that cannot be seen are escapes."""
+    """The record as indented JSON, in which characters that cannot be seen are escapes."""
     text = msgspec.json.format(shown.answer.line, indent=2).decode()
     odd = {char for char in set(text) if not char.isprintable() and char not in "\n "}
     return text.translate({ord(char): _json_escape(char) for char in odd}) if odd else text

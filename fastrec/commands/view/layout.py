@@ -1,4 +1,4 @@
-"""The frame of every page: head, top bar, help about keys."""
+"""The frame of every page (head, top bar, help about keys), and small pieces of pages: verdicts, numbers, texts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
 from fastrec.wording import NONE, latency_text, score_text, tokens_text
-
-# @@ texts: Small pieces of pages: verdicts, numbers, bars, and texts that are cut if they are long.
 
 SIGNS: Final[dict[Outcome, str]] = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}
 FIGURES: Final = ("score", "tokens", "latency")
@@ -93,14 +91,7 @@ class Frame:
         self._corpus = corpus
 
     def page(self, title: str, trail: Sequence[tuple[str, str | None]], *body: Html, tools: Html | None = None) -> Html:
-        """Make a page.
-
-        Args:
-            title: What the tab says.
-            trail: Names and addresses of the pages above this one, and the name of this one.
-            body: The content.
-            tools: More tools for the top bar.
-        """
+        """Make a page; `trail` has the names and addresses of the pages above it, and its own name."""
         head = tag(
             "head",
             tag("meta", charset="utf-8"),
@@ -117,7 +108,6 @@ class Frame:
         return joined(Html("<!doctype html>"), whole)
 
     def problem(self, title: str, *text: str) -> Html:
-        """Make a page about a problem."""
         body = tag("section", tag("h1", title), *(tag("p", line) for line in text), class_="card problem")
         return self.page(title, [], body)
 

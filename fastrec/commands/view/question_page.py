@@ -1,4 +1,14 @@
-"""A question: its input, references and choices, what all models made of it, and their answers."""
+"""A question: its input, references and choices, what all models made of it, and their answers.
+
+Answers are cards if they are few, else a list that unfolds. Two of them can be shown with their differences, word by
+word:
+
+1. Cut both texts into words, each with the white space after it, and single other characters.
+2. Leave out what is equal at both ends. Find the shortest way from one text to the other (Myers, 1986) in the middle.
+   The effort grows with the square of the differences, so it is limited. Texts that differ more than that are compared
+   by sentences; if they still do, the middle counts as different.
+3. A few equal words between two differences are noise, and belong to the differences.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +30,7 @@ from fastrec.commands.view.addresses import (
     PageState,
     QuestionAddresses,
     answer_name_text,
-    filter_pairs,
-    scope_pairs,
+    query_pairs,
 )
 from fastrec.commands.view.layout import (
     FIGURES,
@@ -39,14 +48,6 @@ from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
 from fastrec.wording import tally_facts
-
-# @@ differences: The differences between two texts, word by word.
-#
-# 1. Cut both texts into words, each with the white space after it, and single other characters.
-# 2. Leave out what is equal at both ends. Find the shortest way from one text to the other (Myers, 1986) in the middle.
-#    The effort grows with the square of the differences, so it is limited. Texts that differ more than that are compared
-#    by sentences; if they still do, the middle counts as different.
-# 3. A few equal words between two differences are noise, and belong to the differences.
 
 _LONGEST: Final = 20_000
 """Characters of each text that are compared."""
@@ -93,13 +94,13 @@ def _compare(a: Sequence[str], b: Sequence[str]) -> list[Piece] | None:
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return how many words are equal at the beginning."""
+    """How many words are equal at the beginning."""
     length = min(len(a), len(b))
     return next((number for number in range(length) if a[number] != b[number]), length)
 
 
 def _equal_runs(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int]] | None:
-    """Return the runs that both have in common (start in a, start in b, length); None if they differ too much."""
+    """Find the runs that both have in common (start in a, start in b, length); None if they differ too much."""
     trace = _trace(a, b)
     if trace is None:
         return None
@@ -120,7 +121,7 @@ def _equal_runs(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int]
 
 
 def _trace(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
-    """Return how far each diagonal was reached before each edit; None if there are too many edits.
+    """How far each diagonal was reached before each edit; None if there are too many edits.
 
     Before the edit number d, the diagonals are those from -d to d. The list has one more at its end.
     """
@@ -168,8 +169,6 @@ def _pieces(a: Sequence[str], b: Sequence[str], blocks: Sequence[tuple[int, int,
         x, y = i + length, j + length
 
 
-# @@ answer_cards: Answers side by side: cards if they are few, else a list that unfolds; two of them with their differences.
-
 _MOST_CARDS: Final = 12
 """With more answers than this, the page is a list."""
 _CARD_TEXT: Final = 2_000
@@ -213,7 +212,7 @@ def repeat_text(one: NumberedAnswer) -> str:
     return f"answer {one.name.ordinal:,} of {one.total:,}{''.join(trial)}"
 
 
-def cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
+def _cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
     """Show answers as cards, or as a list if there are many."""
     if len(shown) <= _MOST_CARDS:
         made = (_card(here, one) for one in shown)
@@ -226,7 +225,7 @@ def cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
     return tag("div", head, *rows, class_=" ".join(["answer-list", *empty]))
 
 
-def compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnswer) -> Html:
+def _compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnswer) -> Html:
     """Show two answers with their differences highlighted."""
     texts = left.transcript.final_text, right.transcript.final_text
     pieces, by_words = differences(*texts)
@@ -237,10 +236,7 @@ def compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnswe
         note += f" Only the first {_LONGEST:,} characters are compared."
     if texts[0] == texts[1]:
         note = "Both answers are equal, to the letter."
-    sides = (
-        _card(here, left, _marked(pieces, "left")),
-        _card(here, right, _marked(pieces, "right")),
-    )
+    sides = _card(here, left, _marked(pieces, "left")), _card(here, right, _marked(pieces, "right"))
     return joined(tag("p", note, class_="soft"), tag("div", *sides, class_="cards pair"))
 
 
@@ -271,11 +267,7 @@ def _box(here: QuestionAddresses, one: NumberedAnswer) -> Html:
 
 
 def _card(here: QuestionAddresses, one: NumberedAnswer, text: Html | None = None) -> Html:
-    head = tag(
-        "header",
-        tag("h3", _box(here, one), _name(here, one)),
-        verdict(one.answer.outcome),
-    )
+    head = tag("header", tag("h3", _box(here, one), _name(here, one)), verdict(one.answer.outcome))
     body = _body(here, one, _CARD_TEXT, text)
     return tag("article", head, _repeat(one), facts(one.answer), *body, class_=f"card answer {one.answer.outcome}")
 
@@ -404,7 +396,7 @@ def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
 
 
 def _expected(transcript: Transcript) -> set[int]:
-    """Return the positions of choices that a reference names, by their text or else by their letter."""
+    """The positions of choices that a reference names, by their text or else by their letter."""
     choices, references = transcript.choices, transcript.references
     by_text = {number for number, choice in enumerate(choices) if choice in references}
     letters = list(ascii_uppercase[: len(choices)])
@@ -447,11 +439,10 @@ def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
     """Show the answers in a form to choose some of them."""
     state = here.state
     all_answers = here.question(show=(), differences=False)
-    pairs = [*scope_pairs(state.query), *filter_pairs(state.query)]
     rest = shown
     two = Html("")
     if state.differences and len(shown) > 1:
-        two, rest = compared(here, *shown[:2]), shown[2:]
+        two, rest = _compared(here, *shown[:2]), shown[2:]
     elif state.differences:
         two = tag("p", "Choose two answers to see their differences.", class_="note")
     choose = (
@@ -466,5 +457,13 @@ def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
         tag("a", "All answers", href=all_answers, class_="button") if state.show else None,
         class_="answer-tools",
     )
-    listed = cards(here, rest) if rest else Html("")
-    return tag("form", hidden_fields(pairs), tools, two, listed, action=all_answers.partition("?")[0], id="answers")
+    listed = _cards(here, rest) if rest else Html("")
+    return tag(
+        "form",
+        hidden_fields(query_pairs(state.query)),
+        tools,
+        two,
+        listed,
+        action=all_answers.partition("?")[0],
+        id="answers",
+    )

@@ -1,4 +1,14 @@
-"""The local server: the guard of every request, which page answers which address, and the socket."""
+"""The local server: the guard of every request, which page answers which address, and the socket.
+
+The guard sees a request before anything else does:
+
+1. The Host header must name this server: another web site may let its own name point to 127.0.0.1 (DNS rebinding).
+2. Only GET and HEAD: the server changes nothing.
+3. The first part of the path must be the token of this start, which other users and web sites do not know.
+
+Every response, an error too, has headers that forbid scripts, styles and requests other than our own, framing, and
+storing. Pages are made in threads, so they may wait for parts.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +32,12 @@ from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import Addresses, PageState, state_of
 from fastrec.commands.view.answer_page import answer_page, chosen_answer, record_text
 from fastrec.commands.view.layout import Frame
-from fastrec.commands.view.question_page import NO_MORE, question_page
+from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.html import Html, tag
 from fastrec.storage import is_url, parent_and_name
-
-# @@ security: Guards every request to the local server, before anything else sees it.
-#
-# 1. The Host header must name this server: another web site may let its own name point to 127.0.0.1 (DNS rebinding).
-# 2. Only GET and HEAD: the server changes nothing.
-# 3. The first part of the path must be the token of this start, which other users and web sites do not know.
-#
-# Every response, an error too, has headers that forbid scripts, styles and requests other than our own, framing, and
-# storing.
 
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -60,12 +61,7 @@ _METHODS: Final = ("GET", "HEAD")
 _HINT: Final = "Open the address that `fastrec view` has printed: it is new at every start."
 
 
-def make_token() -> str:
-    """Make a token that cannot be guessed."""
-    return secrets.token_urlsafe(24)
-
-
-class Guard:
+class _Guard:
     """Passes requests for this server, with its token, to an application below `/TOKEN`."""
 
     def __init__(self, app: _App, token: str, port: int) -> None:
@@ -76,7 +72,6 @@ class Guard:
             self._hosts |= {b"127.0.0.1", b"localhost"}
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http":  # a web socket: not one of ours
             return
 
@@ -92,7 +87,7 @@ class Guard:
         await self._app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send_with_headers)
 
     def _problem(self, scope: _Scope) -> tuple[int, str] | None:
-        """Return the status and the reason why a request is refused."""
+        """The status and the reason why a request is refused."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 403, "This server answers only to 127.0.0.1 and localhost."
@@ -117,8 +112,6 @@ async def _refuse(scope: _Scope, send: _Send, status: int, reason: str) -> None:
     await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
 
-# @@ app: The web application: which page answers which address. Pages are made in threads, so they may wait for parts.
-
 _TYPES: Final = {"page.css": "text/css", "page.js": "text/javascript"}
 _Page = Callable[[Request], Response]
 
@@ -128,8 +121,6 @@ class _MissingError(Exception):
 
 
 class _Pages:
-    """The pages of one corpus."""
-
     def __init__(self, index: Index) -> None:
         self._index = index
         corpus = index.corpus
@@ -173,19 +164,19 @@ class _Pages:
         return RedirectResponse(frame.addresses.question(state, following.sample_hash), 303)
 
     def answer(self, request: Request) -> Response:
+        state, row, answer = self._answer(request)
+        return _html(answer_page(self.frame(request), self._index, state, row, answer))
+
+    def record(self, request: Request) -> Response:
+        return PlainTextResponse(record_text(self._answer(request)[2]))
+
+    def _answer(self, request: Request) -> tuple[PageState, QuestionRow, NumberedAnswer]:
         state, _ = self._state(request)
         row = self._row(request, state)
         answer = chosen_answer(self._index, row, state)
         if answer is None:
             raise _MissingError("The model has no such answer to this question.")
-        return _html(answer_page(self.frame(request), self._index, state, row, answer))
-
-    def record(self, request: Request) -> Response:
-        state, _ = self._state(request)
-        answer = chosen_answer(self._index, self._row(request, state), state)
-        if answer is None:
-            raise _MissingError("The model has no such answer to this question.")
-        return PlainTextResponse(record_text(answer))
+        return state, row, answer
 
     def _state(self, request: Request) -> tuple[PageState, Scope]:
         state = state_of(request.query_params.multi_items())
@@ -225,7 +216,7 @@ def _html(page: Html, status: int = 200) -> Response:
 
 
 def _was_replaced(index: Index) -> bool:
-    """Return whether there is another corpus now, in the place of the one of the index."""
+    """Whether there is another corpus now, in the place of the one of the index."""
     with suppress(FastrecError, OSError):
         return read_manifest(index.corpus) != index.manifest
     return False
@@ -264,8 +255,6 @@ def _make_app(index: Index) -> Starlette:
     return app
 
 
-# @@ server: The local server: a socket on the loopback interface, a new token, and uvicorn.
-
 _HOST = "127.0.0.1"
 _LONGEST_REQUEST = 4 << 20
 """Bytes of a request's head: an address may name hundreds of models."""
@@ -280,11 +269,11 @@ class View:
     def __init__(self, index: Index, port: int) -> None:
         self._index = index
         self._socket = _listen(port)
-        token = make_token()
+        token = secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
         self.address = f"http://{_HOST}:{port}/{token}/"
         config = uvicorn.Config(
-            Guard(_make_app(index), token, port),
+            _Guard(_make_app(index), token, port),
             http="h11",
             ws="none",
             loop="asyncio",

@@ -1,4 +1,4 @@
-"""The table of questions of one evaluation and metric."""
+"""The first page with all evaluations, questions found by hash or id, and the table of questions with its filters."""
 
 from __future__ import annotations
 
@@ -15,98 +15,14 @@ from fastrec.commands.view.addresses import (
     PAGE_SIZE,
     Addresses,
     PageState,
-    filter_pairs,
     name_text,
     number_text,
-    scope_pairs,
+    query_pairs,
 )
 from fastrec.commands.view.layout import Frame, bar, hidden_fields, key_link
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, tag, tiles
 from fastrec.wording import NONE, percent, score_text
-
-# @@ filter_form: The form above the table of questions: text, outcomes, two models, scores, models that count.
-
-_FIELDS: Final = {"text", "which", "right", "wrong", "least", "most", "model"}
-_WHICH: Final = {
-    "all": "all questions",
-    "all-wrong": "all models wrong",
-    "all-right": "all models right",
-    "disagreement": "models disagree",
-    "errors": "with an error",
-}
-
-
-def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Html:
-    """Make the form; it works without a script."""
-    query = state.query
-    pairs = [*scope_pairs(query), *filter_pairs(query)]
-    hidden = [(name, value) for name, value in pairs if name not in _FIELDS]
-    hidden += [("size", str(state.size))] if state.size != PAGE_SIZE else []
-    text = tag(
-        "input", type="search", name="text", value=Exact(query.text), placeholder="text in the input or a reference",
-        data_key="/",
-    )  # fmt: skip
-    return tag(
-        "form",
-        hidden_fields(hidden),
-        _field("Search", text, "wide"),
-        _field("Show", _select("which", list(_WHICH.items()), query.which)),
-        *(_field("Right", _models("right", scope, one)) for one in query.right or ("",)),
-        *(_field("and wrong", _models("wrong", scope, one)) for one in query.wrong or ("",)),
-        _field("Score from", _score("least", query.least_score), "small"),
-        _field("to", _score("most", query.most_score), "small"),
-        _counting(scope, query),
-        tag(
-            "div",
-            tag("button", "Apply", class_="button main"),
-            tag("a", "Reset", href=reset, class_="button"),
-            class_="field buttons",
-        ),
-        action=action,
-        class_="card filters",
-        role="search",
-    )
-
-
-def _field(label: str, control: Html, class_: str = "") -> Html:
-    return tag("label", tag("span", label), control, class_=f"field {class_}".strip())
-
-
-def _select(name: str, options: Sequence[tuple[str, str]], chosen: str) -> Html:
-    made = (tag("option", text, value=Exact(value), selected=value == chosen) for value, text in options)
-    return tag("select", *made, name=name)
-
-
-def _models(name: str, scope: Scope, chosen: str) -> Html:
-    """Make a list of models to choose one of; one that has no records here stays, if it is chosen."""
-    models = [*scope.models, *({chosen} - {"", *scope.models})]
-    return _select(name, [("", "any model"), *((name_text(one), one) for one in models)], name_text(chosen))
-
-
-def _score(name: str, value: float | None) -> Html:
-    shown = None if value is None else number_text(value)
-    return tag("input", type="number", step="any", name=name, value=shown, inputmode="decimal")
-
-
-def _counting(scope: Scope, query: Query) -> Html:
-    """Make the folded list of models that count."""
-    models = [*scope.models, *(one for one in query.models if one not in scope.models)]
-    boxes: list[Child] = [
-        tag(
-            "label",
-            tag("input", type="checkbox", name="model", value=Exact(name_text(model)), checked=model in query.models),
-            tag("span", model),
-        )
-        for model in models
-    ]
-    count = f"{len(query.models):,} of {len(models):,}" if query.models else "all"
-    hint = tag("p", "Only these models count for shares, disagreement and errors. All count if none is chosen.")
-    summary = tag("summary", f"Models that count: {count}", title=counted(len(models), "model"))
-    return tag("details", summary, hint, tag("div", *boxes, class_="checks"), class_="field models")
-
-
-# @@ start_page: The first page: the evaluations of the corpus, with their metrics; and questions found by hash or id.
 
 
 def metric_name(metric: str | None) -> str:
@@ -115,7 +31,6 @@ def metric_name(metric: str | None) -> str:
 
 
 def start_page(frame: Frame, index: Index) -> Html:
-    """List the evaluations and their metrics."""
     evaluations = {scope.evaluation_name for scope in index.scopes}
     numbers = tiles(
         ("evaluations", len(evaluations)),
@@ -128,14 +43,8 @@ def start_page(frame: Frame, index: Index) -> Html:
     heads = tag("tr", *(tag("th", name, scope="col", class_=class_) for name, class_ in names.items()))
     table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list scopes")
     nothing = tag("p", "This corpus has no records.", class_="soft")
-    return frame.page(
-        "Evaluations",
-        [],
-        tag("h1", "Pick an evaluation"),
-        numbers,
-        _find_form(frame, ""),
-        table if rows else nothing,
-    )
+    heading = tag("h1", "Pick an evaluation")
+    return frame.page("Evaluations", [], heading, numbers, _find_form(frame, ""), table if rows else nothing)
 
 
 def _by_evaluation(scopes: Sequence[Scope]) -> list[list[Scope]]:
@@ -164,7 +73,6 @@ def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
 
 
 def _find_form(frame: Frame, text: str) -> Html:
-    """Make the form that finds a question."""
     box = tag(
         "input", type="search", name="text", value=Exact(text), placeholder="sample_id, or the beginning of a hash",
         aria_label="Find a question", data_key="/",
@@ -225,16 +133,16 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState) -> Ht
         [(query.evaluation_name, None)],
         tag("h1", query.evaluation_name),
         tag("p", about + graded + ".", class_="soft"),
-        metric_links(index, query, lambda metric: frame.addresses.table(_in_metric(state, metric))),
+        metric_links(
+            index,
+            query,
+            lambda metric: frame.addresses.table(replace(state, query=replace(query, metric=metric), page=1)),
+        ),
         _filter_form(scope, state, action, frame.addresses.table(plain)),
         _paging(frame.addresses, state, found),
         table if rows else nothing,
         _paging(frame.addresses, state, found, keys=False) if len(rows) > 20 else Html(""),
     )
-
-
-def _in_metric(state: PageState, metric: str | None) -> PageState:
-    return replace(state, query=replace(state.query, metric=metric), page=1)
 
 
 def metric_links(index: Index, query: Query, address: Callable[[str | None], str]) -> Html:
@@ -318,3 +226,81 @@ def _paging(addresses: Addresses, state: PageState, found: Page, *, keys: bool =
         tag("span", "per page: ", *sizes, class_="soft sizes") if sizes else None,
         class_="paging",
     )
+
+
+_FIELDS: Final = {"text", "which", "right", "wrong", "least", "most", "model"}
+_WHICH: Final = {
+    "all": "all questions",
+    "all-wrong": "all models wrong",
+    "all-right": "all models right",
+    "disagreement": "models disagree",
+    "errors": "with an error",
+}
+
+
+def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Html:
+    """Make the form; it works without a script."""
+    query = state.query
+    hidden = [(name, value) for name, value in query_pairs(query) if name not in _FIELDS]
+    hidden += [("size", str(state.size))] if state.size != PAGE_SIZE else []
+    text = tag(
+        "input", type="search", name="text", value=Exact(query.text), placeholder="text in the input or a reference",
+        data_key="/",
+    )  # fmt: skip
+    return tag(
+        "form",
+        hidden_fields(hidden),
+        _field("Search", text, "wide"),
+        _field("Show", _select("which", list(_WHICH.items()), query.which)),
+        *(_field("Right", _models("right", scope, one)) for one in query.right or ("",)),
+        *(_field("and wrong", _models("wrong", scope, one)) for one in query.wrong or ("",)),
+        _field("Score from", _score("least", query.least_score), "small"),
+        _field("to", _score("most", query.most_score), "small"),
+        _counting(scope, query),
+        tag(
+            "div",
+            tag("button", "Apply", class_="button main"),
+            tag("a", "Reset", href=reset, class_="button"),
+            class_="field buttons",
+        ),
+        action=action,
+        class_="card filters",
+        role="search",
+    )
+
+
+def _field(label: str, control: Html, class_: str = "") -> Html:
+    return tag("label", tag("span", label), control, class_=f"field {class_}".strip())
+
+
+def _select(name: str, options: Sequence[tuple[str, str]], chosen: str) -> Html:
+    made = (tag("option", text, value=Exact(value), selected=value == chosen) for value, text in options)
+    return tag("select", *made, name=name)
+
+
+def _models(name: str, scope: Scope, chosen: str) -> Html:
+    """Make a list of models to choose one of; one that has no records here stays, if it is chosen."""
+    models = [*scope.models, *({chosen} - {"", *scope.models})]
+    return _select(name, [("", "any model"), *((name_text(one), one) for one in models)], name_text(chosen))
+
+
+def _score(name: str, value: float | None) -> Html:
+    shown = None if value is None else number_text(value)
+    return tag("input", type="number", step="any", name=name, value=shown, inputmode="decimal")
+
+
+def _counting(scope: Scope, query: Query) -> Html:
+    """Make the folded list of models that count."""
+    models = [*scope.models, *(one for one in query.models if one not in scope.models)]
+    boxes: list[Child] = [
+        tag(
+            "label",
+            tag("input", type="checkbox", name="model", value=Exact(name_text(model)), checked=model in query.models),
+            tag("span", model),
+        )
+        for model in models
+    ]
+    count = f"{len(query.models):,} of {len(models):,}" if query.models else "all"
+    hint = tag("p", "Only these models count for shares, disagreement and errors. All count if none is chosen.")
+    summary = tag("summary", f"Models that count: {count}", title=counted(len(models), "model"))
+    return tag("details", summary, hint, tag("div", *boxes, class_="checks"), class_="field models")

@@ -1,6 +1,8 @@
-"""Questions and answers that could be from an evaluation, made from templates: one module per kind of task.
+"""Tasks: questions that could be from an evaluation, with the answers that models of any ability give to them.
 
-Tables of texts are in TOML files beside the modules. All facts are common knowledge in our own words.
+A model gives a right answer with some probability, in one of four styles. A wrong answer has a visible cause: a slip in
+one step, another choice, a result that was misread. Texts are in TOML files beside the modules. All facts are common
+knowledge in our own words.
 """
 
 from __future__ import annotations
@@ -16,11 +18,6 @@ from typing import Any, Final, NamedTuple
 from fastrec.commands.generate.producers import Record
 from fastrec.commands.generate.text import Rng
 
-# @@ task: A task: a question together with the answers that models of any ability give to it.
-#
-# A model gives a right answer with some probability, in one of four styles. A wrong answer has a visible cause: a slip in
-# one step, another choice, a result that was misread.
-
 STYLES: Final = 4
 """How models write, by number: 0 briefly, 1 friendly, 2 step by step, 3 in Markdown and LaTeX."""
 
@@ -33,7 +30,7 @@ class Trial(NamedTuple):
     style: int
 
     def succeeds(self) -> bool:
-        """Return whether the answer, or one point of it, is right."""
+        """Decide whether the answer, or one point of it, is right."""
         return self.rng.chance(self.ability)
 
 
@@ -64,43 +61,28 @@ TaskMaker = Callable[[Rng, int], Task]
 """Makes the task with a number, random in everything else. Neighbouring numbers give different kinds of tasks."""
 
 
+@cache
 def table(name: str) -> dict[str, Any]:
     """Read a table of texts."""
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def said(role: str, content: str) -> Record:
-    """Return a turn of a conversation."""
     return {"role": role, "content": content}
 
 
-def call(rng: Rng, name: str, **arguments: Any) -> Record:
-    """Return the call of a tool."""
-    made: Record = {"id": f"call_{rng.bits(48):012x}", "name": name}
-    if arguments:
-        made["arguments"] = arguments
-    return made
+def _draw(rng: Rng, low: int, high: int, step: int = 1) -> int:
+    return low + step * rng.below((high - low) // step + 1)
 
 
-def tool_output(content: str, *calls: Record) -> Record:
-    """Return the turn with what tools answered to calls of one turn."""
-    ids = [made["id"] for made in calls]
-    return {"role": "tool", "content": content, "tool_call_id": ids[0] if len(ids) == 1 else ids}
-
-
-def day(rng: Rng) -> str:
-    """Return a date of 2026."""
-    return f"2026-{rng.between(1, 12):02d}-{rng.between(1, 28):02d}"
-
-
-# @@ trivia: Questions about facts with four choices. Wrong choices are values of similar rows of the same table.
+# Questions about facts with four choices. Wrong choices are values of similar rows of the same table.
 
 _LETTERS: Final = "ABCD"
 _NEAR: Final = 6
 """Wrong choices come from so many rows before and after a row."""
 
 
-class Fact(NamedTuple):
+class _Fact(NamedTuple):
     """A question about a row of a table, its answer, and answers that are plausible and wrong."""
 
     topic: str
@@ -115,30 +97,29 @@ class Fact(NamedTuple):
 
 
 @cache
-def facts() -> Sequence[Fact]:
-    """Return the questions of all tables; the topics take turns."""
+def facts() -> Sequence[_Fact]:
+    """The questions of all tables; the topics take turns."""
     topics = [list(_topic(name, **fields)) for name, fields in table("facts").items()]
     return [fact for turn in zip_longest(*topics) for fact in turn if fact]
 
 
-def _topic(name: str, *, subject: str, ask: str, state: str, rows: str, ask_back: str = "") -> list[Fact]:
-    """Return the questions for values, followed by those for keys."""
+def _topic(name: str, *, subject: str, ask: str, state: str, rows: str, ask_back: str = "") -> list[_Fact]:
+    """Make the questions for values, followed by those for keys."""
     split = [(*map(str.strip, row.split("|")), "")[:3] for row in rows.strip().splitlines()]
     forward, back = [], []
     for number, (key, value, lure) in enumerate(split):
         near = [row for row in split[max(0, number - _NEAR) : number + _NEAR + 1] if row[0] != key]
         others = [other for _, other, _ in near]
         statement = state.replace("{key}", key).replace("{value}", "{}")
-        forward.append(Fact(name, subject, ask.format(key=key), value, others, lure, statement))
+        forward.append(_Fact(name, subject, ask.format(key=key), value, others, lure, statement))
         if ask_back:
             keys = [other for other, _, _ in near]
             statement = state.replace("{value}", value).replace("{key}", "{}")
-            back.append(Fact(name, subject, ask_back.format(value=value), key, keys, "", statement))
-    return list(chain(forward, back))
+            back.append(_Fact(name, subject, ask_back.format(value=value), key, keys, "", statement))
+    return forward + back
 
 
 def trivia(rng: Rng, number: int) -> Task:
-    """Return a question with choices."""
     fact = facts()[number % len(facts())]
     others = [other for other in rng.shuffled(fact.others) if other not in (fact.answer, fact.lure)]
     wrong = [fact.lure, *others][:3] if fact.lure else others[:3]
@@ -149,12 +130,12 @@ def trivia(rng: Rng, number: int) -> Task:
         reference=_LETTERS[choices.index(fact.answer)],
         subject=fact.subject,
         tags=["choice", fact.topic],
-        answer=partial(_answer, fact, choices),
+        answer=partial(_choose, fact, choices),
         choices=choices,
     )
 
 
-def _answer(fact: Fact, choices: list[str], trial: Trial) -> Given:
+def _choose(fact: _Fact, choices: list[str], trial: Trial) -> Given:
     rng, right = trial.rng, trial.succeeds()
     chosen = fact.answer
     if not right:
@@ -171,68 +152,36 @@ def _answer(fact: Fact, choices: list[str], trial: Trial) -> Given:
         f"{statement} That is choice {letter}.\n\nAnswer: {letter}",
         f"**Answer: {letter}**\n\n{statement}",
     )[trial.style]
-    return Given(text, letter, right, _reasoning(fact, choices, chosen, letter))
-
-
-def _reasoning(fact: Fact, choices: list[str], chosen: str, letter: str) -> str:
     options = ", ".join(f'"{text}"' for text in choices)
     doubts = next(text for text in choices if text != chosen)
-    return (
+    reasoning = (
         f"The question is: {fact.question} The choices are {options}. "
-        f'I considered "{doubts}", but I remember it like this: {fact.statement.format(chosen)} So I choose {letter}.'
+        f'I considered "{doubts}", but I remember it like this: {statement} So I choose {letter}.'
     )
+    return Given(text, letter, right, reasoning)
 
 
-# @@ explanations: Open questions, graded by how many points of the reference an answer makes.
+# Open questions, graded by how many points of the reference an answer makes.
 
-_READERS: Final = (
-    "",
-    "Explain it to a child of ten years.",
-    "Explain it to a colleague who never studied the subject.",
-    "Write it for the newsletter of a library.",
-    "Write it for the first page of a school book.",
-    "Answer as you would in an oral exam.",
-)
-_LIMITS: Final = (
-    "",
-    "Use at most five sentences.",
-    "Use at most eighty words.",
-    "Use no formulas.",
-    "Give the most important cause first.",
-    "Do not use a list.",
-    "End with what follows from it in daily life.",
-)
-_OPENINGS: Final = (
-    "",
-    "Happy to explain! 😀 ",
-    "Step by step: ",
-    "**Short answer.** ",
-)
-
-
-@cache
-def topics() -> list[dict[str, Any]]:
-    """Return the topics."""
-    found: list[dict[str, Any]] = table("explanations")["topics"]
-    return found
+_OPENINGS: Final = ("", "Happy to explain! 😀 ", "Step by step: ", "**Short answer.** ")  # by style
 
 
 def explanation(_: Rng, number: int) -> Task:
-    """Return an open question; all combinations of topic, reader and limit differ."""
-    count = len(topics())
-    topic, turn = topics()[number % count], number // count + number % count
-    raw = " ".join(filter(None, (topic["ask"], _READERS[turn % len(_READERS)], _LIMITS[turn % len(_LIMITS)])))
+    """Make an open question; all combinations of topic, reader and limit differ."""
+    topics, readers, limits = (table("explanations")[name] for name in ("topics", "readers", "limits"))
+    topic, turn = topics[number % len(topics)], number // len(topics) + number % len(topics)
+    raw = " ".join(filter(None, (topic["ask"], readers[turn % len(readers)], limits[turn % len(limits)])))
     return Task(
         raw=raw,
         reference=" ".join(topic["points"]),
         subject=topic["subject"],
         tags=["explanation", topic["ask"].partition(" ")[0].lower()],
-        answer=partial(_explanations_answer, topic),
+        answer=partial(_explain, topic),
         also=topic["short"],
     )
 
 
-def _explanations_answer(topic: dict[str, Any], trial: Trial) -> Given:
+def _explain(topic: dict[str, Any], trial: Trial) -> Given:
     points: list[str] = topic["points"]
     made = [point for point in points if trial.succeeds()]
     sentences = made if len(made) > 1 else [topic["myth"], *made]
@@ -254,10 +203,9 @@ def _explanations_answer(topic: dict[str, Any], trial: Trial) -> Given:
     return Given(text, text, len(made) / len(points), reasoning)
 
 
-# @@ problems: Word problems: numbers are drawn, the result follows from them, and answers show the steps.
-#
-# A wrong answer has one mistake: a slip in one step, the wrong operation, the last step forgotten, or a unit that was not
-# converted. Later steps go on from the wrong value, so the cause is visible.
+# Word problems: numbers are drawn, the result follows from them, and answers show the steps. A wrong answer has one
+# mistake: a slip in one step, the wrong operation, the last step forgotten, or a unit that was not converted. Later
+# steps go on from the wrong value, so the cause is visible.
 
 _OPERATIONS: Final[Mapping[str, Callable[[float, float], float]]] = {"+": add, "−": sub, "×": mul, "÷": truediv}
 _CONFUSED: Final = {"+": "×", "−": "+", "×": "+", "÷": "×"}
@@ -265,7 +213,7 @@ _CONFUSED: Final = {"+": "×", "−": "+", "×": "+", "÷": "×"}
 _LATEX: Final = {"×": r"\times", "÷": r"\div", "−": "-"}
 
 
-class Step(NamedTuple):
+class _Step(NamedTuple):
     """One step as written: `left operation right = value`."""
 
     left: float
@@ -277,75 +225,41 @@ class Step(NamedTuple):
         return f"{self.left} {self.operation} {self.right} = {self.value}"
 
 
-class Problem(NamedTuple):
-    """A problem with its numbers; `unit` is the step that converts a unit, `tell` the sentence for the result."""
-
-    steps: Sequence[str]
-    unit: int | None
-    numbers: Mapping[str, float]
-    solution: Sequence[Step]
-    texts: Mapping[str, Any]
-    tell: str
-
-
-@cache
-def _tables() -> dict[str, Any]:
-    return table("problems")
-
-
-@cache
-def _kinds(language: str) -> list[str]:
-    return [name for name in _tables()["kinds"] if name in _tables()["texts"][language]]
-
-
 def word_problem(rng: Rng, number: int) -> Task:
-    """Return a word problem in English."""
     return problem(rng, "en", number)
 
 
 def problem(rng: Rng, language: str, number: int) -> Task:
-    """Return a word problem in a language; the kinds take turns."""
-    kinds = _kinds(language)
-    name = kinds[number % len(kinds)]
-    kind, texts = _tables()["kinds"][name], _tables()["texts"][language]
-    numbers: dict[str, float] = {}
-    for key, (low, high, *step) in kind["draw"].items():
-        size = step[0] if step else 1
-        numbers[key] = low + size * rng.below((high - low) // size + 1)
+    """Make a word problem in a language; the kinds take turns."""
+    kinds, texts = table("problems")["kinds"], table("problems")["texts"][language]
+    names = [name for name in kinds if name in texts]
+    name = names[number % len(names)]
+    kind = kinds[name]
+    numbers: dict[str, float] = {key: _draw(rng, *bounds) for key, bounds in kind["draw"].items()}
     for key, formula in kind.get("derive", {}).items():
         numbers[key] = _step(formula, numbers).value
     people = dict(zip(("name", "other", "third"), rng.shuffled(texts["names"].split()), strict=False))
-    found = Problem(
-        steps=kind["steps"],
-        unit=kind.get("unit"),
-        numbers=numbers,
-        solution=_solve(kind["steps"], numbers),
-        texts=texts,
-        tell=texts[name]["tell"].replace("{name}", people["name"]),
-    )
+    solution = _solve(kind["steps"], numbers)
+    tell = texts[name]["tell"].replace("{name}", people["name"])
     return Task(
         raw=texts[name]["ask"].format(**numbers, **people),
-        reference=str(found.solution[-1].value),
+        reference=str(solution[-1].value),
         subject="arithmetic",
-        tags=[name, language] if found.unit is None else [name, language, "units"],
-        answer=partial(_problems_answer, found),
+        tags=[name, language, "units"] if "unit" in kind else [name, language],
+        answer=partial(_calculate, kind, numbers, solution, texts, tell),
     )
 
 
-def _step(formula: str, numbers: Mapping[str, float]) -> Step:
+def _step(formula: str, numbers: Mapping[str, float]) -> _Step:
     left, operation, right = formula.split()
     one = numbers[left] if left in numbers else int(left)
     two = numbers[right] if right in numbers else int(right)
     value = _OPERATIONS[operation](one, two)
-    return Step(one, operation, two, _plain(value))
+    # An integer is written without a point.
+    return _Step(one, operation, two, int(value) if value == int(value) else round(value, 3))
 
 
-def _plain(value: float) -> float:
-    """Return an integer if the value is one, so that it is written without a point."""
-    return int(value) if value == int(value) else round(value, 3)
-
-
-def _solve(formulas: Sequence[str], given: Mapping[str, float], wrong: int = -1, mistake: str = "") -> list[Step]:
+def _solve(formulas: Sequence[str], given: Mapping[str, float], wrong: int = -1, mistake: str = "") -> list[_Step]:
     """Go through the steps, with a mistake in step number `wrong`."""
     numbers, steps = dict(given), []
     for number, formula in enumerate(formulas):
@@ -366,26 +280,35 @@ def _solve(formulas: Sequence[str], given: Mapping[str, float], wrong: int = -1,
     return steps
 
 
-def _mistaken(rng: Rng, found: Problem) -> Sequence[Step]:
-    """Return steps to a wrong result."""
-    formulas, numbers = found.steps, found.numbers
-    if found.unit and rng.chance(0.5):
-        return _solve(formulas, numbers, found.unit - 1, "skip")
+def _mistaken(
+    rng: Rng, kind: Mapping[str, Any], numbers: Mapping[str, float], solution: Sequence[_Step]
+) -> Sequence[_Step]:
+    """Take steps to a wrong result."""
+    formulas, unit = kind["steps"], kind.get("unit")  # the step that converts a unit, from 1
+    if unit and rng.chance(0.5):
+        return _solve(formulas, numbers, unit - 1, "skip")
     if rng.chance(0.2):
         return _solve(formulas[:-1], numbers)
     mistake = "operation" if rng.chance(0.3) else "slip"
     steps = _solve(formulas, numbers, rng.below(len(formulas)), mistake)
-    if steps[-1].value == found.solution[-1].value:  # such as 2 + 2 instead of 2 × 2
+    if steps[-1].value == solution[-1].value:  # such as 2 + 2 instead of 2 × 2
         steps = _solve(formulas, numbers, len(formulas) - 1, "slip")
     return steps
 
 
-def _problems_answer(found: Problem, trial: Trial) -> Given:
-    right, style, texts = trial.succeeds(), trial.style, found.texts
-    steps = found.solution if right else _mistaken(trial.rng, found)
+def _calculate(  # noqa: PLR0917
+    kind: Mapping[str, Any],
+    numbers: Mapping[str, float],
+    solution: Sequence[_Step],
+    texts: Mapping[str, Any],
+    tell: str,
+    trial: Trial,
+) -> Given:
+    right, style = trial.succeeds(), trial.style
+    steps = solution if right else _mistaken(trial.rng, kind, numbers, solution)
     result = str(steps[-1].value)
     lines = [str(step) for step in steps]
-    told = found.tell.replace("{r}", result)
+    told = tell.replace("{r}", result)
     if style == 3:
         for sign, command in _LATEX.items():
             lines = [line.replace(sign, command) for line in lines]
@@ -398,7 +321,7 @@ def _problems_answer(found: Problem, trial: Trial) -> Given:
     return Given(text, result, right, reasoning)
 
 
-# @@ tongues: Questions in eight languages: word problems, and capitals with short answers.
+# Questions in eight languages: word problems, and capitals with short answers.
 
 LANGUAGES: Final = ("de", "zh", "es", "ar", "fr", "ja", "ru", "hi")
 _CAPITALS: Final = 8
@@ -407,15 +330,14 @@ _CAPITALS: Final = 8
 
 @cache
 def capitals() -> dict[str, dict[str, Any]]:
-    """Return the texts of each language, with `rows` as a dictionary from countries to capitals."""
-    found = table("tongues")
-    for texts in found.values():
-        texts["rows"] = dict(row.split(" | ") for row in texts["rows"].strip().splitlines())
-    return found
+    """The texts of each language, with `rows` as a dictionary from countries to capitals."""
+    return {
+        language: {**texts, "rows": dict(row.split(" | ") for row in texts["rows"].strip().splitlines())}
+        for language, texts in table("tongues").items()
+    }
 
 
 def tongue(rng: Rng, number: int) -> Task:
-    """Return a question in the language whose turn it is."""
     turn, place = divmod(number, len(LANGUAGES))
     language = LANGUAGES[place]
     # Every language begins with one or the other kind, so that the first few questions show both.
@@ -429,11 +351,11 @@ def tongue(rng: Rng, number: int) -> Task:
         reference=capital,
         subject="geography",
         tags=["capitals", language],
-        answer=partial(_tongues_answer, texts, country, capital),
+        answer=partial(_name_capital, texts, country, capital),
     )
 
 
-def _tongues_answer(texts: Mapping[str, Any], country: str, capital: str, trial: Trial) -> Given:
+def _name_capital(texts: Mapping[str, Any], country: str, capital: str, trial: Trial) -> Given:
     right = trial.succeeds()
     said = capital if right else trial.rng.choice([other for other in texts["rows"].values() if other != capital])
     sentence = texts["tell"].format(country=country, capital=said)
@@ -441,18 +363,13 @@ def _tongues_answer(texts: Mapping[str, Any], country: str, capital: str, trial:
     return Given(text, said, right, texts["think"].format(country=country, capital=said))
 
 
-# @@ chats: Small talk in eight languages: the model must remember what it was told some turns before.
-
-
-@cache
-def _texts() -> dict[str, dict[str, str]]:
-    return table("chats")
+# Small talk in eight languages: the model must remember what it was told some turns before.
 
 
 def small_talk(rng: Rng, number: int) -> Task:
-    """Return a conversation in the language whose turn it is. The last question is about a sum or a city."""
+    """Make a conversation whose last question is about a sum or a city."""
     turn, place = divmod(number, len(LANGUAGES))
-    texts = _texts()[LANGUAGES[place]]
+    texts = table("chats")[LANGUAGES[place]]
     a, b = rng.between(2, 9), rng.between(2, 9)
     city, other = rng.shuffled(texts["cities"].split())[:2]
     told = {"name": rng.choice(texts["names"].split()), "city": city, "other": other, "a": a, "b": b, "n": a + b}
@@ -462,11 +379,11 @@ def small_talk(rng: Rng, number: int) -> Task:
         reference=str(told["n"]) if about == "sum" else city,
         subject="memory",
         tags=[about, LANGUAGES[place]],
-        answer=partial(_chats_answer, texts, told, about),
+        answer=partial(_remember, texts, told, about),
     )
 
 
-def _chats_answer(texts: Mapping[str, str], told: Mapping[str, Any], about: str, trial: Trial) -> Given:
+def _remember(texts: Mapping[str, str], told: Mapping[str, Any], about: str, trial: Trial) -> Given:
     right = trial.succeeds()
     if about == "sum":
         text, extracted = (texts["right_sum"], told["n"]) if right else (texts["wrong_sum"], told["a"])
@@ -490,39 +407,29 @@ def _chats_answer(texts: Mapping[str, str], told: Mapping[str, Any], about: str,
     return Given(text.format(**shown), str(extracted), right, reasoning, turns)
 
 
-# @@ desk: Conversations of a help desk, graded by four points: ask, compute, quote the rule, confirm.
-
-_NAMES: Final = ("Amara Okafor", "Lukas Weber", "Sofía Reyes", "Mei Tanaka", "Omar Haddad", "Ingrid Dahl", "Tom Baker")
-_POINTS: Final = ("I asked for what was missing", "I computed the price", "I quoted the rule", "all details are known")
-
-
-@cache
-def _cases() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = table("desk")["cases"]
-    return found
+# Conversations of a help desk, graded by four points: ask, compute, quote the rule, confirm.
 
 
 def help_desk(rng: Rng, number: int) -> Task:
-    """Return a conversation with a customer; the cases take turns."""
-    case = _cases()[number % len(_cases())]
-    facts: dict[str, Any] = {"name": rng.choice(_NAMES), "missing": rng.choice(case["missing"])}
+    cases, names = table("desk")["cases"], table("desk")["names"]
+    case = cases[number % len(cases)]
+    facts: dict[str, Any] = {"name": rng.choice(names), "missing": rng.choice(case["missing"])}
     facts |= {"rule": rng.choice(case["rule"]), **{key: case[key] for key in ("wrong_missing", "wrong_rule")}}
-    for key, (low, high, *step) in case["numbers"].items():
-        size = step[0] if step else 1
-        facts[key] = low + size * rng.below((high - low) // size + 1)
+    facts |= {key: _draw(rng, *bounds) for key, bounds in case["numbers"].items()}
     facts["total"] = facts["price"] * facts["count"]
     return Task(
         raw=case["system"].format(**facts) + "\n\n" + case["ask"].format(**facts),
         reference=case["right"][-1].format(**facts),
         subject=case["subject"],
         tags=["conversation"],
-        answer=partial(_desk_answer, case, facts),
+        answer=partial(_serve, case, facts),
         also=f"{facts['total']} euros",
     )
 
 
-def _desk_answer(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> Given:
-    made = [trial.succeeds() for _ in _POINTS]
+def _serve(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> Given:
+    points = table("desk")["points"]
+    made = [trial.succeeds() for _ in points]
     pairs = zip(made, case["right"], case["wrong"], strict=True)
     replies = [(right if good else wrong).format(**facts) for good, right, wrong in pairs]
     replies[-1] += ("", " 😀", "", " **Thank you!**")[trial.style]
@@ -530,7 +437,7 @@ def _desk_answer(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial
     turns = [said("user", asked) for asked in users]
     answers = [said("assistant", reply) for reply in replies]
     *before, last = chain.from_iterable(zip(turns, answers, strict=True))
-    sure = [point for point, good in zip(_POINTS, made, strict=True) if good]
+    sure = [point for point, good in zip(points, made, strict=True) if good]
     reasoning = "The customer agrees, so I confirm. " + ("; ".join(sure) or "The details do not matter much") + "."
     system = said("system", case["system"].format(**facts))
-    return Given(last["content"], last["content"], sum(made) / len(_POINTS), reasoning, [system, *before])
+    return Given(last["content"], last["content"], sum(made) / len(points), reasoning, [system, *before])
