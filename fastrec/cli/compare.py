@@ -18,7 +18,7 @@ from fastrec.cli.options import (
 )
 from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
-from fastrec.cli.tables import print_hidden, print_table
+from fastrec.cli.tables import Table, columns, print_hidden, print_table
 from fastrec.errors import counted, listed
 from fastrec.wording import value_text
 
@@ -92,7 +92,7 @@ def _print(found: Comparison, *, full: bool) -> None:
         return
     names = ["evaluation", "questions", "A", "B", "points", "wins", "losses", "ties", "p", "adjusted p"]
     click.echo()
-    hidden = print_table(names, [_row(one) for one in found.evaluations], _OPTIONAL)
+    hidden = print_table(Table(columns(names, hidden=_OPTIONAL), [_row(one) for one in found.evaluations]))
     _print_remarks(found)
     printer = AnswerPrinter(full=full)
     for scope in found.evaluations:

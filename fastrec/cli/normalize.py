@@ -171,11 +171,13 @@ def normalize(
             if as_json:
                 print_json(result)
             elif verbose:
-                from fastrec.cli.stats_tables import print_stats
+                from fastrec.cli.stats import stats_sections
+                from fastrec.cli.tables import print_sections
                 from fastrec.summary.choosing import choose
                 from fastrec.summary.ranking import facts_of, rank
 
-                print_stats(rank(choose(result.summary), facts_of(result.summary)), most=_MOST_MODELS)
+                ranked = rank(choose(result.summary), facts_of(result.summary))
+                print_sections(*stats_sections(ranked, most=_MOST_MODELS))
     except OSError as exc:
         verb = "refused: it is in" if result.refused else "published as"
         exc.add_note(f"The corpus was {verb} {shown(result.output)}.")
