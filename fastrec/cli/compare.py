@@ -57,9 +57,9 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have several
     answers, or if scores are compared. The adjusted p allows for the number of rows (Benjamini and Hochberg).
 
-    The examples are the most telling questions: one of the two is right and the other wrong, and the other models
-    mostly agree with each other. Questions that A wins and questions that B wins take turns. For graded metrics, they
-    are the questions with the largest differences. The filters choose the questions, and which other models count.
+    The examples are the most distinguishing questions: one of the two is right and the other wrong, and the other
+    models mostly agree with each other. Questions that A wins and questions that B wins take turns. For graded metrics,
+    they are the questions with the largest differences. The filters choose the questions, and which other models count.
 
     \b
     Exit codes:

@@ -24,7 +24,7 @@ _MOST_BAD = 20
 @command("Turn logs of evaluation harnesses into shards of records.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
-              help="Directory for the shards. One of an earlier import is replaced.")  # fmt: skip
+              help="Directory for the shards. Replaces an earlier import there.")  # fmt: skip
 @choice_option("--from", ["auto", "lm-eval", "inspect", "helm", "lighteval"],
                "Harness whose logs are imported; auto: recognise it by the content.", to="from_")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",

@@ -56,7 +56,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 @click.command(short_help="Make one clean, sorted corpus from any shards.")
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("-o", "--output", type=click.Path(), required=True, help="Directory or URL to publish the corpus as.")
+@click.option("-o", "--output", type=click.Path(), required=True,
+              help="Where to publish the corpus: directory or URL.")  # fmt: skip
 @jobs_option
 @choice_option("--engine", ["pool", "dask"], "Where tasks run: local processes, or a Dask cluster.",
                envvar="FASTREC_ENGINE", show_envvar=True)  # fmt: skip
