@@ -1,8 +1,8 @@
 """The index of a corpus: a SQLite file with one row per question and metric, kept in the user's cache directory.
 
-Its name has the checksum of the manifest, so it is never stale, and two copies of a corpus share it. It is written under
-a temporary name, then renamed. So a file with the right name is whole, and two processes that build the same index do
-not disturb each other. Whoever builds one removes those that nobody has used for a month.
+Its name has the checksum of the manifest, so it is never stale, and two copies of a corpus share it. It is written
+under a temporary name, then renamed. So a file with the right name is whole, and two processes that build the same
+index do not disturb each other. Whoever builds one removes those that nobody has used for a month.
 
     one task per part ──▶ files of packed questions, and of questions that may have more records in other parts
     the driver        ──▶ joins the latter, and inserts everything in one transaction
