@@ -17,8 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from fastrec.answers.index import Index, open_index
-from fastrec.answers.shown import choose_scopes
+from fastrec.answers.index import Index, choose_scopes, open_index
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest, read_summary
 from fastrec.errors import UsageError, shown, utf8

@@ -1,6 +1,13 @@
 """The index of a corpus: a SQLite file with one row per question and metric, kept in the user's cache directory.
 
-It is found by the checksum of the manifest, so it is never stale, and two copies of a corpus share it.
+Its name has the checksum of the manifest, so it is never stale, and two copies of a corpus share it. It is written
+under a temporary name, then renamed. So a file with the right name is whole, and two processes that build the same
+index do not disturb each other. Whoever builds one removes those that nobody has used for a month.
+
+    one task per part ──▶ files of packed questions, and of questions that may have more records in other parts
+    the driver        ──▶ joins the latter, and inserts everything in one transaction
+
+`open_index` finds or builds the index of a corpus, and `open_scopes` chooses what a command looks at.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ import sys
 import tempfile
 import time
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -37,32 +44,30 @@ from fastrec.answers.scan import (
     rows_of,
     scan_part,
 )
-from fastrec.answers.table import Outcome, Page, Query, QuestionRow, Scope
+from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import PartFile, parts_of, run_in_order, with_progress
 from fastrec.corpus.sources import has_sources
 from fastrec.engine import check_jobs
-from fastrec.errors import DamagedFileError
+from fastrec.errors import DamagedFileError, NoMatchError, UsageError, listed
+from fastrec.filters import Filters, matches_any
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import FIELDS
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary
-
-# @@ cache: The cache directory: where indexes are kept, under names made of the checksum of a manifest.
-#
-# An index is written under a temporary name, then renamed. So a file with the right name is whole, and two processes that
-# build the same index do not disturb each other. Whoever builds one removes those that nobody has used for a month.
+from fastrec.summary.present_choice import check_patterns, matching_scopes
 
 _SUFFIX: Final = ".index"
 _BUILDING: Final = ".building"
 _DAY: Final = 24 * 60 * 60
 _UNUSED_DAYS: Final = 30
+_EXAMPLES: Final = 5  # ids in a message
+_LONGEST: Final = 80  # characters of an id in a message
 
 
 def _cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
-    """Return the cache directory: the given one, `FASTREC_CACHE`, or `fastrec` in the user's cache directory."""
     if cache is not None:
         return Path(cache)
     if named := os.environ.get("FASTREC_CACHE"):
@@ -70,11 +75,6 @@ def _cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
     if user := os.environ.get("XDG_CACHE_HOME"):
         return Path(user, "fastrec")
     return Path("~/.cache/fastrec").expanduser()
-
-
-def _index_name(manifest: bytes, format_: int) -> str:
-    """Return the name of the index of a corpus, given its manifest and the format of the index."""
-    return f"{sha256(manifest).hexdigest()}-{format_}{_SUFFIX}"
 
 
 @contextmanager
@@ -105,12 +105,6 @@ def _new_file(directory: Path) -> Iterator[Path]:
             path.unlink()
 
 
-def _mark_used(path: Path) -> None:
-    """Note that an index is in use."""
-    with suppress(OSError):
-        os.utime(path)
-
-
 def _remove_unused(directory: Path) -> None:
     """Remove indexes that were not used for 30 days, and what a killed process left behind a day ago."""
     now = time.time()
@@ -122,17 +116,11 @@ def _remove_unused(directory: Path) -> None:
                     path.unlink()
 
 
-# @@ build: Build the index of a corpus: scan all parts in parallel, and write a SQLite file.
-#
-#     one task per part ──▶ files of packed questions, and of questions that may have more records in other parts
-#     the driver        ──▶ joins the latter, and inserts everything in one transaction
-#
-# `question` and `marks` have a row per question and scope, `asked` and `search` one per question. A question is
-# identified by the place of its first record in the corpus, so this is also the order of the corpus.
-
 _INDEX_FORMAT: Final = 4
 """To be increased whenever the content of an index changes."""
 
+# `question` and `marks` have a row per question and scope, `asked` and `search` one per question. A question is
+# identified by the place of its first record in the corpus, so this is also the order of the corpus.
 _TABLES: Final = """
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY, evaluation_name BLOB, metric BLOB, questions INTEGER, models BLOB, graded INTEGER,
@@ -271,12 +259,12 @@ class Index:
         self._limits = limits
 
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
-        """Return some of the questions that a query chooses, in its order; none if there is no such scope."""
+        """Some of the questions that a query chooses, in its order; none if there is no such scope."""
         ids = self._database.ids(query)
         return Page(total=len(ids), rows=self._database.rows(query, ids[offset : offset + limit]))
 
     def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
-        """Return the questions whose `sample_id` is some text, or else whose `sample_hash` begins with it.
+        """Find the questions whose `sample_id` is some text, or else whose `sample_hash` begins with it.
 
         If a `sample_hash` is that text, only these questions are returned. A question is listed once per metric. The
         beginning of a hash needs at least `shortest` characters.
@@ -284,19 +272,19 @@ class Index:
         return self._database.find(text, limit, shortest)
 
     def prefix_of(self, sample_hash: str, shortest: int) -> str:
-        """Return the beginning of a `sample_hash` that `find` needs: it finds no question with another hash.
+        """The beginning of a `sample_hash` that `find` needs: it finds no question with another hash.
 
         It has at least `shortest` characters, if the hash has.
         """
         return self._database.prefix_of(sample_hash, shortest)
 
     def row(self, query: Query, sample_hash: str) -> QuestionRow | None:
-        """Return one question of a scope, as the models of the query have answered it; None if there is none."""
+        """One question of a scope, as the models of the query have answered it."""
         number = self._database.number_of(query, sample_hash)
         return None if number is None else self._row(query, number)
 
     def neighbours(self, query: Query, sample_hash: str) -> tuple[QuestionRow | None, QuestionRow | None]:
-        """Return the questions before and after one, in the order of the query; None at both ends.
+        """The questions before and after one, in the order of the query; None at both ends.
 
         Two Nones if the query does not choose the question.
         """
@@ -307,7 +295,7 @@ class Index:
         return before, self._row(query, ids[at + 1]) if at + 1 < len(ids) else None
 
     def next_disagreement(self, query: Query, sample_hash: str) -> QuestionRow | None:
-        """Return the next question on which the models of the query disagree, in the order of the query.
+        """The next question on which the models of the query disagree, in the order of the query.
 
         The first one if the query does not choose the question.
         """
@@ -316,7 +304,7 @@ class Index:
         return None if found is None else self._row(query, found)
 
     def outcomes(self, query: Query, sample_hash: str) -> dict[str, Outcome]:
-        """Return what each model of a scope made of a question."""
+        """What each model of a scope made of a question."""
         scope, number = self._database.scope(query), self._database.number_of(query, sample_hash)
         if scope is None or number is None:
             return {}
@@ -327,7 +315,7 @@ class Index:
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None
     ) -> dict[str, tuple[float | None, ...]]:
-        """Return, for each question (by `sample_hash`), the mean value of each of some models; None without an answer.
+        """By `sample_hash`, the mean value of each of some models on a question; None without an answer.
 
         The value is the share of right answers, or the score if the metric is graded; `graded` says so if it must be
         the same in several corpora.
@@ -379,7 +367,7 @@ class Index:
         return next(iter(self._database.rows(query, [number])), None)
 
     def _position(self, query: Query, sample_hash: str) -> tuple[array[int], int | None]:
-        """Return the numbers of the questions that a query chooses, and the position of one among them."""
+        """The numbers of the questions that a query chooses, and the position of one among them."""
         ids, number = self._database.ids(query), self._database.number_of(query, sample_hash)
         try:
             return ids, None if number is None else ids.index(number)
@@ -414,9 +402,11 @@ def open_index(
     manifest = read_manifest(corpus)
     parts_of(corpus, manifest)
     directory = _cache_directory(cache)
-    path = directory / _index_name(storage_of(corpus).read_all(join(corpus, MANIFEST)), _INDEX_FORMAT)
+    checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
+    path = directory / f"{checksum}-{_INDEX_FORMAT}{_SUFFIX}"
     if database := _opened(path):
-        _mark_used(path)
+        with suppress(OSError):
+            os.utime(path)  # it is in use
         return Index(corpus, manifest, database, limits)
     _remove_unused(directory)
     with _new_file(directory) as building:
@@ -441,3 +431,71 @@ def _opened(path: Path) -> Database | None:
     except (DamagedFileError, sqlite3.Error, msgspec.MsgspecError, UnicodeDecodeError):
         file.close()
         return None
+
+
+@contextmanager
+def open_scopes(
+    corpus: str | os.PathLike[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
+) -> Iterator[tuple[Index, list[tuple[Scope, Query]]]]:
+    """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin."""
+    with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:
+        yield index, choose_scopes(index.scopes, filters)
+
+
+def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope, Query]]:
+    """Choose the scopes that match some filters, each with a query for the questions and models that do.
+
+    An outcome (`right`, `wrong`, `errors`) chooses questions that have such a record of a chosen model.
+
+    Raises:
+        UsageError: A pattern matches nothing, or nothing is left. The message lists what there is.
+    """
+    found = matching_scopes(scopes, filters, lambda scope: scope.models)
+    return [(scope, _query(scope, models, filters)) for scope, models in found]
+
+
+def _query(scope: Scope, models: Collection[str], filters: Filters) -> Query:
+    return Query(
+        evaluation_name=scope.evaluation_name,
+        metric=scope.metric,
+        models=() if len(models) == len(scope.models) else tuple(filter(models.__contains__, scope.models)),
+        sample_ids=filters.sample_id,
+        hashes=filters.hash,
+        outcomes=tuple(outcome for name, outcome in OUTCOME_FILTERS.items() if getattr(filters, name)),
+    )
+
+
+def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters: Filters) -> None:
+    """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers.
+
+    Raises:
+        NoMatchError: None has. The message names some that there are.
+    """
+    if not filters.chooses_questions:
+        return
+    examples: dict[str, str] = {}
+    for _, query in scopes:
+        if index.page(msgspec.structs.replace(query, outcomes=()), limit=1).total:
+            return
+        first = msgspec.structs.replace(query, outcomes=(), sample_ids=(), hashes=())
+        examples |= {str(row.sample_id)[:_LONGEST]: row.sample_hash for row in index.page(first, limit=_EXAMPLES).rows}
+    asked = Filters(sample_id=filters.sample_id, hash=filters.hash)
+    there_are = f"sample_ids: {', '.join(list(examples)[:_EXAMPLES])}, …" if filters.sample_id else ""
+    if not there_are:
+        there_are = f"hashes: {', '.join(list(examples.values())[:2])}, …; give 'abcd*' for the beginning of a hash"
+    raise NoMatchError(f"no question matches {asked}; {there_are}")
+
+
+def choose_model(pattern: str, models: Collection[str]) -> str:
+    """Choose the one model that a pattern matches.
+
+    Raises:
+        UsageError: It matches none, or several. The message lists them.
+    """
+    if pattern in models:
+        return pattern
+    found = [model for model in models if matches_any(model, [pattern])]
+    check_patterns("model", [pattern], models)
+    if len(found) > 1:
+        raise UsageError(f"{pattern!r} matches {len(found):,} models: {listed(sorted(found))}. Name one of them")
+    return found[0]

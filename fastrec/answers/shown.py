@@ -6,28 +6,23 @@ answer with several verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import Final
 
 import msgspec
 
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
-from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Query, Scope
+from fastrec.answers.table import Outcome, Query
 from fastrec.answers.transcript import Transcript, Turn, transcript_of
 from fastrec.corpus.sources import Source
-from fastrec.errors import NoMatchError, UsageError, listed
-from fastrec.filters import Filters, matches_any
+from fastrec.filters import Filters
 from fastrec.judge.parse import spell
-from fastrec.summary.present_choice import check_patterns, matching_scopes
 from fastrec.summary.same_run import TRIAL_FIELDS
-
-# @@ repeats: Several answers of one model to one question, such as epochs or trials: what tells them apart.
 
 
 def trial_of(evaluation_id: str, sample_id: int | str, transcript: Transcript) -> dict[str, str]:
-    """Return what may tell a record from other records of its model and question: run, sample, epoch, trial, seed."""
+    """What may tell a record from others of its model and question, such as trials: run, sample, epoch, trial, seed."""
     known = transcript.other | transcript.metadata
     named = {name: known[name] for name in TRIAL_FIELDS if name in known}
     return {"evaluation_id": evaluation_id, "sample_id": str(sample_id)} | named
@@ -42,71 +37,6 @@ def tell_apart(trials: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     common = {(name, value) for name, value in (trials[0] if trials else {}).items()
               if all(one.get(name) == value for one in trials)}  # fmt: skip
     return [{name: value for name, value in one.items() if (name, value) not in common} for one in trials]
-
-
-# @@ choosing: Choose scopes, questions and models of an index by the filters of a command.
-
-_EXAMPLES: Final = 5
-_LONGEST: Final = 80  # characters of an id in a message
-
-
-def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope, Query]]:
-    """Return the scopes that match some filters, each with a query for the questions and models that do.
-
-    An outcome (`right`, `wrong`, `errors`) chooses questions that have such a record of a chosen model.
-
-    Raises:
-        UsageError: A pattern matches nothing, or nothing is left. The message lists what there is.
-    """
-    found = matching_scopes(scopes, filters, lambda scope: scope.models)
-    return [(scope, _query(scope, models, filters)) for scope, models in found]
-
-
-def check_questions(index: Index, queries: Iterable[Query], filters: Filters) -> None:
-    """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers.
-
-    Raises:
-        NoMatchError: None has. The message names some that there are.
-    """
-    if not filters.chooses_questions:
-        return
-    examples: dict[str, str] = {}
-    for query in queries:
-        if index.page(msgspec.structs.replace(query, outcomes=()), limit=1).total:
-            return
-        first = msgspec.structs.replace(query, outcomes=(), sample_ids=(), hashes=())
-        examples |= {str(row.sample_id)[:_LONGEST]: row.sample_hash for row in index.page(first, limit=_EXAMPLES).rows}
-    asked = Filters(sample_id=filters.sample_id, hash=filters.hash)
-    there_are = f"sample_ids: {', '.join(list(examples)[:_EXAMPLES])}, …" if filters.sample_id else ""
-    if not there_are:
-        there_are = f"hashes: {', '.join(list(examples.values())[:2])}, …; give 'abcd*' for the beginning of a hash"
-    raise NoMatchError(f"no question matches {asked}; {there_are}")
-
-
-def choose_model(pattern: str, models: Collection[str]) -> str:
-    """Return the one model that a pattern matches.
-
-    Raises:
-        UsageError: It matches none, or several. The message lists them.
-    """
-    if pattern in models:
-        return pattern
-    found = [model for model in models if matches_any(model, [pattern])]
-    check_patterns("model", [pattern], models)
-    if len(found) > 1:
-        raise UsageError(f"{pattern!r} matches {len(found):,} models: {listed(sorted(found))}. Name one of them")
-    return found[0]
-
-
-def _query(scope: Scope, models: Collection[str], filters: Filters) -> Query:
-    return Query(
-        evaluation_name=scope.evaluation_name,
-        metric=scope.metric,
-        models=() if len(models) == len(scope.models) else tuple(filter(models.__contains__, scope.models)),
-        sample_ids=filters.sample_id,
-        hashes=filters.hash,
-        outcomes=tuple(outcome for name, outcome in OUTCOME_FILTERS.items() if getattr(filters, name)),
-    )
 
 
 class Tally(msgspec.Struct, kw_only=True):

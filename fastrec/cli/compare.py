@@ -18,7 +18,7 @@ from fastrec.cli.options import (
 )
 from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
-from fastrec.cli.tables import print_hidden, print_table
+from fastrec.cli.tables import Table, columns, print_hidden, print_table
 from fastrec.errors import counted, listed
 from fastrec.wording import value_text
 
@@ -57,9 +57,9 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have several
     answers, or if scores are compared. The adjusted p allows for the number of rows (Benjamini and Hochberg).
 
-    The examples are the most telling questions: one of the two is right and the other wrong, and the other models
-    mostly agree with each other. Questions that A wins and questions that B wins take turns. For graded metrics, they
-    are the questions with the largest differences. The filters choose the questions, and which other models count.
+    The examples are the most distinguishing questions: one of the two is right and the other wrong, and the other
+    models mostly agree with each other. Questions that A wins and questions that B wins take turns. For graded metrics,
+    they are the questions with the largest differences. The filters choose the questions, and which other models count.
 
     \b
     Exit codes:
@@ -92,7 +92,7 @@ def _print(found: Comparison, *, full: bool) -> None:
         return
     names = ["evaluation", "questions", "A", "B", "points", "wins", "losses", "ties", "p", "adjusted p"]
     click.echo()
-    hidden = print_table(names, [_row(one) for one in found.evaluations], _OPTIONAL)
+    hidden = print_table(Table(columns(names, hidden=_OPTIONAL), [_row(one) for one in found.evaluations]))
     _print_remarks(found)
     printer = AnswerPrinter(full=full)
     for scope in found.evaluations:

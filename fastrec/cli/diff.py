@@ -1,4 +1,4 @@
-"""`fastrec diff`."""
+"""`fastrec diff`: tables for a terminal, and Markdown for a pull request."""
 
 from __future__ import annotations
 
@@ -22,15 +22,23 @@ from fastrec.cli.console import (
     safe,
 )
 from fastrec.cli.options import Count, Number, choice_option, command, filter_options, jobs_option
-from fastrec.cli.tables import markdown_table, print_hidden, print_more, print_table
+from fastrec.cli.tables import (
+    Section,
+    Table,
+    columns,
+    markdown_table,
+    more_rows,
+    print_hidden,
+    print_notes,
+    print_section,
+    print_table,
+)
 from fastrec.errors import counted, listed
 from fastrec.wording import title_of
 
 if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, Flip, ModelDifference
 
-
-# @@ diff_tables: The output of `fastrec diff`: tables for a terminal, and Markdown.
 
 _MOST_MODELS: Final = 20  # per evaluation
 _MOST_ROWS: Final = 50  # in a Markdown table
@@ -143,22 +151,23 @@ def _print_tables(found: Difference) -> None:
     for name, group in groupby(found.models, key=lambda model: titles[model.evaluation_name, model.metric]):
         models = _ranked(list(group))
         errors, head = _columns(models)
-        rows = [(safe(m.model_id), *_cells(m, errors=errors), _remark(m)) for m in models]
-        click.echo(f"{click.style(safe(name), bold=True)}: {counted(len(rows), 'model')}")
-        hidden += print_table(("model", *head), rows[:_MOST_MODELS], _OPTIONAL)
-        print_more(len(rows) - _MOST_MODELS, "model", "--format json")
+        rows = [(m.model_id, *_cells(m, errors=errors), _remark(m)) for m in models[:_MOST_MODELS]]
+        table = Table(columns(("model", *head), hidden=_OPTIONAL), rows)
+        notes = more_rows(len(models) - _MOST_MODELS, "model", "--format json")
+        hidden += print_section(Section(name, counted(len(models), "model"), table, notes))
         click.echo()
     print_hidden(hidden)
     if found.models:
         click.echo("".join(f"{click.style(line, dim=True)}\n" for line in _legend(found)))
     if found.fields:
         click.echo(click.style("changed fields", bold=True))
-        print_table(("field", "records"), [(safe(f.path), f"{f.records:,}") for f in found.fields[:_MOST_FIELDS]])
-        print_more(len(found.fields) - _MOST_FIELDS, "field", "--format json")
+        fields = [(field.path, f"{field.records:,}") for field in found.fields[:_MOST_FIELDS]]
+        print_table(Table(columns(("field", "records")), fields))
+        print_notes(more_rows(len(found.fields) - _MOST_FIELDS, "field", "--format json"))
         click.echo()
     for title, head, lists in _lists(found):
         click.echo(click.style(title, bold=True))
-        print_table(head, [tuple(map(safe, row)) for row in lists])
+        print_table(Table(columns(head), lists))
         click.echo()
     click.echo(f"{_counts(found)} ({format_bytes(found.text_bytes)} {format_speed(found.text_bytes, found.seconds)})")
     word, sentence = _outcome_of(found, safe)
@@ -255,23 +264,24 @@ def _markdown_of(found: Difference) -> Iterator[str]:
         for m in _ranked(found.models)
         for remark in [_remark(m)]
     ]
-    yield from _markdown_table(("evaluation", "model", *head), rows, 2)
+    yield from _markdown_table(Table(columns(("evaluation", "model", *head), left=("model",)), rows))
     for line in _legend(found):
         yield from ("", line)
     fields = [(_code(field.path), f"{field.records:,}") for field in found.fields]
     if fields:
-        yield from _markdown_table(("changed field", "records"), fields[:_MOST_FIELDS], 1)
+        yield from _markdown_table(Table(columns(("changed field", "records")), fields[:_MOST_FIELDS]))
     for title, head, lists in _lists(found):
         yield from ("", f"<details><summary>{title}</summary>")
-        yield from _markdown_table(head, [tuple(map(_code, row)) for row in lists], len(head))
+        yield from _markdown_table(Table(columns(head, left=head), [tuple(map(_code, row)) for row in lists]))
         yield from ("", "</details>")
 
 
-def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int) -> Iterator[str]:
+def _markdown_table(table: Table) -> Iterator[str]:
+    """Yield the lines of a table whose cells are Markdown already; of a long one, only the first rows."""
     yield ""
-    yield from markdown_table(head, rows[:_MOST_ROWS], left)
-    if len(rows) > _MOST_ROWS:
-        yield from ("", f"… and {len(rows) - _MOST_ROWS:,} more; `--format json` lists all")
+    yield from markdown_table(table._replace(rows=table.rows[:_MOST_ROWS]), spell=str)
+    if len(table.rows) > _MOST_ROWS:
+        yield from ("", f"… and {len(table.rows) - _MOST_ROWS:,} more; `--format json` lists all")
 
 
 def _code(text: str) -> str:

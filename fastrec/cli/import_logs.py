@@ -10,7 +10,7 @@ import click
 from fastrec.cli.console import allow_broken_pipe, print_error, print_json, print_notice, safe
 from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import print_table
+from fastrec.cli.tables import Table, columns, print_table
 from fastrec.errors import counted, shown
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _MOST_BAD = 20
 @command("Turn logs of evaluation harnesses into shards of records.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
-              help="Directory for the shards. One of an earlier import is replaced.")  # fmt: skip
+              help="Directory for the shards. Replaces an earlier import there.")  # fmt: skip
 @choice_option("--from", ["auto", "lm-eval", "inspect", "helm", "lighteval"],
                "Harness whose logs are imported; auto: recognise it by the content.", to="from_")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
@@ -106,7 +106,8 @@ def _print_account(result: Import) -> None:
             sum(log.errors for log in logs),
         )), figures])  # fmt: skip
     if rows:
-        print_table(["harness", "logs", "samples", "records", "with error", "figures reproduced"], rows)
+        names = ["harness", "logs", "samples", "records", "with error", "figures reproduced"]
+        print_table(Table(columns(names), rows))
     left_out = Counter[str]()
     for log in result.logs:
         left_out.update(log.left_out)
@@ -125,6 +126,6 @@ def _print_disagreements(result: Import) -> None:
         return
     click.echo()
     click.echo("The records do not reproduce these figures of the logs:")
-    print_table(["log", "figure", "stated", "recomputed"], [[safe(cell) for cell in row] for row in rows[:_MOST_ROWS]])
+    print_table(Table(columns(["log", "figure", "stated", "recomputed"]), rows[:_MOST_ROWS]))
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")

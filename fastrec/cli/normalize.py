@@ -56,7 +56,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 @click.command(short_help="Make one clean, sorted corpus from any shards.")
 @click.argument("paths", nargs=-1, type=click.Path())
-@click.option("-o", "--output", type=click.Path(), required=True, help="Directory or URL to publish the corpus as.")
+@click.option("-o", "--output", type=click.Path(), required=True,
+              help="Where to publish the corpus: directory or URL.")  # fmt: skip
 @jobs_option
 @choice_option("--engine", ["pool", "dask"], "Where tasks run: local processes, or a Dask cluster.",
                envvar="FASTREC_ENGINE", show_envvar=True)  # fmt: skip
@@ -171,11 +172,13 @@ def normalize(
             if as_json:
                 print_json(result)
             elif verbose:
-                from fastrec.cli.stats_tables import print_stats
+                from fastrec.cli.stats import stats_sections
+                from fastrec.cli.tables import print_sections
                 from fastrec.summary.present_choice import choose
                 from fastrec.summary.present_ranking import facts_of, rank
 
-                print_stats(rank(choose(result.summary), facts_of(result.summary)), most=_MOST_MODELS)
+                ranked = rank(choose(result.summary), facts_of(result.summary))
+                print_sections(*stats_sections(ranked, most=_MOST_MODELS))
     except OSError as exc:
         verb = "refused: it is in" if result.refused else "published as"
         exc.add_note(f"The corpus was {verb} {shown(result.output)}.")

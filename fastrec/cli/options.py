@@ -356,7 +356,8 @@ _OPTIONS: Final = (
     _pattern_option("--hash", "Only records whose sample_hash matches: all answers to a question."),
     _pattern_option("--exclude-evaluation", "Leave out records whose evaluation_name matches.", "evaluations"),
     _pattern_option("--exclude-model", "Leave out records whose model_id matches.", "models"),
-    click.option("--right", is_flag=True, help="Only right answers. Of --right, --wrong and --errors, one is enough."),
+    click.option("--right", is_flag=True,
+                 help="Only right answers. If several of --right, --wrong and --errors are given, any may match."),
     click.option("--wrong", is_flag=True, help="Only wrong answers."),
     click.option("--errors", is_flag=True, help="Only records with an error, which are neither right nor wrong."),
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,13 +19,11 @@ from fastrec.cli.options import (
     raw_cells_option,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import print_hidden, print_more, print_table
+from fastrec.cli.tables import Table, columns, csv_table, more_rows, print_hidden, print_notes, print_table
 from fastrec.errors import counted
 from fastrec.wording import score_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from fastrec.commands.questions import EvaluationQuestions, Question, Questions
 
 
@@ -97,23 +94,19 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
             print_json(found)
         elif output_format == "csv":
             # Bytes: of text, click would remove escape sequences, which are part of the values.
-            click.echo(_csv(found, raw_cells=raw_cells).encode(), nl=False)
+            spell = safe if sys.stdout.isatty() else str
+            click.echo(csv_table(_csv_rows(found), raw_cells=raw_cells, spell=spell).encode(), nl=False)
         else:
             _print(found)
 
 
-def _csv(found: Questions, *, raw_cells: bool) -> str:
-    from fastrec.csv_writer import CsvWriter
-
-    spell = safe if sys.stdout.isatty() else str
-    text = io.StringIO()
-    writer = CsvWriter(text, raw_cells=raw_cells)
-    writer.writerow(["evaluation_name", "metric", *_FIELDS])
-    for table in found.evaluations:
-        for question in table.questions:
-            cells = [table.evaluation_name, table.metric, *(getattr(question, field) for field in _FIELDS)]
-            writer.writerow([spell(cell) if isinstance(cell, str) else "" if cell is None else cell for cell in cells])
-    return text.getvalue()
+def _csv_rows(found: Questions) -> Table:
+    rows = [
+        [table.evaluation_name, table.metric, *(getattr(question, field) for field in _FIELDS)]
+        for table in found.evaluations
+        for question in table.questions
+    ]
+    return Table(columns(["evaluation_name", "metric", *_FIELDS]), rows)
 
 
 def _print(found: Questions) -> None:
@@ -125,7 +118,7 @@ def _print(found: Questions) -> None:
         title = click.style(safe(table.evaluation_name), bold=True)
         click.echo(f"{chr(10) if number else ''}{title}{metric}: {counts}")
         hidden += _print_table(table)
-        print_more(table.total - len(table.questions), "question", f"--limit {table.total}")
+        print_notes(more_rows(table.total - len(table.questions), "question", f"--limit {table.total}"))
     if not tables:
         click.echo("no question matches")
     print_hidden(hidden)
@@ -140,8 +133,8 @@ def _print_table(table: EvaluationQuestions) -> list[str]:
         used = sum(2 + max(map(width_of, column)) for column in zip(names, *rows, strict=True)) + 4
         room = max(width - used, _LEAST_EXCERPT)
     excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
-    cells: Sequence[Sequence[str]] = [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)]
-    return print_table([*names, "text"], cells, _OPTIONAL, left=("sample", "text"))
+    cells = [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)]
+    return print_table(Table(columns([*names, "text"], left=("sample", "text"), hidden=_OPTIONAL), cells))
 
 
 def _row(question: Question, *, graded: bool) -> list[str]:

@@ -1,11 +1,12 @@
-"""`fastrec stats`."""
+"""`fastrec stats`: a table of models for each evaluation and metric, or tables of hashes and joins."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,20 +23,145 @@ from fastrec.cli.options import (
     raw_cells_option,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.stats_tables import csv_table, escaped, markdown_item, markdown_tables, print_stats
-from fastrec.cli.tables import markdown_table, print_hidden, print_table
+from fastrec.cli.tables import (
+    Section,
+    Table,
+    columns,
+    csv_table,
+    escaped,
+    markdown_sections,
+    more_rows,
+    print_sections,
+)
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.summary.document import ModelRecipes
-    from fastrec.summary.present_ranking import EvaluationJoins, PairJoins, QuestionGroup, Stats
+    from fastrec.summary.document import ModelRecipes, Tokens
+    from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, PairJoins, QuestionGroup, Stats
 
 
-# @@ question_tables: Tables of `stats --hashes` and `stats --joins`: plain text, Markdown and CSV.
+# Columns and their cells. A column that is empty for all models of an evaluation is left out.
+_COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
+    "model": lambda model: model.model_id,
+    "n": lambda model: f"{model.questions:,}",
+    "questions": lambda model: f"{model.questions:,}",
+    "answers": lambda model: f"{model.answers:,}",
+    "answers/question": lambda model: _or_empty(model.answers_per_question, "{:.3g}"),
+    "coverage": lambda model: f"{model.coverage:.1%}",
+    "accuracy": lambda model: "–" if model.accuracy is None else f"{model.accuracy:.1%}",
+    "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high),
+    "score": lambda model: _or_empty(model.mean_score, "{:.4g}"),
+    "score ±": lambda model: _or_empty(model.score_standard_error, "± {:.2g}"),
+    "errors": lambda model: f"{model.errors:,}",
+    "tokens": lambda model: _total(model.tokens),
+    "tokens/record": lambda model: _or_empty(model.tokens_per_record, "{:,.0f}"),
+    "p50 ms": lambda model: _or_empty(model.latency_ms.p50, "{:,.0f}"),
+    "p99 ms": lambda model: _or_empty(model.latency_ms.p99, "{:,.0f}"),
+}
+_REPEATS: Final = ("questions", "answers", "answers/question")
+"""Columns instead of n, if a model has several answers to a question."""
+_NOT_GRADED: Final = ("accuracy", "95% interval", "score ±")
+"""Columns that are left out if the score is shown instead of the accuracy."""
+# Columns that a narrow terminal hides, the least important first. The column that models are ranked by stays, and so
+# does the number of errors: without it, accuracy can mislead.
+_OPTIONAL: Final = (
+    "tokens", "p99 ms", "score ±", "tokens/record", "p50 ms", "answers", "score", "coverage", "answers/question",
+    "95% interval",
+)  # fmt: skip
+_RANKED_BY: Final = {"tokens": "tokens/record", "latency": "p50 ms"}
+_NO_COMMON: Final = "no question was answered by all of them; choose fewer models with --model, or omit --common"
+_NO_ANSWERS: Final = "every record has an error, so there are no answers; --errors-as-wrong counts them as wrong"
+
+# Columns of the CSV table: first those that have the name of an attribute, then names and attributes.
+_CSV_ATTRIBUTES: Final = (
+    "model_id", "records", "errors", "answers", "questions", "answers_per_question", "coverage", "correct", "accuracy",
+    "accuracy_standard_error", "accuracy_low", "accuracy_high", "mean_score", "score_standard_error",
+)  # fmt: skip
+_CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | {
+    "records_with_tokens": "tokens.records",
+    "input_tokens": "tokens.input",
+    "output_tokens": "tokens.output",
+    "total_tokens": "tokens.total",
+    "records_with_latency": "latency_ms.records",
+    "latency_ms_p50": "latency_ms.p50",
+    "latency_ms_p90": "latency_ms.p90",
+    "latency_ms_p99": "latency_ms.p99",
+    "score_low": "score_low",
+    "score_high": "score_high",
+}
+
+
+Sections = tuple[list[Section], list[Sequence[str]]]
+"""Tables, and the lines that explain them."""
+
+
+def _or_empty(value: float | None, pattern: str) -> str:
+    return "" if value is None else pattern.format(value)
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{100 * low:.1f}–{high:.1%}"
+
+
+def _score_interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{low:.4g} to {high:.4g}"
+
+
+def _total(tokens: Tokens) -> str:
+    if not tokens.records:
+        return ""
+    return f"{tokens.total:,}" if isinstance(tokens.total, int) else "huge"
+
+
+def stats_sections(found: Stats, most: int | None = None) -> Sections:
+    """Make a table for each evaluation, with at most `most` models."""
+    from fastrec.summary.present_ranking import about, facts_in_words, legend
+
+    sections = []
+    for one in found.evaluations:
+        shown = one.by_model[:most]
+        table: Table | str = _NO_COMMON if one.answering else _NO_ANSWERS
+        if shown:
+            table = _models_table(shown, one.by, accuracy=found.shows_accuracy(one))
+        notes = more_rows(len(one.by_model) - len(shown), "model", "`fastrec stats`")
+        sections.append(Section(one.title, about(one), table, notes))
+    return sections, [legend(found), facts_in_words(found.corpus)]
+
+
+def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> Table:
+    """Make a table with the columns that say something."""
+    spellings: dict[str, Callable[[ModelStats], str]] = {}
+    for name, spell in _COLUMNS.items():
+        if accuracy or name not in _NOT_GRADED:
+            spellings[name] = spell
+        if name == "score" and not accuracy:
+            spellings["95% interval"] = lambda model: _score_interval(model.score_low, model.score_high)
+    cells = {name: [spell(model) for model in models] for name, spell in spellings.items()}
+    cells = {name: column for name, column in cells.items() if any(column)}
+    repeats = any(model.answers > model.questions for model in models)
+    for name in ("n",) if repeats else _REPEATS:
+        cells.pop(name, None)
+    if by != "errors" and not any(model.errors for model in models):
+        del cells["errors"]
+    optional = [name for name in _OPTIONAL if name != _RANKED_BY.get(by, by)]
+    return Table(columns(list(cells), hidden=optional), list(zip(*cells.values(), strict=True)))
+
+
+def _csv_models(found: Stats) -> Table:
+    """Make one table of all models of all evaluations and metrics, with numbers in full precision.
+
+    New columns are at the end, for readers that go by position.
+    """
+    values_of = attrgetter(*_CSV_FIELDS.values())
+    rows = [
+        [one.evaluation_name, rank, *values_of(model), one.metric, one.graded]
+        for one in found.evaluations
+        for rank, model in enumerate(one.by_model, 1)
+    ]
+    return Table(columns(["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded"]), rows)
+
 
 _MOST_PAIRS: Final = 10  # more do not fit on a screen
-_OPTIONAL: Final = ("of the other", "questions")
-"""Columns that a narrow terminal hides."""
 _HASHES: Final = (
     "R1 to R10: valid lines whose sample_hash follows this recipe; absent: without one; wrong: by no recipe",
 )
@@ -45,105 +171,61 @@ _JOINS: Final = (
 )
 
 
-class Section(NamedTuple):
-    """A table with a line above and some below."""
-
-    title: str
-    about: str
-    names: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str]
-
-
-def _print_questions(found: Stats) -> None:
-    """Print a table of hashes or joins for each evaluation."""
-    hidden: list[str] = []
-    for number, section in enumerate(_sections(found)):
-        click.echo(f"{chr(10) if number else ''}{click.style(safe(section.title), bold=True)}: {section.about}")
-        if section.rows:
-            rows = [[safe(cell) for cell in row] for row in section.rows]
-            hidden += print_table(section.names, rows, _OPTIONAL)
-        for note in section.notes:
-            click.echo(f"  {safe(note)}")
-    for number, line in enumerate(_legend(found)):
-        click.echo(f"{'' if number else chr(10)}{click.style(line, dim=True)}")
-    print_hidden(hidden)
+def _questions_sections(found: Stats) -> Sections:
+    """Make a table of hashes and one of joins for each evaluation, as far as they were asked for."""
+    sections = [
+        _hashes_section(name, list(models))
+        for name, models in groupby(found.hashes or (), key=lambda one: one.evaluation_name)
+    ]
+    sections += map(_joins_section, found.joins or ())
+    return sections, [[*(_HASHES if found.hashes else ()), *(_JOINS if found.joins else ())]]
 
 
-def _markdown_questions(found: Stats) -> Iterator[str]:
-    """Yield the lines of a Markdown table of hashes or joins for each evaluation."""
-    for number, section in enumerate(_sections(found)):
-        if number:
-            yield ""
-        yield f"**{escaped(safe(section.title))}**: {section.about}"
-        yield ""
-        if section.rows:
-            yield from markdown_table(section.names, [[escaped(safe(cell)) for cell in row] for row in section.rows])
-        if section.rows and section.notes:
-            yield ""
-        yield from (f"- {escaped(safe(note))}" for note in section.notes)
-    yield ""
-    yield from map(escaped, _legend(found))
-
-
-def _sections(found: Stats) -> Iterator[Section]:
-    yield from _hash_sections(found.hashes or ())
-    yield from _join_sections(found.joins or ())
-
-
-def _legend(found: Stats) -> list[str]:
-    return [*(_HASHES if found.hashes else ()), *(_JOINS if found.joins else ())]
-
-
-def _hash_sections(hashes: Iterable[ModelRecipes]) -> Iterator[Section]:
-    for name, group in groupby(hashes, key=lambda one: one.evaluation_name):
-        models = list(group)
-        recipes = _recipes_of(models)
-        rows = [[model.model_id, *(f"{model.recipes.get(name, 0):,}" for name in recipes)] for model in models]
-        lines = sum(sum(model.recipes.values()) for model in models)
-        about = f"{counted(len(models), 'model')}, {counted(lines, 'line')}, by the recipe of their sample_hash"
-        yield Section(name, about, ["model", *recipes], rows, ())
+def _hashes_section(name: str, models: Sequence[ModelRecipes]) -> Section:
+    recipes = _recipes_of(models)
+    rows = [[model.model_id, *(f"{model.recipes.get(name, 0):,}" for name in recipes)] for model in models]
+    lines = sum(sum(model.recipes.values()) for model in models)
+    about = f"{counted(len(models), 'model')}, {counted(lines, 'line')}, by the recipe of their sample_hash"
+    return Section(name, about, Table(columns(["model", *recipes]), rows))
 
 
 def _recipes_of(models: Sequence[ModelRecipes]) -> list[str]:
-    """Return the recipes in order: R1 to R10, then absent and wrong."""
+    """List the recipes in order: R1 to R10, then absent and wrong."""
     return sorted(
         {name for model in models for name in model.recipes}, key=lambda name: (name[0] != "R", len(name), name)
     )
 
 
-def _join_sections(joins: Iterable[EvaluationJoins]) -> Iterator[Section]:
-    for one in joins:
-        counts = (counted(one.models, "model"), counted(one.questions, "question"), counted(one.ids, "sample_id"))
-        about = ", ".join(counts)
-        if one.models > 1:
-            shared = f"{counted(one.common, 'question')} and {counted(one.common_ids, 'sample_id')}"
-            about += f"; all models have {shared} in common"
-        if len(one.groups) < 2:
-            alone = "there is only one model" if one.models == 1 else "all models were asked the same questions"
-            yield Section(one.evaluation_name, about, (), (), (alone,))
-            continue
-        yield Section(one.evaluation_name, about, *_pairs_table(one), list(_notes(one)))
+def _joins_section(joins: EvaluationJoins) -> Section:
+    counts = (counted(joins.models, "model"), counted(joins.questions, "question"), counted(joins.ids, "sample_id"))
+    about = ", ".join(counts)
+    if joins.models > 1:
+        shared = f"{counted(joins.common, 'question')} and {counted(joins.common_ids, 'sample_id')}"
+        about += f"; all models have {shared} in common"
+    if len(joins.groups) < 2:
+        alone = "there is only one model" if joins.models == 1 else "all models were asked the same questions"
+        return Section(joins.evaluation_name, about, Table((), ()), [alone])
+    return Section(joins.evaluation_name, about, _pairs_table(joins), list(_pairs_notes(joins)))
 
 
-def _pairs_table(joins: EvaluationJoins) -> tuple[list[str], list[list[str]]]:
-    """Return the table of the pairs with the smallest share of common questions."""
+def _pairs_table(joins: EvaluationJoins) -> Table:
+    """Make a table of the pairs with the smallest share of common questions."""
     from fastrec.summary.present_ranking import REASONS
 
-    shown = joins.pairs[:_MOST_PAIRS]
     metrics = ["same metric"] if any(pair.same_metric < pair.common for pair in joins.pairs) else []
     reasons = [reason for reason in REASONS if any(pair.reasons.get(reason) for pair in joins.pairs)]
     names = ["model", "other model", "questions", "of the other", "common", *metrics, "same id"]
     rows = []
-    for pair in shown:
+    for pair in joins.pairs[:_MOST_PAIRS]:
         first, second = joins.groups[pair.first], joins.groups[pair.second]
         numbers = [first.questions, second.questions, pair.common, *([pair.same_metric] if metrics else []), pair.apart]
         numbers += [pair.reasons.get(reason, 0) for reason in reasons]
         rows.append([_spelled(first), _spelled(second), *(f"{number:,}" for number in numbers)])
-    return [*names, *(REASONS[reason] for reason in reasons)], rows
+    names += [REASONS[reason] for reason in reasons]
+    return Table(columns(names, hidden=("of the other", "questions")), rows)
 
 
-def _notes(joins: EvaluationJoins) -> Iterator[str]:
+def _pairs_notes(joins: EvaluationJoins) -> Iterator[str]:
     from fastrec.summary.present_ranking import REASONS
 
     more = len(joins.pairs) - _MOST_PAIRS
@@ -162,30 +244,30 @@ def _spelled(group: QuestionGroup) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
-def _csv_questions(found: Stats, *, raw_cells: bool) -> str:
-    """Return the recipes of all models, or all pairs of models, as one CSV table."""
-    from fastrec.csv_writer import CsvWriter
+def _csv_questions(found: Stats) -> Table:
+    """Make one table of the recipes of all models, or of all pairs of models."""
     from fastrec.summary.present_ranking import REASONS
 
-    out = io.StringIO()
-    writer = CsvWriter(out, raw_cells=raw_cells)
     if found.hashes is not None:
-        writer.writerow(["evaluation_name", "model_id", "recipe", "lines"])
-        for one in found.hashes:
-            for recipe in _recipes_of([one]):
-                writer.writerow([safe(one.evaluation_name), safe(one.model_id), recipe, one.recipes[recipe]])
-    else:
-        writer.writerow(
-            ["evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric",
-             "ids", "apart", *REASONS]
-        )  # fmt: skip
-        for joins in found.joins or ():
-            for models, numbers in _all_pairs(joins):
-                writer.writerow([safe(joins.evaluation_name), *map(safe, models), *numbers])
-    return out.getvalue()
+        recipes = [
+            [one.evaluation_name, one.model_id, recipe, one.recipes[recipe]]
+            for one in found.hashes
+            for recipe in _recipes_of([one])
+        ]
+        return Table(columns(["evaluation_name", "model_id", "recipe", "lines"]), recipes)
+    names = [
+        "evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric", "ids",
+        "apart", *REASONS,
+    ]  # fmt: skip
+    pairs = [
+        [joins.evaluation_name, *models, *numbers]
+        for joins in found.joins or ()
+        for models, numbers in all_pairs(joins)
+    ]
+    return Table(columns(names), pairs)
 
 
-def _all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[int]]]:
+def all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[int]]]:
     """Yield all pairs of models with their numbers: those of different groups first, then those of the same group."""
     from fastrec.summary.present_ranking import REASONS
 
@@ -274,24 +356,27 @@ def stats(
     stages = ("sort", "merge", "count") if options["common"] or options["joins"] else ("sort", "merge")
     with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
+    make_sections = _questions_sections if about_questions else stats_sections
     with allow_broken_pipe():
         missing = skipped_lines(found.skipped)
         if missing and output_format in ("table", "markdown"):
-            spell = safe if output_format == "table" else markdown_item
+            spell = safe if output_format == "table" else _markdown_item
             click.echo("\n".join([*map(spell, missing), ""]))
         elif not quiet:
             print_warning(missing)
         if output_format == "json":
             print_json(found)
-        elif output_format == "csv" and about_questions:
-            click.echo(_csv_questions(found, raw_cells=raw_cells), nl=False)
         elif output_format == "csv":
-            click.echo(csv_table(found, raw_cells=raw_cells), nl=False)
+            table = _csv_questions(found) if about_questions else _csv_models(found)
+            click.echo(csv_table(table, raw_cells=raw_cells), nl=False)
         elif output_format == "markdown":
-            click.echo("\n".join(_markdown_questions(found) if about_questions else markdown_tables(found)))
-        elif found.evaluations and about_questions:
-            _print_questions(found)
+            click.echo("\n".join(markdown_sections(*make_sections(found))))
         elif found.evaluations:
-            print_stats(found)
+            print_sections(*make_sections(found))
         else:
             click.echo("there are no records")
+
+
+def _markdown_item(line: str) -> str:
+    """Escape a line of a message; an indented one becomes an item of a list."""
+    return re.sub("^  ", "- ", escaped(line))

@@ -1,11 +1,17 @@
-"""Tables and lists: plain text for a terminal, and Markdown."""
+"""Tables and lists of findings: text for a terminal, Markdown, and CSV.
+
+A command makes a `Table` of its result. Three functions render it, and escape its cells: `print_table`,
+`markdown_table` and `csv_table`. A `Section` is a table with a title and notes.
+"""
 
 from __future__ import annotations
 
+import io
+import re
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -16,47 +22,82 @@ if TYPE_CHECKING:
     from fastrec.judge.findings import FindingGroup
 
 
-Row = Sequence[str]
-
 _MOST_GROUPS: Final = 20  # more do not fit on a screen
 
 
-def print_table(names: Row, rows: Sequence[Row], optional: Sequence[str] = (), left: Collection[str] = ()) -> list[str]:
-    """Print a table with the first column and those named in `left` aligned left, and the others right.
+class Column(NamedTuple):
+    """A column of a table."""
 
-    If a terminal is too narrow, columns named in `optional` are hidden, the first ones first. Returns their names. A
-    column whose name ends with ± has no heading, because it belongs to the column before it.
-    """
-    cells = {name: ("" if name.endswith("±") else name, *column) for name, *column in zip(names, *rows, strict=True)}
-    widths = {name: max(map(width_of, column)) for name, column in cells.items()}
-    hidden = _too_wide(widths, optional)
-    columns = [
-        [pad(cell, widths[name], right=number > 0 and name not in left) for cell in cells[name]]
-        for number, name in enumerate(name for name in cells if name not in hidden)
+    name: str
+    """One that ends with ± is no heading, because the column belongs to the one before it."""
+    is_left: bool = False
+    """Whether cells are aligned left."""
+    hidden: int | None = None
+    """A narrow terminal hides columns in the order of this number, as many as needed; None is never hidden."""
+
+    @property
+    def heading(self) -> str:
+        return "" if self.name.endswith("±") else self.name
+
+
+class Table(NamedTuple):
+    """Columns, and rows of cells. Text and Markdown need text in all cells, CSV may have numbers."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[object]]
+
+
+class Section(NamedTuple):
+    """A table with a line above and some below."""
+
+    title: str
+    about: str
+    table: Table | str
+    """A sentence stands for a table that would be empty."""
+    notes: Sequence[str] = ()
+
+
+def columns(names: Sequence[str], left: Collection[str] = (), hidden: Sequence[str] = ()) -> list[Column]:
+    """Make columns. The first one and those in `left` are aligned left. A narrow terminal hides `hidden`, in order."""
+    return [
+        Column(name, not number or name in left, hidden.index(name) if name in hidden else None)
+        for number, name in enumerate(names)
     ]
-    for number, row in enumerate(zip(*columns, strict=True)):
+
+
+def print_table(table: Table) -> list[str]:
+    """Print a table; return the names of columns that are hidden because the terminal is too narrow."""
+    cells = [
+        [column.heading, *(safe(str(cell)) for cell in some)]
+        for column, *some in zip(table.columns, *table.rows, strict=True)
+    ]
+    widths = [max(map(width_of, some)) for some in cells]
+    hidden = _too_wide(table.columns, widths)
+    shown = [
+        [pad(cell, width, right=not column.is_left) for cell in some]
+        for column, width, some in zip(table.columns, widths, cells, strict=True)
+        if column not in hidden
+    ]
+    for number, row in enumerate(zip(*shown, strict=True)):
         line = "  " + "  ".join(row).rstrip()
         click.echo(line if number else click.style(line, dim=True))
-    return hidden
+    return [column.name for column in hidden]
 
 
-def _too_wide(widths: dict[str, int], optional: Sequence[str]) -> list[str]:
-    """Choose columns to hide, in the order of `optional`, until the table fits into the terminal."""
+def _too_wide(columns: Sequence[Column], widths: Sequence[int]) -> list[Column]:
+    """Choose columns to hide until the table fits into the terminal."""
     if not sys.stdout.isatty():
         return []
-    excess = sum(2 + width for width in widths.values() if width) - shutil.get_terminal_size().columns
+    excess = sum(2 + width for width in widths if width) - shutil.get_terminal_size().columns
+    order = sorted(
+        (one.hidden, one, width) for one, width in zip(columns, widths, strict=True) if one.hidden is not None
+    )
     hidden = []
-    for name in optional:
-        if excess > 0 and name in widths:
-            excess -= 2 + widths[name]
-            hidden.append(name)
+    for _, column, width in order:
+        if excess > 0:
+            excess -= 2 + width
+            hidden.append(column)
     return hidden
-
-
-def print_more(more: int, noun: str, where: str) -> None:
-    """Print how many rows a table leaves out, if any, and where all of them are listed."""
-    if more > 0:
-        click.echo(f"  … and {counted(more, f'more {noun}')}; {where} lists all")
 
 
 def print_hidden(names: Sequence[str]) -> None:
@@ -65,11 +106,84 @@ def print_hidden(names: Sequence[str]) -> None:
         print_notice(f"the terminal is too narrow for these columns: {', '.join(dict.fromkeys(names))}")
 
 
-def markdown_table(names: Row, rows: Sequence[Row], left: int = 1) -> Iterator[str]:
-    """Yield the lines of a Markdown table with the first `left` columns aligned left and the others right."""
-    head = ["" if name.endswith("±") else name for name in names]
-    for row in (head, ["---"] * left + ["--:"] * (len(head) - left), *rows):
+def print_section(section: Section) -> list[str]:
+    """Print a title, a table and notes; return the names of hidden columns."""
+    click.echo(f"{click.style(safe(section.title), bold=True)}: {section.about}")
+    hidden: list[str] = []
+    if isinstance(section.table, str):
+        click.echo(f"  {section.table}")
+    elif section.table.rows:
+        hidden = print_table(section.table)
+    print_notes(section.notes)
+    return hidden
+
+
+def print_notes(notes: Iterable[str]) -> None:
+    for note in notes:
+        click.echo(f"  {safe(note)}")
+
+
+def more_rows(more: int, noun: str, where: str) -> list[str]:
+    """A note of how many rows a table leaves out, if any, and where all of them are listed."""
+    return [f"… and {counted(more, f'more {noun}')}; {where} lists all"] if more > 0 else []
+
+
+def print_sections(sections: Iterable[Section], legends: Iterable[Sequence[str]]) -> None:
+    """Print tables, then lines that explain them."""
+    hidden: list[str] = []
+    for number, section in enumerate(sections):
+        if number:
+            click.echo()
+        hidden += print_section(section)
+    for lines in legends:
+        for number, line in enumerate(lines):
+            click.echo(f"{'' if number else chr(10)}{click.style(safe(line), dim=True)}")
+    print_hidden(hidden)
+
+
+def escaped(text: str) -> str:
+    """Escape what has a meaning in Markdown, in HTML or on a terminal."""
+    return re.sub(r"([\\`*_\[\]|~#!])", r"\\\1", safe(text)).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def markdown_table(table: Table, spell: Callable[[str], str] = escaped) -> Iterator[str]:
+    """Yield the lines of a Markdown table; `spell` is applied to all cells."""
+    rules = ["---" if column.is_left else "--:" for column in table.columns]
+    rows = [[spell(str(cell)) for cell in row] for row in table.rows]
+    for row in ([column.heading for column in table.columns], rules, *rows):
         yield f"| {' | '.join(row)} |"
+
+
+def markdown_sections(sections: Iterable[Section], legends: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield the lines of Markdown tables, and of what explains them."""
+    for number, section in enumerate(sections):
+        if number:
+            yield ""
+        yield f"**{escaped(section.title)}**: {section.about}"
+        yield ""
+        if isinstance(section.table, str):
+            yield section.table
+        elif section.table.rows:
+            yield from markdown_table(section.table)
+            if section.notes:
+                yield ""
+        yield from (f"- {escaped(note)}" for note in section.notes)
+    for lines in filter(None, legends):
+        yield ""
+        yield from map(escaped, lines)
+
+
+def csv_table(table: Table, *, raw_cells: bool, spell: Callable[[str], str] = safe) -> str:
+    """Return a CSV table; `spell` is applied to text."""
+    from fastrec.csv_writer import CsvWriter
+
+    out = io.StringIO()
+    writer = CsvWriter(out, raw_cells=raw_cells)
+    writer.writerow([column.name for column in table.columns])
+    for row in table.rows:
+        cells = (str(cell).lower() if isinstance(cell, bool) else cell for cell in row)
+        writer.writerow([spell(cell) if isinstance(cell, str) else cell for cell in cells])
+    return out.getvalue()
 
 
 def print_groups(groups: Sequence[FindingGroup], count: int, rest: str, remarks: Sequence[str] = ()) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,14 +19,22 @@ from fastrec.cli.options import (
     raw_cells_option,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import print_hidden, print_more, print_table
+from fastrec.cli.tables import (
+    Section,
+    Table,
+    columns,
+    csv_table,
+    more_rows,
+    print_hidden,
+    print_notes,
+    print_section,
+    print_table,
+)
 from fastrec.errors import counted, listed
 
 if TYPE_CHECKING:
     from fastrec.trends import Change, EvaluationTrend, Trend
 
-
-# @@ trend_tables: Tables of models over corpora: plain text, and CSV.
 
 _MOST_COLUMNS: Final = 8  # corpora in a table
 _MOST_CHANGES: Final = 50
@@ -42,9 +49,7 @@ def _print_trend(found: Trend) -> None:
         chosen = _chosen_names(found, evaluation)
         some = "" if len(chosen) == len(found.corpora) else f"; {len(chosen)} of them shown"
         about = f"{evaluation.measure} in {_corpora(len(found.corpora))}{some}"
-        click.echo(f"{click.style(safe(evaluation.title), bold=True)}: {about}")
-        names, rows = _table(evaluation, chosen)
-        hidden += print_table(names, rows, optional=names[-2:0:-1])
+        hidden += print_section(Section(evaluation.title, about, _models_table(evaluation, chosen)))
         click.echo()
     _print_changes(found)
     _print_corpora(found)
@@ -69,9 +74,8 @@ def _chosen_names(found: Trend, evaluation: EvaluationTrend) -> list[str]:
     return [name for name in names if name in wanted]
 
 
-def _table(evaluation: EvaluationTrend, names: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+def _models_table(evaluation: EvaluationTrend, names: Sequence[str]) -> Table:
     with_errors = any(point.errors for model in evaluation.models for point in model.points)
-    heads = _heads(names)
     rows = []
     for model in evaluation.models:
         points = {point.corpus: point for point in model.points}
@@ -80,8 +84,9 @@ def _table(evaluation: EvaluationTrend, names: Sequence[str]) -> tuple[list[str]
         # A space in place of a mark keeps the numbers of a column aligned.
         marked = [cell + marks.get(name, " ") for name, cell in zip(names, cells, strict=True)]
         last = model.points[-1]
-        rows.append([safe(model.model_id), *marked, f"{last.records:,}", *[f"{last.errors:,}"] * with_errors])
-    return ["model", *heads, "last records", *["last errors"] * with_errors], rows
+        rows.append([model.model_id, *marked, f"{last.records:,}", *[f"{last.errors:,}"] * with_errors])
+    heads = ["model", *_heads(names), "last records", *["last errors"] * with_errors]
+    return Table(columns(heads, hidden=heads[-2:0:-1]), rows)
 
 
 def _heads(names: Sequence[str]) -> list[str]:
@@ -117,7 +122,7 @@ def _print_changes(found: Trend) -> None:
         click.echo(f"  {corpora}  {safe(evaluation.title)}  {safe(model.model_id)}")
         counts = f"{counted(change.questions, 'question')}: {change.better:,} better, {change.worse:,} worse"
         click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {_equal(change)}")
-    print_more(len(changes) - _MOST_CHANGES, "change", "`--format csv`")
+    print_notes(more_rows(len(changes) - _MOST_CHANGES, "change", "`--format csv`"))
 
 
 def _print_corpora(found: Trend) -> None:
@@ -127,8 +132,8 @@ def _print_corpora(found: Trend) -> None:
     rows = []
     for corpus in found.corpora:
         numbers = [*(getattr(corpus.line_counts, name) for name in _COUNTS), corpus.models, corpus.skipped]
-        rows.append([safe(corpus.name), *(f"{number:,}" for number in numbers)][: len(names)])
-    print_table(names, rows, optional=("blank", "duplicates", "models"))
+        rows.append([corpus.name, *(f"{number:,}" for number in numbers)][: len(names)])
+    print_table(Table(columns(names, hidden=("blank", "duplicates", "models")), rows))
     for corpus in found.corpora:
         for what, models in (("appear", corpus.appeared), ("disappear", corpus.disappeared)):
             if models:
@@ -136,28 +141,21 @@ def _print_corpora(found: Trend) -> None:
                 click.echo(f"  {safe(corpus.name)}: {counted(len(models), 'model')} {verb}: {safe(listed(models))}")
 
 
-def _csv_trend(found: Trend, *, raw_cells: bool) -> str:
-    """Return one row for each evaluation, metric, model and corpus, with numbers in full precision."""
-    from fastrec.csv_writer import CsvWriter
-
-    out = io.StringIO()
-    writer = CsvWriter(out, raw_cells=raw_cells)
-    change_fields = ("before", "questions", "better", "worse", "old", "new", "difference", "test", "p", "p_adjusted")
+def _csv_rows(found: Trend) -> Table:
+    """Make one row for each evaluation, metric, model and corpus, with numbers in full precision."""
+    fields = ("before", "questions", "better", "worse", "old", "new", "difference", "test", "p", "p_adjusted")
     names = ["evaluation_name", "metric", "graded", "model_id", "corpus", "records", "errors", "questions", "value"]
-    writer.writerow([*names, *(f"change_{name}" for name in change_fields), "significant"])
-    for evaluation in found.evaluations:
-        metric = None if evaluation.metric is None else safe(evaluation.metric)
-        scope = [safe(evaluation.evaluation_name), metric, str(evaluation.graded).lower()]
-        for model in evaluation.models:
+    names += [*(f"change_{name}" for name in fields), "significant"]
+    rows = []
+    for one in found.evaluations:
+        for model in one.models:
             changes = {change.after: change for change in model.changes}
             for point in model.points:
-                cells = [safe(point.corpus), point.records, point.errors, point.questions, point.value]
+                cells = [point.corpus, point.records, point.errors, point.questions, point.value]
                 change = changes.get(point.corpus)
-                values = [getattr(change, name) for name in change_fields] if change else [None] * len(change_fields)
-                compared = [safe(value) if isinstance(value, str) else value for value in values]
-                significant = str(change.significant).lower() if change else None
-                writer.writerow([*scope, safe(model.model_id), *cells, *compared, significant])
-    return out.getvalue()
+                compared = [getattr(change, name, None) for name in (*fields, "significant")]
+                rows.append([one.evaluation_name, one.metric, one.graded, model.model_id, *cells, *compared])
+    return Table(columns(names), rows)
 
 
 def _equal(change: Change) -> str:
@@ -211,6 +209,6 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
         if output_format == "json":
             print_json(found)
         elif output_format == "csv":
-            click.echo(_csv_trend(found, raw_cells=raw_cells), nl=False)
+            click.echo(csv_table(_csv_rows(found), raw_cells=raw_cells), nl=False)
         else:
             _print_trend(found)

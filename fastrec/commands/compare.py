@@ -9,8 +9,8 @@ from typing import Final, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, open_index
-from fastrec.answers.shown import ShownQuestion, check_questions, choose_model, choose_scopes, read_question
+from fastrec.answers.index import Index, check_questions, choose_model, open_scopes
+from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
@@ -18,7 +18,9 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.summary.significance import Test, adjust, compare_pairs
 
-# @@ document: The document of `compare`.
+_ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
+_Values = Mapping[str, Sequence[float | None]]
+"""By question, the values of both models."""
 
 
 class Example(msgspec.Struct, kw_only=True):
@@ -70,7 +72,7 @@ class ComparedEvaluation(msgspec.Struct, kw_only=True):
     p_adjusted: float | None
     """The p-value, adjusted for the number of evaluations and metrics by the method of Benjamini and Hochberg."""
     examples: list[Example]
-    """The most telling questions."""
+    """The most distinguishing questions."""
 
 
 class Uncompared(msgspec.Struct):
@@ -95,111 +97,6 @@ class Comparison(msgspec.Struct):
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
     """The others."""
-
-
-# @@ pairs: Count wins, losses and ties of two models, and test whether the difference is more than chance.
-
-
-def _compare_values(scope: Scope, values: Iterable[Sequence[float | None]]) -> ComparedEvaluation:
-    """Compare the values of two models on each question of a scope; None is a question without an answer."""
-    found = compare_pairs(((b, a) for a, b in values), graded=scope.graded)
-    return ComparedEvaluation(
-        evaluation_name=scope.evaluation_name,
-        metric=scope.metric,
-        graded=scope.graded,
-        questions=found.questions,
-        only_a=found.only_second,
-        only_b=found.only_first,
-        wins=found.rose,
-        losses=found.fell,
-        ties=found.questions - found.rose - found.fell,
-        a=found.second,
-        b=found.first,
-        difference=found.difference,
-        test=found.test,
-        p=found.p,
-        p_adjusted=None,
-        examples=[],
-    )
-
-
-# @@ examples: The most telling questions of a comparison: the two models differ, and most other models agree.
-#
-# If the others agree with A, the question shows a weakness of B; if they agree with B, a strength of A. Questions that
-# A wins and questions that B wins take turns. If a metric is graded, the questions with the largest differences come
-# first, whatever the others make of them.
-
-_ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
-
-
-class _Candidate(NamedTuple):
-    """A question on which the two models differ."""
-
-    sample_hash: str
-    a: float
-    b: float
-    others: int
-    others_value: float | None
-
-    def rank(self, *, graded: bool) -> tuple[float, float, int, str]:
-        """Return a key that sorts the most telling question first."""
-        agreement = 0.0 if graded or self.others_value is None else abs(2 * self.others_value - 1)
-        return -abs(self.a - self.b), -agreement, -self.others, self.sample_hash
-
-
-class Differences(msgspec.Struct, frozen=True):
-    """Two models on the questions of a scope."""
-
-    index: Index
-    scope: Scope
-    query: Query
-    pair: tuple[str, str]
-    values: Mapping[str, Sequence[float | None]]
-    """The values of both models, by question."""
-
-    def ends(self, number: int) -> dict[str, QuestionRow]:
-        """Return questions that one model has right and the other wrong, and nearly all others right, or all wrong.
-
-        These are at both ends of the table of questions by difficulty, so a few rows of it are enough.
-        """
-        found: dict[str, QuestionRow] = {}
-        for right, wrong in (self.pair, self.pair[::-1]):
-            for sort in _ENDS:
-                query = msgspec.structs.replace(self.query, right=(right,), wrong=(wrong,), sort=sort)
-                found |= {row.sample_hash: row for row in self.index.page(query, limit=number).rows}
-        return found
-
-    def largest(self, number: int) -> dict[str, QuestionRow]:
-        """Return the questions with the largest differences, in both directions."""
-        sizes = {name: a - b for name, (a, b) in self.values.items() if a is not None and b is not None and a != b}
-        names = sorted(sizes, key=lambda name: (-sizes[name], name))
-        some = dict.fromkeys([*names[:number], *names[-number:]])
-        return {name: row for name in some if (row := self.index.row(self.query, name))}
-
-    def candidate(self, row: QuestionRow) -> _Candidate:
-        """Take the two models out of a row, which leaves the others."""
-        a, b = (value or 0.0 for value in self.values[row.sample_hash])
-        mean = row.mean_score if self.scope.graded else row.share
-        others = row.models - 2
-        value = (mean * row.models - a - b) / others if others and mean is not None else None
-        return _Candidate(row.sample_hash, a, b, others, value)
-
-
-def _distinguishing_questions(differences: Differences, number: int) -> list[Example]:
-    """Return some of the most telling questions with the answers of both models."""
-    graded = differences.scope.graded
-    rows = differences.largest(number) if graded else differences.ends(number)
-    ranked = sorted(map(differences.candidate, rows.values()), key=lambda one: one.rank(graded=graded))
-    won = [one for one in ranked if one.a > one.b]
-    lost = [one for one in ranked if one.a < one.b]
-    turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
-    index, query, pair = differences.index, differences.query, differences.pair
-    examples = []
-    for one in turns[:number]:
-        if shown := read_question(index, [query], one.sample_hash, Filters(), pair):
-            shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
-            examples.append(Example(a=one.a, b=one.b, others=one.others, others_value=one.others_value, question=shown))
-    return examples
 
 
 def compare(
@@ -231,13 +128,12 @@ def compare(
         ShardError: A part cannot be read completely.
     """
     chosen = make_filters(**filters)
-    with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:
-        scopes = choose_scopes(index.scopes, chosen)
+    with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
         models = {model for scope, _ in scopes for model in scope.models}
         first, second = choose_model(a, models), choose_model(b, models)
         if first == second:
             raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
-        check_questions(index, [query for _, query in scopes], chosen)
+        check_questions(index, scopes, chosen)
         compared, uncompared = [], []
         for scope, query in scopes:
             if missing := [model for model in (first, second) if model not in scope.models]:
@@ -256,7 +152,90 @@ def _compare_scope(
     index: Index, scope: Scope, query: Query, pair: tuple[str, str], examples: int
 ) -> ComparedEvaluation:
     values = index.values(query, pair)
-    found = _compare_values(scope, values.values())
-    if examples and found.wins + found.losses:
-        found.examples = _distinguishing_questions(Differences(index, scope, query, pair, values), examples)
-    return found
+    found = compare_pairs(((b, a) for a, b in values.values()), graded=scope.graded)
+    return ComparedEvaluation(
+        evaluation_name=scope.evaluation_name,
+        metric=scope.metric,
+        graded=scope.graded,
+        questions=found.questions,
+        only_a=found.only_second,
+        only_b=found.only_first,
+        wins=found.rose,
+        losses=found.fell,
+        ties=found.questions - found.rose - found.fell,
+        a=found.second,
+        b=found.first,
+        difference=found.difference,
+        test=found.test,
+        p=found.p,
+        p_adjusted=None,
+        examples=_distinguishing_questions(index, scope, query, pair, values, number=examples)
+        if examples and found.rose + found.fell
+        else [],
+    )
+
+
+class _Candidate(NamedTuple):
+    """A question on which the two models differ."""
+
+    sample_hash: str
+    a: float
+    b: float
+    others: int
+    others_value: float | None
+
+    def rank(self, *, graded: bool) -> tuple[float, float, int, str]:
+        """Sort the most distinguishing question first: the models differ, and most others agree.
+
+        If the others agree with A, it shows a weakness of B; if they agree with B, a strength of A. If a metric is
+        graded, only the size of the difference counts.
+        """
+        agreement = 0.0 if graded or self.others_value is None else abs(2 * self.others_value - 1)
+        return -abs(self.a - self.b), -agreement, -self.others, self.sample_hash
+
+
+def _distinguishing_questions(
+    index: Index, scope: Scope, query: Query, pair: tuple[str, str], values: _Values, *, number: int
+) -> list[Example]:
+    """Read the most distinguishing questions; those that A wins and those that B wins take turns."""
+    rows = _largest(index, query, values, number) if scope.graded else _ends(index, query, pair, number)
+    candidates = [_candidate(row, values, graded=scope.graded) for row in rows]
+    candidates.sort(key=lambda one: one.rank(graded=scope.graded))
+    won = [one for one in candidates if one.a > one.b]
+    lost = [one for one in candidates if one.a < one.b]
+    turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
+    examples = []
+    for one in turns[:number]:
+        if shown := read_question(index, [query], one.sample_hash, Filters(), pair):
+            shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
+            examples.append(Example(a=one.a, b=one.b, others=one.others, others_value=one.others_value, question=shown))
+    return examples
+
+
+def _ends(index: Index, query: Query, pair: tuple[str, str], number: int) -> Iterable[QuestionRow]:
+    """Find questions that one model has right and the other wrong, and nearly all others right, or all wrong.
+
+    These are at both ends of the table of questions by difficulty, so a few rows of it are enough.
+    """
+    found: dict[str, QuestionRow] = {}
+    for right, wrong in (pair, pair[::-1]):
+        for sort in _ENDS:
+            ordered = msgspec.structs.replace(query, right=(right,), wrong=(wrong,), sort=sort)
+            found |= {row.sample_hash: row for row in index.page(ordered, limit=number).rows}
+    return found.values()
+
+
+def _largest(index: Index, query: Query, values: _Values, number: int) -> Iterable[QuestionRow]:
+    """Find the questions with the largest differences, in both directions."""
+    sizes = {name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b}
+    names = sorted(sizes, key=lambda name: (-sizes[name], name))
+    return [row for name in dict.fromkeys([*names[:number], *names[-number:]]) if (row := index.row(query, name))]
+
+
+def _candidate(row: QuestionRow, values: _Values, *, graded: bool) -> _Candidate:
+    """Take the two models out of a row, which leaves the others."""
+    a, b = (value or 0.0 for value in values[row.sample_hash])
+    mean = row.mean_score if graded else row.share
+    others = row.models - 2
+    value = (mean * row.models - a - b) / others if others and mean is not None else None
+    return _Candidate(row.sample_hash, a, b, others, value)

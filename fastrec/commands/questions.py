@@ -8,8 +8,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, open_index
-from fastrec.answers.shown import check_questions, choose_model, choose_scopes
+from fastrec.answers.index import Index, check_questions, choose_model, open_scopes
 from fastrec.answers.table import SORTS, Query, QuestionRow, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
@@ -115,10 +114,9 @@ def questions(
     right, wrong = as_tuple("right_by", right_by), as_tuple("wrong_by", wrong_by)
     which = _which(right, wrong)
     chosen = make_filters(**filters)
-    with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:
-        scopes = choose_scopes(index.scopes, chosen)
+    with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+        check_questions(index, scopes, chosen)
         models = {model for scope, _ in scopes for model in scope.models}
-        check_questions(index, [query for _, query in scopes], chosen)
         of_right, of_wrong = _names(right), _names(wrong)
         check_patterns("model", [*of_right, *of_wrong], models)
         if split:

@@ -8,8 +8,8 @@ from typing import Final, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, open_index
-from fastrec.answers.shown import ShownQuestion, choose_scopes, read_question
+from fastrec.answers.index import Index, open_scopes
+from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
@@ -56,8 +56,8 @@ def show(
     if type(question) is not int and not isinstance(question, str):
         raise UsageError(f"question must be a string or an integer, not {question!r}")
     chosen = make_filters(**filters)
-    with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:
-        queries = [query for _, query in choose_scopes(index.scopes, chosen)]
+    with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+        queries = [query for _, query in scopes]
         rows = _find(index, str(question), queries, chosen)
         found = []
         for name, sample_hash in dict.fromkeys((row.evaluation_name, row.sample_hash) for row in rows):
@@ -70,7 +70,7 @@ def show(
 
 
 def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -> list[QuestionRow]:
-    """Return the rows of the questions that a text stands for."""
+    """Find the rows of the questions that a text stands for."""
     everywhere = index.find(text, shortest=_SHORTEST)
     if not everywhere:
         short = f"; give at least {_SHORTEST} characters of a hash" if len(text) < _SHORTEST else ""

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.cli.stats import _all_pairs
+from fastrec.cli.stats import all_pairs
 from fastrec.commands.generate import Recipe, labelled_lines, lines
 from fastrec.commands.stats.joins import count_joins
 from fastrec.limits import Limits
@@ -95,7 +95,7 @@ def brute_force(asked):
 def found_pairs(joins):
     """The numbers of all pairs of models, as the CSV table has them."""
     found = {}
-    for (model, other), numbers in _all_pairs(joins):
+    for (model, other), numbers in all_pairs(joins):
         if model > other:
             model, other, numbers = other, model, [numbers[1], numbers[0], *numbers[2:]]
         assert (model, other) not in found
