@@ -37,11 +37,10 @@ def jobs_for(text_bytes: int, tasks: int, most: int, limits: Limits) -> int:
 
 
 def is_small(text_bytes: int, limits: Limits) -> bool:
-    """Return whether one process handles some text faster than several."""
+    """Whether one process handles some text faster than several."""
     return text_bytes < limits.small_input
 
 
 def check_jobs(jobs: int) -> None:
-    """Refuse a number of processes below one."""
     if jobs < 1:
         raise UsageError(f"there must be at least one job, not {jobs}")

@@ -152,7 +152,6 @@ class ClusterEngine(Engine):
             time.sleep(seconds / 100)
 
     def _start_cluster(self) -> Any:
-        """Start a cluster of processes on this machine."""
         distributed = _distributed()
         import dask  # noqa: PLC0415 - distributed has imported it
 
@@ -208,7 +207,6 @@ def _run_alone(expected: dict[str, str], task: Callable[[Argument], Result], arg
 
 
 def _refusal(worker: str, found: list[str]) -> str:
-    """Say that a worker would produce other bytes, and what to do."""
     return (
         f"worker {worker} has {', '.join(found)}, so its bytes could differ: "
         "install the same packages there as here, and restart the worker"

@@ -26,7 +26,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, InvalidStateError, wait
-from contextlib import suppress
 from itertools import islice
 from typing import Any, Final, Self
 
@@ -34,92 +33,20 @@ from fastrec.engine.base import Argument, Engine, Result, run_task
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
-# @@ workers: Worker processes of a pool, as the operating system sees them: their state, their end, and the end of their parent.
-#
-# A worker may hang inside a native library that holds the interpreter lock, so that no Python code of its process runs.
-# So whether it makes progress, and whether its parent is alive, are questions to the kernel.
-
-_STOPPED: Final = ("T", "t")
-_DEAD: Final = ("Z", "X", "gone")
-_SLEEPING: Final = "S"
-
-_PARENT_SECONDS: Final = 0.1  # between two checks of a worker that its parent is alive
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_PR_SET_PDEATHSIG: Final = 1
-
-
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Block signals: one during a start would leave unknown workers behind, and a new worker would handle it too."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _kill_process(pid: int) -> None:
-    """Kill a process, unless it is gone."""
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
-def _state_of(pid: int) -> str:
-    """Return the state letter of a process on Linux, `gone` if there is no such process; empty if it is unknown."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            return file.read().rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
-        pass
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return "gone"
-    except OSError:
-        pass
-    return ""
-
-
-def _turns_of(pid: int) -> int | None:
-    """Return how often the main thread of a process has run on a processor; None if it is unknown."""
-    try:
-        with open(f"/proc/{pid}/schedstat", "rb") as file:  # noqa: PTH123
-            return int(file.read().split()[2])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _become_worker(parent: int) -> None:
-    """Leave keyboard interrupts to the parent, and end when the parent ends. Runs in a worker."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
-    # A panic of a Rust library that runs out of memory while it prints a backtrace waits for itself for ever.
-    os.environ["RUST_BACKTRACE"] = "0"
-    _die_with_parent()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(_PARENT_SECONDS)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends: the thread that watches it may wait for a lock."""
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415 - takes some milliseconds
-
-        with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 _AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
 _STOPPED_CHECKS: Final = 5  # a worker found stopped this many times in a row is killed
 _DEAD_CHECKS: Final = 2  # a pool that is found dead this many times in a row is ended
 _GIVE_UP_CHECKS: Final = 5  # if the executor has not noticed after this many, its tasks fail without it
 _NOTICE_SECONDS: Final = 0.5  # for an executor to notice that its workers were killed
+_PARENT_SECONDS: Final = 0.1  # between two checks of a worker that its parent is alive
+
+# States of a process
+_STOPPED: Final = ("T", "t")
+_DEAD: Final = ("Z", "X", "gone")
+_SLEEPING: Final = "S"
+
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_PR_SET_PDEATHSIG: Final = 1
 
 
 class PoolEngine(Engine):
@@ -168,7 +95,7 @@ class PoolEngine(Engine):
             self._check_workers()
             if self._dead_checks >= _GIVE_UP_CHECKS:
                 for future in running:
-                    with suppress(InvalidStateError):  # it has just finished
+                    with contextlib.suppress(InvalidStateError):  # it has just finished
                         future.set_exception(BrokenExecutor("the pool is dead"))
         return set()
 
@@ -195,17 +122,17 @@ class PoolEngine(Engine):
         for pid, state in states.items():
             self._stopped[pid] = self._stopped[pid] + 1 if state in _STOPPED else 0
             if self._stopped[pid] >= _STOPPED_CHECKS:
-                _kill_process(pid)
+                _kill(pid)
         manager = self._executor._executor_manager_thread  # noqa: SLF001 - see below
         alive = states and manager.is_alive() and not set(_DEAD) & set(states.values())
         self._dead_checks = 0 if alive else self._dead_checks + 1
         if self._dead_checks == _DEAD_CHECKS or (alive and self._is_stuck(states)):
             for pid in states:
-                _kill_process(pid)
+                _kill(pid)
             _end_results(self._executor._result_queue)  # noqa: SLF001
 
     def _is_stuck(self, states: dict[int, str]) -> bool:
-        """Return whether all workers have slept since long ago, although there are tasks: they wait for ever."""
+        """Whether all workers have slept since long ago, although there are tasks: they wait for ever."""
         since, before = self._progress
         turns = {pid: _turns_of(pid) for pid in states}
         if turns != before or None in turns.values() or set(states.values()) != {_SLEEPING}:
@@ -217,7 +144,7 @@ class PoolEngine(Engine):
         return list(self._executor._processes or ())  # noqa: SLF001 - neither executor has a public way
 
     def _start(self, jobs: int) -> None:
-        with undisturbed():
+        with _signals_blocked():
             if _is_alone():
                 fork = multiprocessing.get_context("fork")
                 self._executor = concurrent.futures.ProcessPoolExecutor(jobs, fork, _become_worker, (os.getpid(),))
@@ -235,14 +162,14 @@ class PoolEngine(Engine):
         executor, workers = self._executor, self._workers()
         results, manager = executor._result_queue, executor._executor_manager_thread  # noqa: SLF001 - see above
         for pid in workers if kill else ():
-            _kill_process(pid)
+            _kill(pid)
         executor.shutdown(wait=False)
         if manager is None:
             return
         manager.join(_NOTICE_SECONDS if kill else self._limits.pool_leave_seconds)
         if manager.is_alive():
             for pid in workers:
-                _kill_process(pid)
+                _kill(pid)
             _end_results(results)
             manager.join(self._limits.pool_leave_seconds)
 
@@ -261,7 +188,7 @@ class PoolEngine(Engine):
 
 
 def _is_alone() -> bool:
-    """Return whether this process runs on Linux with a single thread, so that it can safely be forked."""
+    """Whether this process runs on Linux with a single thread, so that it can safely be forked."""
     return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208
 
 
@@ -269,3 +196,70 @@ def _end_results(results: Any) -> None:
     """Close our end of the pipe for results: once the workers have closed theirs, its reader notices."""
     if results is not None:
         results._writer.close()  # noqa: SLF001 - there is no public way
+
+
+# Worker processes, as the operating system sees them. A worker may hang inside a native library that holds the
+# interpreter lock, so that no Python code of its process runs. So whether it makes progress, and whether its parent is
+# alive, are questions to the kernel.
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """One during a start would leave unknown workers behind, and a new worker would handle it too."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _state_of(pid: int) -> str:
+    """The state letter of a process on Linux, `gone` if there is no such process; empty if it is unknown."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    except (OSError, IndexError):
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return "gone"
+    except OSError:
+        pass
+    return ""
+
+
+def _turns_of(pid: int) -> int | None:
+    """How often the main thread of a process has run on a processor; None if it is unknown."""
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as file:  # noqa: PTH123
+            return int(file.read().split()[2])
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _become_worker(parent: int) -> None:
+    """Leave keyboard interrupts to the parent, and end when the parent ends. Runs in a worker."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    # A panic of a Rust library that runs out of memory while it prints a backtrace waits for itself for ever.
+    os.environ["RUST_BACKTRACE"] = "0"
+    # The kernel kills this process when its parent ends: the thread that watches it may wait for a lock.
+    if sys.platform == "linux":
+        import ctypes  # noqa: PLC0415 - takes some milliseconds
+
+        with contextlib.suppress(OSError, AttributeError):  # a C library without prctl
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_PARENT_SECONDS)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -103,7 +103,7 @@ class Journal:
                 size -= len(data)
 
     def take(self) -> list[JournalEntry]:
-        """Return the entries of earlier runs, and keep only those of parts, which are needed later."""
+        """Take the entries of earlier runs; only those of parts stay, which are needed later."""
         entries = self.entries
         self.entries = [entry for entry in entries if isinstance(entry, Part)]
         return entries

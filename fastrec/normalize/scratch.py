@@ -62,12 +62,6 @@ def scratch_corpus(
         yield ScratchCorpus(str(output.staging), made.manifest, made.summary)
 
 
-# @@ matching: A corpus of the records that match some filters, for commands that need the statistics of these records.
-#
-# It is made by `normalize` in a temporary directory, from the parts of another corpus: with the same sort order, schema
-# version and hashes. So nothing is counted in a second way.
-
-
 @contextlib.contextmanager
 def matching_corpus(
     corpus: str,
@@ -80,6 +74,9 @@ def matching_corpus(
     limits: Limits = LIMITS,
 ) -> Iterator[str]:
     """Yield the directory of a corpus with only the matching records; without filters, the corpus itself.
+
+    It is made by `normalize` from the parts of the corpus, with the same sort order, schema version and hashes. So
+    nothing is counted in a second way.
 
     Raises:
         UsageError: The directory is not a corpus, or no record matches and it must not be empty.
