@@ -180,19 +180,18 @@ class Judge:
                     record.input = known.normal
                     excess -= known.colons
                     saved += len(known.text) - PLACEHOLDER_BYTES
-                length = len(into)
-                encode_into(record, into, -1)
-                if target is not schema:
-                    excess = balance + colons - count(memoryview(into)[length:], b":")
                 if filters_out and (names := filters_out(record, target)):
-                    excess += count(memoryview(into)[length:], b":")
-                    del into[length:]
+                    # The colons of an upgraded line are counted already; else the normal form accounts for them.
+                    excess = balance + colons if target is not schema else excess + count(spell(record), b":")
                     batch.filtered_out[names] += 1
                     filtered += 1
                     position = end + 1
                     number += 1
                     continue
+                length = len(into)
+                encode_into(record, into, -1)
                 if target is not schema:
+                    excess = balance + colons - count(memoryview(into)[length:], b":")
                     batch.notes.update(upgrades)
                 into.append(10)
                 recipes.append(recipe)
