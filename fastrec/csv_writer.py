@@ -55,5 +55,4 @@ class CsvWriter:
             self.writerow(row)
 
     def write(self, row: str) -> None:
-        """Write a row from the csv module."""
         self._file.write(row[:-2] + "\n")

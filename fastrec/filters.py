@@ -96,7 +96,6 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def chooses_outcomes(self) -> bool:
-        """Whether the outcome of a record matters."""
         return self.right or self.wrong or self.errors
 
     @property

@@ -133,12 +133,10 @@ class EvaluationTrend(msgspec.Struct, kw_only=True):
         return title_of(self.evaluation_name, self.metric, self.metrics)
 
     def spelled(self, value: float | None) -> str:
-        """Return a value of this metric as text: a percentage, or a score."""
         return value_text(value, graded=self.graded)
 
     @property
     def measure(self) -> str:
-        """What the values are."""
         return "mean score" if self.graded else "accuracy"
 
 
@@ -157,7 +155,6 @@ class Trend(msgspec.Struct, kw_only=True):
     """What a reader should know: directories that are left out, and corpora whose questions cannot be matched."""
 
     def significant_changes(self) -> list[tuple[EvaluationTrend, ModelTrend, Change]]:
-        """Return the changes that are more than chance, each with its evaluation and model."""
         return [
             (evaluation, model, change)
             for evaluation in self.evaluations
@@ -208,7 +205,6 @@ def find_corpora(paths: Sequence[str]) -> tuple[list[NamedCorpus], list[str]]:
 
 
 def _inside(directory: str) -> tuple[list[str], list[str]]:
-    """Return the corpora in a directory, and the refused ones."""
     storage = storage_of(directory)
     if not storage.is_directory(directory):
         read_manifest(directory)  # says why it is not a corpus
@@ -276,7 +272,6 @@ def _compare_corpora(
 
 
 def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) -> None:
-    """Compute the changes between two corpora."""
     by_scope: dict[int, list[_Comparison]] = {}
     for one in comparisons:
         by_scope.setdefault(id(one.trend), []).append(one)
@@ -370,7 +365,6 @@ def collect_trend(
     progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Trend:
-    """Collect the trend over corpora; see `fastrec.trend`."""
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
     found, notices = find_corpora(paths)
@@ -396,7 +390,6 @@ def collect_trend(
 
 
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
-    """Return all evaluations and metrics of all corpora, with all of their models."""
     merged: dict[tuple[str, str | None], Scope] = {}
     for one in [scope for corpus in corpora for scope in corpus.scopes]:
         known = merged.get((one.evaluation_name, one.metric), one)
@@ -442,7 +435,6 @@ def _point(corpus: str, model: _Cell, *, graded: bool) -> Point:
 
 
 def _no_change(before: str, after: str) -> Change:
-    """Return a change that is still to be computed."""
     return Change(
         before=before, after=after, questions=0, better=0, worse=0, old=None, new=None, difference=None, test=None,
         p=None,

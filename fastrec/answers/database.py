@@ -59,7 +59,6 @@ class IndexFile:
                 raise DamagedFileError(str(self._path), reason) from exc
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._connection.close()
 
@@ -228,12 +227,10 @@ class Database:
         self._numbers = {(scope.evaluation_name, scope.metric): number for number, scope in enumerate(self.scopes)}
 
     def scope(self, query: Query) -> Scope | None:
-        """Return the scope of a query; None if there is none."""
         number = self._numbers.get((query.evaluation_name, query.metric))
         return None if number is None else self.scopes[number]
 
     def ids(self, query: Query) -> array[int]:
-        """Return the ids of the questions that a query chooses, in its order."""
         number = self._numbers.get((query.evaluation_name, query.metric))
         if number is None:
             return array("q")
@@ -256,7 +253,6 @@ class Database:
             return found
 
     def rows(self, query: Query, ids: Sequence[int]) -> list[QuestionRow]:
-        """Return the rows of some questions, in the given order."""
         if not ids:
             return []
         number = self._numbers[query.evaluation_name, query.metric]
@@ -345,7 +341,6 @@ class Database:
         return Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
 
     def number_of(self, query: Query, sample_hash: str) -> int | None:
-        """Return the id of a question of a scope; None if there is none."""
         number = self._numbers.get((query.evaluation_name, query.metric))
         sql = "SELECT a.id FROM asked a JOIN question q ON q.id = a.id AND q.scope = ? WHERE a.sample_hash = ?"
         with self._file.use() as connection:
@@ -379,13 +374,11 @@ class Database:
         return None
 
     def ranges(self, place: int) -> list[Range]:
-        """Return where the records of a question are."""
         with self._file.use() as connection:
             row = connection.execute("SELECT ranges FROM asked WHERE id = ?", (place,)).fetchone()
         return _decode_ranges(row[0]) if row else []
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     def _facts(self, connection: sqlite3.Connection, query: Query) -> str:

@@ -153,7 +153,6 @@ _QUESTION_FIELDS: Final = set(FIELDS[:2])
 def build_index(
     path: str, corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
 ) -> None:
-    """Write the index of a corpus to a new file."""
     evaluations = read_summary(corpus, manifest).evaluations
     parts = parts_of(corpus, manifest)
     with (
@@ -209,7 +208,6 @@ def _joined(tasks: Iterable[ScanTask], shapes: list[ScopeShape]) -> Iterator[Row
 
 
 def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
-    """Insert packed questions."""
     iterator = iter(rows)
     while batch := list(islice(iterator, _BATCH)):
         database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?)", [row.asked[:5] for row in batch])
@@ -230,7 +228,6 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
 
 
 def _insert_scope(database: sqlite3.Connection, number: int, scope: EvaluationSummary) -> None:
-    """Insert a scope, with the range of its scores."""
     sql = "SELECT min(low), max(high) FROM question WHERE scope = ?"
     low, high = database.execute(sql, (number,)).fetchone() if scope.graded else (0.0, 1.0)
     distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
@@ -354,7 +351,6 @@ class Index:
         )
 
     def close(self) -> None:
-        """Close the file."""
         self._database.close()
 
     def __enter__(self) -> Self:

@@ -73,12 +73,10 @@ def as_double(score: float) -> float:
 
 
 def outcome_of(flags: int) -> Outcome:
-    """Return the outcome of a model."""
     return _OUTCOMES[flags]
 
 
 def mark(records: Sequence[RecordMark], models: int) -> Marks:
-    """Pack the records of a question, given the number of models of its scope."""
     numbers, kinds, scores, lengths = zip(*records, strict=True)
     if numbers == _first(models):  # one record of each model
         rights: Sequence[bool] = [kind == RIGHT for kind in kinds]
@@ -141,7 +139,6 @@ def values_or_none(marks: Marks, models: Sequence[int | None], *, graded: bool) 
 
 
 def facts_of(marks: Marks, models: Sequence[int], *, graded: bool) -> Facts:
-    """Return the facts about some models, in ascending order."""
     flags = _flags_of(marks.flags, models)
     facts = _facts_of_flags(flags)
     if not facts.models or (not marks.shares and not marks.scores):
@@ -196,7 +193,6 @@ def _facts_of_flags(flags: bytes) -> Facts:
 
 
 def _mean_of(values: Sequence[float]) -> float:
-    """Return the mean of doubles, which does not depend on their order."""
     try:
         return math.fsum(values) / len(values)
     except OverflowError:
@@ -204,7 +200,6 @@ def _mean_of(values: Sequence[float]) -> float:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Return twice the standard deviation."""
     low, high = min(values), max(values)
     if low == high:
         return 0.0
@@ -248,7 +243,6 @@ class Cut:
         self.models = [positions[model] for model in models]
 
     def column(self, name: str) -> str:
-        """Return what cuts a column of the table `m`."""
         width = _WIDTHS[name]
         pieces = [f"substr(m.{name}, {run.start * width + 1}, {len(run) * width})" for run in self._runs]
         # A piece of an empty column is NULL.
@@ -263,7 +257,6 @@ class Choices:
         self._made = 0
 
     def facts(self, connection: sqlite3.Connection, scope: int, models: tuple[int, ...], *, graded: bool) -> str:
-        """Return what selects the facts about some models of a scope."""
         key = scope, models
         if key not in self._kept:
             self._made += 1
@@ -278,7 +271,6 @@ class Choices:
 
 
 def _choose(connection: sqlite3.Connection, name: str, scope: int, models: Sequence[int], *, graded: bool) -> str:
-    """Make the table of the facts that follow from the marks of some models."""
     cut = Cut(models)
     flags, *_ = packed = [cut.column(column) for column in _PACKED]
     names, keys = (["id"], ["m.id"]) if graded else (_PACKED, packed)

@@ -191,7 +191,6 @@ class LineReader:
         return len(raw) if isinstance(raw, str) else _total(raw)
 
     def _read_run(self, data: bytearray, begin: int) -> tuple[bytes, str]:
-        """Decode the beginning of a line."""
         end = find(data, _QUESTION, begin)
         run = bytes(memoryview(data)[begin : end + len(_QUESTION)])
         model = _decode_model(run[: -len(_QUESTION)] + b"}").model_id
@@ -217,7 +216,6 @@ class LineReader:
         self._known = bytes(view[start : end + len(mark)])
 
     def _read_slowly(self, data: bytearray, begin: int) -> int:
-        """Decode a line as a whole."""
         self._known, self._question = b"\n", b""
         end = data.find(b"\n", begin)
         line = bytes(memoryview(data)[begin:end])
@@ -234,7 +232,6 @@ class LineReader:
         return end + 1
 
     def asked(self) -> Asked:
-        """Return what the last line asks."""
         raw, references = self.input.raw, self.input.reference
         texts = [raw, references] if isinstance(references, str) else [raw, *references]
         text = _BETWEEN.join([text[:_SEARCH_CHARS].casefold().encode() for text in texts[:_MOST_TEXTS]])
@@ -331,7 +328,6 @@ class ScopeShape(msgspec.Struct, frozen=True, array_like=True):
 
 
 def join_questions(questions: list[Question]) -> Question:
-    """Join what several parts say about one question, in order."""
     first, *others = questions
     for other in others:
         for more in other.scopes:
@@ -343,7 +339,6 @@ def join_questions(questions: list[Question]) -> Question:
 
 
 def rows_of(question: Question, shapes: list[ScopeShape]) -> Rows:
-    """Pack a question."""
     asked = question.asked
     ranges = msgspec.msgpack.encode(question.ranges)
     entries = []
@@ -360,7 +355,6 @@ def rows_of(question: Question, shapes: list[ScopeShape]) -> Rows:
 
 
 def _write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
-    """Write items in batches, each with its size."""
     iterator = iter(items)
     encode = msgspec.msgpack.Encoder().encode
     while batch := list(islice(iterator, _BATCH)):
@@ -369,7 +363,6 @@ def _write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
 
 
 def read_batches(path: str, kind: type[Item]) -> Iterator[Item]:
-    """Read items that `_write_batches` wrote."""
     decode = msgspec.msgpack.Decoder(list[kind]).decode  # type: ignore[valid-type]
     with open(path, "rb") as file:  # noqa: PTH123
         while size := file.read(_SIZE.size):
@@ -461,7 +454,6 @@ class _Scanner:
         yield from self._end(offset)
 
     def _begin(self, key: Key, start: int) -> Question:
-        """Begin a stretch of lines of a question."""
         names = key.evaluation_name, key.sample_hash
         question = self._questions.get(names)
         if question is None:

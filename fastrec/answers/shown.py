@@ -196,7 +196,6 @@ def _keep_outcomes(answer: ShownAnswer, filters: Filters) -> bool:
 
 
 def _question(answer: Answer, query: Query, sample_hash: str) -> ShownQuestion:
-    """Begin a question with what its first record says of it."""
     asked = transcript_of(answer.line)
     return ShownQuestion(
         evaluation_name=query.evaluation_name,

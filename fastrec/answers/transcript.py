@@ -47,7 +47,6 @@ class Calls(Generic[T]):
         """Whether a result came since the last call."""
 
     def add(self, calls: Iterable[tuple[str, T]]) -> None:
-        """Add the calls of a turn with their ids."""
         if added := list(calls):
             if self._closed:
                 self._groups.append([])
@@ -274,12 +273,10 @@ def _all_texts(values: Mapping[str, Any], without: frozenset[str] = frozenset())
 
 
 def _texts(value: Any) -> list[str]:
-    """Return a field that has a text, several, or none."""
     return [] if value is None else [_text(one) for one in value] if isinstance(value, list) else [_text(value)]
 
 
 def _text(value: Any) -> str:
-    """Return a text, or an empty one if there is none."""
     return "" if value is None else _value(value)
 
 

@@ -105,7 +105,6 @@ def _print(found: Comparison, *, full: bool) -> None:
 
 
 def _print_remarks(found: Comparison) -> None:
-    """Print which tests were used, and what is not compared."""
     tests = dict.fromkeys(_TESTS[one.test] for one in found.evaluations if one.test)
     if tests:
         click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))

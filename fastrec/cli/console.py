@@ -32,7 +32,6 @@ UNSAFE = re.compile(
 
 
 def safe(text: str) -> str:
-    """Escape characters that could control a terminal."""
     return UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
@@ -221,7 +220,6 @@ def print_stderr(text: str) -> None:
 
 
 def print_error(message: str) -> None:
-    """Print an error on stderr; the message may have several lines."""
     first, *rest = message.split("\n")
     print_stderr(f"{click.style('error:', fg='red', bold=True)} {safe(first)}")
     for line in rest:
@@ -229,7 +227,6 @@ def print_error(message: str) -> None:
 
 
 def print_notice(*messages: str) -> None:
-    """Print notices on stderr."""
     for message in messages:
         print_stderr(f"{click.style('note:', fg='cyan')} {safe(message)}")
 

@@ -114,7 +114,6 @@ def _lower_scopes(found: Difference) -> set[tuple[str, str | None]]:
 
 
 def _legend(found: Difference) -> Iterator[str]:
-    """Yield what the numbers mean."""
     answers = "questions that both corpora answered"
     if found.errors_as_wrong:
         answers += "; a record with an error is a wrong answer"
@@ -145,7 +144,6 @@ def _legend(found: Difference) -> Iterator[str]:
 
 
 def _print_tables(found: Difference) -> None:
-    """Print a table per evaluation, changed fields, examples, and the result."""
     hidden: list[str] = []
     titles = _titles(found)
     for name, group in groupby(found.models, key=lambda model: titles[model.evaluation_name, model.metric]):
@@ -195,7 +193,6 @@ def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[S
 
 
 def _spell_flip(flip: Flip, measure: str) -> tuple[str, str]:
-    """Return the means of a question in OLD and NEW."""
     if measure == "score":
         return f"{flip.old:.4g}", f"{flip.new:.4g}"
     return f"{flip.old:.0%}", f"{flip.new:.0%}"
@@ -296,7 +293,6 @@ class Percentage(Number):
     """A percentage, with or without its sign."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number."""
         text: Any = value.strip().removesuffix("%") if isinstance(value, str) else value
         return super().convert(text, param, ctx)
 

@@ -88,7 +88,6 @@ def import_logs(
 
 
 def _print_account(result: Import) -> None:
-    """Print one row per harness, then what was left out, and what does not agree."""
     for same, first in result.same_logs.items():
         print_notice(f"{shown(same)} has the same content as {shown(first)}: imported once")
     for log in result.logs:

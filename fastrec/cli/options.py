@@ -141,7 +141,6 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     _PATTERN = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(?:([KMGT])(?:i?B)?|B)?", re.IGNORECASE)
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number of bytes."""
         if isinstance(value, int):
             return value
         match = self._PATTERN.fullmatch(str(value).strip())
@@ -181,7 +180,6 @@ class RepairNames(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def command(short_help: str) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a command with the option that every command has."""
 
     def make(function: Callable[..., None]) -> click.Command:
         made = click.command(short_help=short_help)(function)
@@ -201,7 +199,6 @@ def choice_option(
 
 
 def _cores() -> int:
-    """Return how many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -225,7 +222,6 @@ repair_option = click.option("--repair", type=RepairNames(), multiple=True, meta
 
 
 def reading_options(function: _Command) -> _Command:
-    """Add the options about reading shards."""
     for option in (
         click.option("--max-window", type=Size(), default="128MiB", show_default=True, help="Largest zstd window."),
         click.option("--max-line-bytes", type=Size(), default="1GiB", show_default=True,

@@ -60,7 +60,6 @@ class ProgressLine(Progress):
         self._draw()
 
     def expect(self, total_bytes: int) -> None:
-        """There is a better estimate of the total of this stage."""
         self._stage.total = total_bytes
 
     def reuse(self, size: int) -> None:
@@ -70,7 +69,6 @@ class ProgressLine(Progress):
         self._draw()
 
     def advance(self, size: int, records: int, rejects: int) -> None:
-        """Some more bytes, records and rejected lines are done."""
         self._stage.done += size
         self._stage.records += records
         self._rejected += rejects
@@ -78,7 +76,6 @@ class ProgressLine(Progress):
             self._draw()
 
     def finish(self) -> None:
-        """The stage is over."""
         stage = self._stage
         stage.total = stage.done + stage.reused
         self._update()
@@ -101,7 +98,6 @@ class ProgressLine(Progress):
         return rest + self._later_cost() * stage.total * pace
 
     def erase(self) -> None:
-        """Erase the line; it is drawn again when the command advances."""
         self._show("")
 
     def _later_cost(self) -> float:
@@ -146,7 +142,6 @@ class _Stage:
 
     @property
     def share(self) -> float:
-        """The share of the stage that is done."""
         return min((self.done + self.reused) / self.total, 1.0) if self.total else 0.0
 
 

@@ -74,7 +74,6 @@ class AnswerPrinter:
             self._details(answer)
 
     def _details(self, answer: ShownAnswer) -> None:
-        """Print the rest of the record."""
         facts = {"run": answer.evaluation_id, "sample": str(answer.sample_id)}
         for verdict in answer.verdicts:
             facts |= verdict.metadata | verdict.other
@@ -141,7 +140,6 @@ class AnswerPrinter:
             self._lines(safe_lines(call.result), f"{indent}    ")
 
     def _line(self, text: str, head: str, remark: str = "") -> None:
-        """Print a text on one line."""
         most = (self._width or _CALL) - len(head) - len(click.unstyle(remark))
         spelled = clip(safe(" ".join(text[: 4 * most].split())), most)
         self.has_cut |= spelled.endswith("…") or len(text) > 4 * most
@@ -152,7 +150,6 @@ class AnswerPrinter:
             self._section("choices" if not number else "", choice, most=(400, 4), item=f"{_letter(number)}. ")
 
     def _section(self, name: str, text: str, most: tuple[int, int] | None = None, item: str = "") -> None:
-        """Print a text below its name."""
         if name:
             click.echo(click.style(name, bold=True))
         self._text(text, "  ", most=most, item=item)
@@ -161,7 +158,6 @@ class AnswerPrinter:
         self._note(f"{name}: {counted(len(text), 'character')}")
 
     def _note(self, text: str) -> None:
-        """Print a line about what was left out."""
         self.has_cut = True
         click.echo(click.style(text, dim=True))
 
@@ -194,7 +190,6 @@ def _letter(number: int) -> str:
 
 
 def _headline(answer: ShownAnswer) -> str:
-    """Return model, verdicts, tokens and latency."""
     verdicts = [
         click.style(one.outcome, fg=_COLOURS.get(one.outcome), bold=True)
         + (f" {safe(one.metric)}" if one.metric and len(answer.verdicts) > 1 else "")
@@ -220,7 +215,6 @@ def _repeat(answer: ShownAnswer) -> str:
 
 
 def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
-    """Yield the error, what was extracted and the source of a record."""
     head = f"{verdict.metric}: " if verdict.metric and len(answer.verdicts) > 1 else ""
     if verdict.error:
         yield f"{head}error: {verdict.error}"
@@ -233,7 +227,6 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
 
 
 def _tally_text(tally: Tally) -> str:
-    """Describe what the models made of a question, by one metric."""
     head = f"{safe(tally.metric)}: " if tally.metric else ""
     return head + ", ".join(tally_facts(tally, graded=tally.graded))
 

@@ -129,7 +129,6 @@ def stats_sections(found: Stats, most: int | None = None) -> Sections:
 
 
 def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> Table:
-    """Make a table with the columns that say something."""
     spellings: dict[str, Callable[[ModelStats], str]] = {}
     for name, spell in _COLUMNS.items():
         if accuracy or name not in _NOT_GRADED:
@@ -209,7 +208,6 @@ def _joins_section(joins: EvaluationJoins) -> Section:
 
 
 def _pairs_table(joins: EvaluationJoins) -> Table:
-    """Make a table of the pairs with the smallest share of common questions."""
     from fastrec.summary.present_ranking import REASONS
 
     metrics = ["same metric"] if any(pair.same_metric < pair.common for pair in joins.pairs) else []

@@ -101,7 +101,6 @@ def _too_wide(columns: Sequence[Column], widths: Sequence[int]) -> list[Column]:
 
 
 def print_hidden(names: Sequence[str]) -> None:
-    """Print a notice about hidden columns, if there are any."""
     if names:
         print_notice(f"the terminal is too narrow for these columns: {', '.join(dict.fromkeys(names))}")
 
@@ -129,7 +128,6 @@ def more_rows(more: int, noun: str, where: str) -> list[str]:
 
 
 def print_sections(sections: Iterable[Section], legends: Iterable[Sequence[str]]) -> None:
-    """Print tables, then lines that explain them."""
     hidden: list[str] = []
     for number, section in enumerate(sections):
         if number:

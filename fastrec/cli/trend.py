@@ -43,7 +43,6 @@ _COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
 
 
 def _print_trend(found: Trend) -> None:
-    """Print a table for each evaluation, the changes, and the line counts of each corpus."""
     hidden: list[str] = []
     for evaluation in found.evaluations:
         chosen = _chosen_names(found, evaluation)
@@ -104,7 +103,6 @@ def _mark(change: Change) -> str:
 
 
 def _print_changes(found: Trend) -> None:
-    """List the changes that are more than chance, in the order of corpora."""
     if not found.comparisons:
         click.echo("No model has answered a question in two corpora, so nothing is compared.")
         return
@@ -126,7 +124,6 @@ def _print_changes(found: Trend) -> None:
 
 
 def _print_corpora(found: Trend) -> None:
-    """Print the line counts of each corpus, and the models that appear and disappear."""
     click.echo()
     names = ["corpus", *_COUNTS, "models", *["skipped shards"] * any(corpus.skipped for corpus in found.corpora)]
     rows = []
@@ -142,7 +139,6 @@ def _print_corpora(found: Trend) -> None:
 
 
 def _csv_rows(found: Trend) -> Table:
-    """Make one row for each evaluation, metric, model and corpus, with numbers in full precision."""
     fields = ("before", "questions", "better", "worse", "old", "new", "difference", "test", "p", "p_adjusted")
     names = ["evaluation_name", "metric", "graded", "model_id", "corpus", "records", "errors", "questions", "value"]
     names += [*(f"change_{name}" for name in fields), "significant"]

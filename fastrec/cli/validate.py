@@ -116,7 +116,6 @@ def _print_upgrade(upgrade: UpgradeReport | None) -> None:
 
 
 def _verdict(report: Validation, *, good: bool) -> str:
-    """Return the closing line."""
     word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
     repaired = f" ({report.repaired:,} repaired)" if report.repaired else ""
     counts = f"{counted(report.lines, 'line')}, {report.valid:,} valid{repaired}, {report.invalid:,} invalid"

@@ -70,7 +70,6 @@ def show(
 
 
 def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -> list[QuestionRow]:
-    """Find the rows of the questions that a text stands for."""
     everywhere = index.find(text, shortest=_SHORTEST)
     if not everywhere:
         short = f"; give at least {_SHORTEST} characters of a hash" if len(text) < _SHORTEST else ""
@@ -96,7 +95,6 @@ def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -
 
 
 def _candidates(rows: Iterable[QuestionRow], head: str) -> str:
-    """List the questions of some rows in a message, each once."""
     found = {(row.sample_hash, row.evaluation_name): row for row in rows}
     lines = [
         f"  {sample_hash}  {name}  {str(row.sample_id)[:_EXCERPT]}  {row.excerpt[:_EXCERPT]}"

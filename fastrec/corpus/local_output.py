@@ -173,7 +173,6 @@ class _Place:
         self.old = target.parent / f".{target.name}.fastrec-old"
 
     def is_refused(self) -> bool:
-        """Return whether a refused output is here, and not something else with this name."""
         if self.target.is_symlink() or not self.marker.is_file():
             return False
         return is_refused(LOCAL.read_all(str(self.marker)))

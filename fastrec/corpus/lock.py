@@ -182,7 +182,6 @@ class Lease:
         return frozenset(self._me.ended)
 
     def exists(self) -> bool:
-        """Whether any run holds a lease, or has left one behind."""
         return self._object.read() is not None
 
     @contextlib.contextmanager

@@ -88,7 +88,6 @@ class Output(Protocol):
 
     @property
     def kept_path(self) -> str:
-        """The path of the list of kept work."""
         return join(self.work_root, KEPT)
 
     @property
@@ -119,7 +118,6 @@ class Output(Protocol):
             storage_of(directory).remove(*(path for path in files if path not in keep))
 
     def holds_work(self) -> bool:
-        """Return whether there is anything that the next run can use."""
         try:
             return bool(self._work_files() or self.staged_files())
         except OSError:  # the disk may be what failed: keep too much rather than too little

@@ -235,7 +235,6 @@ _decode_sample_id = msgspec.json.Decoder(int | str).decode
 
 
 def decode_sample_id(spelled: Raw | bytes) -> int | str:
-    """Decode a `sample_id`, as it is spelled in a line."""
     try:
         value: int | str = _decode_sample_id(spelled)
     except msgspec.MsgspecError:  # more digits than msgspec decodes

@@ -109,7 +109,6 @@ class StoreOutput(Output):
         return _name_with(self._lease.token, stem, suffix)
 
     def staged_files(self) -> list[str]:
-        """List the unpublished files of this run."""
         return [path for path in self._leftovers() if self._token_of(path) == self._lease.token]
 
     def _leftovers(self) -> list[str]:
@@ -231,7 +230,6 @@ class StoreOutput(Output):
         return ended, others
 
     def has_leftovers(self) -> bool:
-        """Return whether there are files of runs that are not part of a corpus."""
         try:
             return bool(self._leftovers())
         except OSError:  # the store may be what failed

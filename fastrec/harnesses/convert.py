@@ -64,7 +64,6 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def line_size(self) -> int:
-        """The size of a line, about."""
         return len(self.question) + len(self.answer) + len(self.measured) + len(self.metadata) + 300
 
 
@@ -106,7 +105,6 @@ _decode: Final = msgspec.msgpack.Decoder(list[Bundle]).decode
 
 
 def write_bundles(bundles: Sequence[Bundle]) -> bytes:
-    """Encode some bundles as a block of a work file."""
     data = _encode(bundles)
     return len(data).to_bytes(_LENGTH_BYTES, "little") + data
 
@@ -247,7 +245,6 @@ class Converter:
         return found
 
     def _question(self, sample: Sample) -> bytes:
-        """Encode the part of a record up to the question."""
         encode = self._encode
         return b"".join(
             (

@@ -46,7 +46,6 @@ class Log(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Size of all its files in bytes."""
         return sum(file.size for file in self.files)
 
 

@@ -33,7 +33,6 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 def harness_named(name: str) -> Harness:
-    """The module that reads the logs of a harness."""
     return cast("Harness", import_module(f"fastrec.harnesses.{_MODULES[name]}"))
 
 

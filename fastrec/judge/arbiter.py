@@ -141,7 +141,6 @@ def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
 
 @cache
 def _compiled(schema: Schema) -> tuple[Check, Check]:
-    """Compile the checks of the fields, and those of the conditional rules."""
     document = dict(schema.document)
     rules = document.pop("allOf", [])
     return _compile(document), _compile({"allOf": rules})

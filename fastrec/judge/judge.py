@@ -219,7 +219,6 @@ class Judge:
         return stop
 
     def _judge_refused(self, stop: _Stop, chunk: OpenChunk, into: bytearray, batch: Batch) -> None:
-        """Judge the line at which the fast path stopped, and move on."""
         raw, offset, was_short = chunk.next_line()
         number, length = chunk.line + chunk.number - 1, len(into)
         if stop is _Stop.SLOW:

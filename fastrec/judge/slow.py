@@ -65,7 +65,6 @@ class SlowPath:
         self._filter = record_filter
 
     def judge(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
-        """Judge one line and add the result to the batch."""
         if not raw.strip(b" \t\r"):
             batch.blank += 1
             return

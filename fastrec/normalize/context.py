@@ -45,7 +45,6 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
         return self.output.named(f"part-{number:05d}", SUFFIXES[self.parts.compression])
 
     def part_path(self, number: int) -> str:
-        """The path of a part before it is published."""
         return self.output.staged(self.part_name(number))
 
     def statistics_prefix(self, fingerprint: str) -> str:

@@ -81,7 +81,6 @@ class Corpus(msgspec.Struct, frozen=True):
 
 
 def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Corpus:
-    """Make a corpus that is ready to be published."""
     sorted_shards = sort_shards(shards, context, base)
     plan = plan_parts(context, sorted_shards, base)
     pieces = sorted_shards.pieces()
@@ -427,7 +426,6 @@ def _kept_files(context: RunContext, files: Sequence[tuple[str, str]]) -> list[K
 def _files(
     tasks: Sequence[SortResult], parts: Sequence[Part], summary: FileDigest, rejects: KeptRejects | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the paths and hashes of all files to keep."""
     for task in tasks:
         yield from ((file.path, file.hash) for file in task.files)
     for part in parts:

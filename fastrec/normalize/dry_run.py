@@ -83,7 +83,6 @@ def plan(
     *,
     files_from: str | None = None,
 ) -> Plan:
-    """Plan a run without doing it."""
     paths = [without_file_protocol(os.fspath(name)) for name in names]
     target = without_file_protocol(os.fspath(output))
     shards, notices = find_records(paths, files_from=files_from)

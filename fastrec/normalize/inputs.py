@@ -57,7 +57,6 @@ def _harness_of(shard: Shard) -> str | None:
 
 
 def _harness_in(paths: Sequence[str]) -> str | None:
-    """The harness that wrote the first of some files that is a log."""
     from fastrec.harnesses.registry import harness_of  # noqa: PLC0415 - only for input that is wrong
 
     try:
@@ -136,7 +135,6 @@ class Streams:
             self._streams[number].read.append(_KeptChunk(path, chunk.offset, chunk.line))
 
     def files(self) -> set[str]:
-        """The paths of all chunks that are kept."""
         return set(self._finished)
 
     def finish(self, paths: Iterable[str]) -> list[str]:

@@ -175,7 +175,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sort_fields(self) -> tuple[str, ...]:
-        """All fields of the sort key, in order."""
         return self.sort_fields_of(self.target)
 
     def sort_fields_of(self, target: Schema) -> tuple[str, ...]:
@@ -185,7 +184,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def recorded(self) -> dict[str, object]:
-        """The options that the manifest records."""
         given = [name for name in RECORDED_IF_SET if getattr(self, name)]
         recorded = {name: getattr(self, _FIELDS.get(name, name)) for name in (*RECORDED, *given)}
         if self.filters:
@@ -195,7 +193,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def leaves_out(self) -> bool:
-        """Whether contradictions or repeats are left out."""
         return (self.conflicts, self.repeats) != ("keep", "keep")
 
     @property
@@ -205,11 +202,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def memory_per_job(self) -> int:
-        """Memory limit of one process."""
         return MEMORY_PER_JOB if self.memory is None else self.memory // self.jobs
 
     def for_input(self, target: Schema) -> InputSettings:
-        """What reading and judging for a target needs."""
         judge = JudgeSettings(
             target=target.name,
             target_is_guess=self.schema == AUTO,
@@ -222,11 +217,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return InputSettings(judge, self.max_line_bytes, self.max_window)
 
     def for_sorting(self, target: Schema) -> SortSettings:
-        """What sorting into a corpus of a target needs."""
         return SortSettings(self.sort_fields_of(target), self.part_size, self.memory_per_job, self.limits)
 
     def for_parts(self) -> PartSettings:
-        """What making parts needs."""
         return PartSettings(**{name: getattr(self, name) for name in PartSettings.__struct_fields__})
 
 
@@ -239,7 +232,6 @@ class InputSettings(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> Schema:
-        """The schema version of the corpus."""
         assert self.judge.target
         return TARGETS[self.judge.target]
 

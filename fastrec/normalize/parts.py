@@ -246,11 +246,9 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             self._context.output.sync(part.sources.path)
 
     def _held(self, part: Part) -> Part:
-        """What later steps need of a part."""
         return part if self._context.parts.incremental else replace(part, files=())
 
     def _fingerprint(self, number: int, hashes: tuple[str, str]) -> str:
-        """A fingerprint of everything that determines the content of a part."""
         settings = self._context.parts
         extras = (settings.incremental, settings.track_sources)
         named = [replace(one, path=utf8(one.path), index=utf8(one.index)) for one in self._plan.slices(number)]

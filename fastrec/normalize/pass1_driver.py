@@ -165,7 +165,6 @@ class SortTasks:
         return SortTask(number, pieces, self._directory, self._judging, self._sorting, large=self._growth > 1)
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
-        """Decompress a shard, and make a task of each chunk."""
         long_lines: list[LongLine] = []
         if self._shards[shard].stream:
             stats = self._streams.open(shard, self._shards[shard], self._judging, self._chunk_bytes)

@@ -220,7 +220,6 @@ class _Records:
 
 
 def _count_sources(window: Window, lines: LinesByPiece) -> None:
-    """Count where the records of a window come from."""
     lines.kept.update(map(_piece_of, window.rows))
     for index, sources in window.origins.items():
         lines.kept[window.rows[index][Column.SOURCE]] -= 1

@@ -63,7 +63,6 @@ class Plan(msgspec.Struct, frozen=True):
     base: Base
 
     def slices(self, number: int) -> list[RunSlice]:
-        """What a range is gathered from."""
         low, high = self.ranges[number]
         first = 0 if low is None else bisect_right(self.regions, low)
         last = len(self.regions) if high is None else bisect_left(self.regions, high)
@@ -92,7 +91,6 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
-    """Choose where parts begin."""
     sorting = context.sorting
     text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
     has_runs = any(result.runs for result in sorted_shards.results)
@@ -182,7 +180,6 @@ class _Rounds:
         return [*(one for one in merged if one.regions != regions_hash), *alone]
 
     def _round(self, runs: list[MergedRun], groups: int, regions: str | None, regions_hash: str) -> list[MergedRun]:
-        """Merge runs in groups, each into one run."""
         bounds = [len(runs) * number // groups for number in range(groups + 1)]
         grouped = [runs[start:end] for start, end in pairwise(bounds) if start < end]
         first, self._made = self._made, self._made + len(grouped)
@@ -318,7 +315,6 @@ class _Planner:
         )
 
     def _part_of(self, number: int) -> int:
-        """The number of the part of the base that a region belongs to."""
         low, _ = self._regions.ranges[number]
         return 0 if low is None else bisect_right(self._base.cuts, low)
 

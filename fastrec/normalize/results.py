@@ -97,12 +97,10 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
         return [counts.piece.number for counts in self.pieces]
 
     def without(self, shards: Container[int]) -> SortResult:
-        """The result without the pieces of some shards."""
         pieces = tuple(counts for counts in self.pieces if counts.piece.shard not in shards)
         return msgspec.structs.replace(self, pieces=pieces)
 
     def with_runs(self, **changes: Any) -> SortResult:
-        """The result with some fields of all runs changed."""
         runs = tuple(msgspec.structs.replace(run, **changes) for run in self.runs)
         return msgspec.structs.replace(self, runs=runs)
 
@@ -300,7 +298,6 @@ def hash_examples(wrong: Iterable[WrongHash]) -> list[WrongHash]:
 
 
 def examples_of(replaced: Iterable[HashReplaced]) -> list[WrongHash]:
-    """The first records of a chunk whose `sample_hash` was wrong."""
     first = heapq.nsmallest(_HASH_EXAMPLES, replaced, key=HashReplaced.sort_key)
     return [
         WrongHash(one.evaluation_name, one.model_id, encode_sample_id(one.sample_id), one.given, one.computed)

@@ -145,7 +145,6 @@ def settings_in(paths: Iterable[str], choices: Sequence[dict[str, Any]]) -> int 
 
 
 def difference(before: bytes, settings: dict[str, Any]) -> str:
-    """Say how the encoded settings of a journal differ from these."""
     try:
         then, now = (_flat(msgspec.msgpack.decode(encoded)) for encoded in (before, _encode(settings)))
     except (msgspec.MsgspecError, TypeError, AttributeError):
@@ -213,14 +212,12 @@ class Reusable(msgspec.Struct):
     next_piece: int = 0  # the first number that no piece has
 
     def take_chunk(self, piece: Piece, text_hash: str) -> SortResult | None:
-        """The finished task of a chunk, if there is one."""
         task = self.chunks.pop((piece.source, piece.offset, piece.line, text_hash), None)
         if task is None or task.pieces[0].piece.long_lines != piece.long_lines:
             return None
         return _attached(task, [piece.shard])
 
     def files(self) -> set[str]:
-        """The paths of all files to keep."""
         tasks = [*self.tasks, *self.chunks.values()]
         files = {file.path for task in tasks for file in task.files} - _covered_files(self.merged)
         return files | {file.path for one in self.merged for file in one.run.files}

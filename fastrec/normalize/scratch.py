@@ -35,7 +35,6 @@ class ScratchCorpus(NamedTuple):
     summary: Summary
 
     def write_manifest(self) -> None:
-        """Write the manifest again, after a change."""
         Path(self.directory, MANIFEST).write_bytes(self.manifest.to_json())
 
 

@@ -74,7 +74,6 @@ def _later(record: Any, metadata: Any) -> Record:
 
 
 def _earlier(record: Any, schema: Schema, result_id: Any, metadata: Any, found: set[str]) -> Record:
-    """Upgrade a record of one of the versions before 0.2.1."""
     sample_id = record.sample_id
     if sample_id.__class__ is not str:
         sample_id = as_text(sample_id)
@@ -180,7 +179,6 @@ def _performance(performance: Any) -> Any:
 
 
 def _has_details(performance: Any) -> bool:
-    """Whether there are additional details, an unknown key before 0.2.1."""
     return bool(performance) and getattr(performance, "additional_details", UNSET) is not UNSET
 
 

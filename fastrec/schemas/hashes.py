@@ -161,7 +161,6 @@ class RecipeFinder:
         self._last = "R1"
 
     def find(self, raw: str, reference: str | list[str], given: str) -> str | None:
-        """Find the name of the recipe that gives this hash; None if there is none."""
         if len(given) != _HEX_DIGITS:
             return None
         references = [reference] if isinstance(reference, str) else reference

@@ -36,7 +36,6 @@ def contradicts_itself(value: Any) -> bool:
 
 
 def version_of(value: Any, is_valid: Callable[[Any, Schema], bool]) -> Schema | None:
-    """The version of a record; None if it is valid nowhere."""
     if contradicts_itself(value):
         return None
     if is_valid(value, V0_2_0):

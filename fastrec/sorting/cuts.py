@@ -268,7 +268,6 @@ class RegionSample:
         self._blocks: list[tuple[bytes, int]] = []
 
     def add(self, fences: Sequence[Fence], data_bytes: int) -> None:
-        """Add a run, given its fences and its size."""
         sizes = (end - start for start, end in pairwise([*(fence.data_offset for fence in fences), data_bytes]))
         self._blocks.extend(zip((fence.key for fence in fences), sizes, strict=True))
         while len(self._blocks) > self._most:

@@ -87,7 +87,6 @@ class KeyColumns(msgspec.Struct):
 
 
 def column_splitter(order: Sequence[str] = FIELDS) -> Callable[[Sequence[bytes]], KeyColumns]:
-    """Make a function that splits sorted keys into columns."""
     split = key_splitter(order)
     if tuple(order) in {FIELDS, METRIC_FIELDS}:
         return _Splitter(split, len(order)).split

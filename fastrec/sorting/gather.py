@@ -424,7 +424,6 @@ def _limit(cursors: Sequence[_KeyCursor]) -> bytes | None:
 
 
 def _merge(cursors: Sequence[_TextCursor], limit: bytes | None, shared_origins: SharedOrigins) -> Window:
-    """Merge the records below a key, or all that are left."""
     keys: list[bytes] = []
     rows: list[Any] = []
     texts: list[memoryview] = []

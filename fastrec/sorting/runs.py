@@ -134,7 +134,6 @@ class IndexWriter:
 
     @property
     def size(self) -> int:
-        """Bytes of the blocks that were written."""
         return self._file.size
 
     def hash(self) -> str:
@@ -221,7 +220,6 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def files(self) -> tuple[FileDigest, FileDigest]:
-        """Its two files, with their checksums."""
         return (
             FileDigest(self.path, self.data_bytes, self.data_hash),
             FileDigest(index_of(self.path), self.index_bytes, self.index_hash),

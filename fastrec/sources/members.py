@@ -44,7 +44,6 @@ class RawBytes:
 
     @property
     def offset(self) -> int:
-        """Offset of the next byte in the file."""
         return self._start + self._position
 
     def need(self, count: int) -> bool:

@@ -92,7 +92,6 @@ class TextEstimate:
 
 
 def tasks_of(sources: Iterable[Source], task_bytes: int) -> list[tuple[Slice, ...]]:
-    """Cut sources into slices, and group those into tasks."""
     return gather_tasks([piece for source in sources for piece in source.slices(task_bytes)], task_bytes)
 
 

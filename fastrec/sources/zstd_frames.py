@@ -89,7 +89,6 @@ class _Pieces:
         self._pieces = _pieces(raw, windows)  # a function: a method would be a cycle, which nobody collects
 
     def read(self, _size: int) -> memoryview:
-        """Return the next piece; an empty one at the end."""
         piece = next(self._pieces, _NOTHING)
         self.offset = self._raw.offset - len(piece)
         return piece
@@ -118,7 +117,6 @@ def _pieces(raw: RawBytes, windows: _Windows) -> Iterator[memoryview]:
 
 
 def _skip_frame(raw: RawBytes) -> None:
-    """Skip a skippable frame: magic number, length, and that many bytes."""
     name = f"the skippable zstd frame that starts at byte {raw.offset:,}"
     raw.require(8, name)
     if not raw.skip(8 + int.from_bytes(raw.peek(4, 4), "little")):

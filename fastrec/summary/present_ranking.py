@@ -404,7 +404,6 @@ def has_repeats(evaluation: EvaluationStats) -> bool:
 
 
 def legend(stats: Stats) -> list[str]:
-    """Explain the numbers that are shown, in a few short lines."""
     if not any(evaluation.by_model for evaluation in stats.evaluations):
         return []
     lines = []

@@ -269,7 +269,6 @@ class _Check:
         self._folders: set[str] = set()
 
     def add(self, parts: Sequence[tuple[Piece, CheckedPiece]]) -> None:
-        """Add all pieces of a pair."""
         report, pair, first = self._report, parts[0][0].pair, parts[0][1]
         report.bad_files += dict.fromkeys(one.error for _, one in parts if one.error)
         if first.is_ignored:
@@ -347,7 +346,6 @@ class _Check:
                 self._not_compared[verdict] += 1
 
     def finish(self, seconds: float) -> PairCheck:
-        """Return the result."""
         report = self._report
         report.codes, report.groups = dict(self._groups.codes), self._groups.in_order()
         report.not_compared = dict(sorted(self._not_compared.items()))

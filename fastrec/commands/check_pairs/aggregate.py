@@ -76,7 +76,6 @@ def place_of(folder: Sequence[str], given: int) -> Place:
 
 
 def folder_findings(place: Place) -> Iterator[Finding]:
-    """Find what is wrong with the names of folders."""
     if place.layout == "data" and place.depth != 3:
         message = f"expected three folders below data: {'/'.join(_LEVELS)}, found {place.depth}"
         yield Finding("name.depth", "$", message)
@@ -211,7 +210,6 @@ _number: Final = msgspec.json.Decoder(float).decode
 
 
 def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
-    """Decode an aggregate, or say why a file is none."""
     try:
         outline = _outline(data)
     except REFUSALS as exc:
@@ -339,13 +337,11 @@ def find_pairs(directories: Iterable[str]) -> FoundPairs:
 
 
 def _in_directory(directory: str, found: FoundPairs) -> Iterator[_Folder]:
-    """Yield the folders of a tree on this machine."""
     for folder, names in walk(directory, found.bad_files):
         yield _Folder(folder, names, shard_at)
 
 
 def _in_store(directory: str) -> Iterator[_Folder]:
-    """Yield the folders of a tree in an object store."""
     from fastrec.sources.inputs import shards_below  # noqa: PLC0415 - only URLs need it
 
     paths, shards = shards_below(directory, lambda name: _SAMPLES.fullmatch(name) is not None)

@@ -122,7 +122,6 @@ def _judge() -> Judge:
 
 
 def _add_rows(judged: JudgedChunk, joiner: _Joiner, found: Rows, source: str) -> None:
-    """Join the records of a chunk, and add up their scores."""
     tallies, batch = found.tallies, judged.batch
     for record, line, result_id in zip(batch.records, batch.numbers, _result_ids(judged), strict=True):
         result, findings = joiner.join(record, result_id)
@@ -189,7 +188,6 @@ class _Joiner:
         self._known: dict[tuple[Any, ...], _Joined] = {}
 
     def join(self, record: Any, result_id: str | UnsetType) -> _Joined:
-        """Return the result of a row, and what is wrong with its ids."""
         ids = record.evaluation_id, record.model_id, record.evaluation_name, result_id
         joined = self._known.get(ids)
         if joined is None:
@@ -211,7 +209,6 @@ class _Joiner:
         return found
 
     def _result(self, name: str, result_id: str | UnsetType) -> tuple[int | None, Finding | None]:
-        """Return the number of the result of a row, or why there is none."""
         results = self._aggregate.results
         if result_id is not UNSET:
             number = self._ids.get(result_id)
@@ -250,7 +247,6 @@ class Piece(msgspec.Struct, frozen=True):
 
     @property
     def estimated_text(self) -> int:
-        """Estimated size of the rows in bytes."""
         return _OVERHEAD + (self.slice.estimated_text if self.slice else 0)
 
 
@@ -279,7 +275,6 @@ class CheckedPiece(msgspec.Struct):
 
 
 def pieces_of(pair: Pair, limits: Limits) -> Iterator[Piece]:
-    """Cut a pair into pieces."""
     if not pair.samples:
         yield Piece(pair, None, is_first=True)
         return
@@ -326,7 +321,6 @@ def _check(piece: Piece, limits: Limits, checked: CheckedPiece, read_aggregate: 
 
 
 def _read_aggregate(path: str) -> Aggregate | NotAggregate:
-    """Read a JSON file."""
     storage = storage_of(path)
     size = storage.size_of(path)
     if size > LARGEST:

@@ -232,5 +232,4 @@ class Difference(msgspec.Struct, kw_only=True):
 
     @property
     def regressed(self) -> bool:
-        """Whether any model regressed."""
         return any(model.regressed for model in self.models)

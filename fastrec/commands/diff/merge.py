@@ -318,7 +318,6 @@ class _Merger:
             self._add_outcome(second, key, self._outcome_of(*values))
 
     def _outcome_of(self, was: Value, now: Value) -> Outcome:
-        """The outcome of a question with one record in each corpus."""
         if isinstance(was, bool | None) and isinstance(now, bool | None):
             return self._single[was, now]
         old, new = count_answers([was]), count_answers([now])
@@ -439,7 +438,6 @@ def _fields_of(line: bytes, fields: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _group(olds: Sequence[bytes], news: Sequence[bytes], key: Callable[[bytes], Hashable]) -> Collection[_Pair]:
-    """Group the records of both corpora."""
     groups: defaultdict[Hashable, _Pair] = defaultdict(lambda: ([], []))
     for side, lines in enumerate((olds, news)):
         for line in lines:

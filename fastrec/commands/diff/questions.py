@@ -208,7 +208,6 @@ class Outcome(NamedTuple):
 
 
 def count_answers(values: Iterable[Value]) -> Answers:
-    """Count records and answers, and add up the answers."""
     values = list(values)
     answers = [value for value in values if value is not None]
     return Answers(len(values), len(answers), sum(answers))
@@ -295,7 +294,6 @@ class Read:
         """Compared questions whose mean fell or rose."""
 
     def add(self, outcome: Outcome, number: int = 1) -> None:
-        """Add a number of questions with this outcome."""
         old, new = (answers.mean() if answers.answers else None for answers in outcome[:2])
         for side, mean in enumerate((old, new)):
             self._counts[side].count(outcome[side], number)
@@ -324,7 +322,6 @@ class Read:
                 self.differences = None
 
     def merge(self, other: Read) -> None:
-        """Add the questions of a later range."""
         self._counts = [ours.plus(theirs) for ours, theirs in zip(self._counts, other._counts, strict=True)]
         for ours, theirs in zip(self._sums(), other._sums(), strict=True):
             ours.merge(theirs)

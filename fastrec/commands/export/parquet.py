@@ -278,7 +278,6 @@ def _columns_of(schema: Schema) -> _Object:
 
 
 def _column(name: str, hint: Any) -> _Scalar | _Struct:
-    """Choose the column of a field by the types that the field may have."""
     choices = (hint,) if get_origin(hint) in (list, dict, Literal) else get_args(hint) or (hint,)
     kinds = [kind for kind in choices if kind not in (UnsetType, type(None))]
     items = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is list), None)

@@ -89,7 +89,6 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lines(recipe: Recipe) -> Iterator[bytes]:
-    """Yield the lines of the recipe, without newlines."""
     return (line for _, line in labelled_lines(recipe))
 
 
@@ -129,7 +128,6 @@ class _Answer(msgspec.Struct, frozen=True):
         return _Answer(record, self.question, self.author, self.schema)
 
     def written(self) -> Record:
-        """The record in the version that its author writes."""
         if is_later(self.schema.name):
             return rewritten(self.record, self.question, self.author, self.schema)
         return self.record

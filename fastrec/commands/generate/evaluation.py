@@ -218,7 +218,6 @@ class EvaluationText:
         self._asked: set[str] = set()
 
     def question(self, rng: Rng, evaluation: Evaluation, number: int) -> Question:
-        """Make a question that was not asked before, as far as that is possible."""
         make = TASKS[evaluation.name]
         for _ in range(_TRIES):
             task = make(rng, number + self._shift)

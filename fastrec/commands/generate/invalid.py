@@ -45,7 +45,6 @@ def _raw(code: str, *fillers: bytes, section: str = "metadata", key: str = "note
 
 
 def _bytes(code: str, change: Callable[[bytes], bytes]) -> InvalidLine:
-    """Make a row that changes the bytes of the line."""
     return InvalidLine(code, None, lambda record, spelling: change(spelling.line(record)))
 
 

@@ -83,7 +83,6 @@ class PhraseTable(NamedTuple):
     glue: str
 
     def write(self, rng: Rng, length: int) -> str:
-        """Write a text of `length` phrases."""
         numbers = unpack(f"<{length}H", rng.bits(16 * length).to_bytes(2 * length, "little"))
         return self.glue.join(map(self.phrases.__getitem__, numbers))
 

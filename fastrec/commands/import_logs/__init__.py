@@ -118,7 +118,6 @@ class Pipeline(msgspec.Struct, frozen=True):
     progress: Progress
 
     def run(self, logs: Sequence[Log], result: Import) -> None:
-        """Import all logs, and add their accounts to the result."""
         self.progress.start("import", sum(log.size for log in logs))
         planned = [plan for _, plan in sorted(self.engine.run(plan_log, logs))]
         wanted = _distinct(logs, planned, result)
@@ -240,7 +239,6 @@ def import_logs(
 
 
 def _check_patterns(patterns: tuple[str, ...], result: Import) -> None:
-    """Refuse patterns that no metric matches."""
     if patterns and result.logs and not any(log.records for log in result.logs):
         known = sorted({name for log in result.logs for name in log.metrics_left_out})
         named = ", ".join(repr(pattern) for pattern in patterns)

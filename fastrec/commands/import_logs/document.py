@@ -102,7 +102,6 @@ class ImportedLog(msgspec.Struct, kw_only=True):
 
     @property
     def disagreements(self) -> list[Comparison]:
-        """What the records do not reproduce."""
         return [one for one in self.comparisons if not one.agrees]
 
 

@@ -85,7 +85,6 @@ class ShardTask(msgspec.Struct, frozen=True):
 
 @collector_off()
 def plan_log(log: Log) -> PlannedLog:
-    """Read what a log says about its run."""
     try:
         plan = harness_named(log.harness).plan(log)
         return PlannedLog(_stable_id(log), plan)

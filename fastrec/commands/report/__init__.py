@@ -169,7 +169,6 @@ def _trend(paths: tuple[str, ...], filters: Filters, *, jobs: int, progress: Pro
 
 
 def _fill_template(name: str, about: str, banner: Html, sections: Sequence[tuple[str, Html]]) -> bytes:
-    """Make the page of the sections that are not empty."""
     shown_sections = [(title, f"s{number}", body) for number, (title, body) in enumerate(sections) if body]
     template, style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8")) for kind in ("html", "css", "js")

@@ -229,7 +229,6 @@ def _choose(index: Index, kind: _Kind, number: int, others: Sequence[_Chosen] = 
 
 
 def _is_of(kind: _Kind, scope: Scope, row: QuestionRow) -> bool:
-    """Whether a question is hard or disputed at all."""
     if kind == "disagreement":
         return bool(row.disagreement)
     return row.models > 0 and (scope.graded or row.share != 1)

@@ -67,7 +67,6 @@ def _repairs(summary: Summary) -> Html:
 
 
 def _meaning(name: str) -> str:
-    """What a code means; nothing if this version does not know it."""
     return CODES[name].meaning if name in CODES else ""
 
 

@@ -135,7 +135,6 @@ def stats(
 
 
 def _hashes(summary: Summary, chosen: Sequence[Chosen]) -> list[ModelRecipes]:
-    """The recipes of the chosen models of the chosen evaluations."""
     names = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
     return [one for one in summary.sample_hash.by_model if (one.evaluation_name, one.model_id) in names]
 
@@ -144,7 +143,6 @@ def _hashes(summary: Summary, chosen: Sequence[Chosen]) -> list[ModelRecipes]:
 def _sorted(
     names: Sequence[str], options: Options, *, progress: Progress | None, notice: Callable[[str], None]
 ) -> Iterator[ScratchCorpus]:
-    """Make a corpus of some shards in a temporary directory, which is removed afterwards."""
     shards, notices = find_shards(names)
     for message in notices:
         notice(message)

@@ -125,7 +125,6 @@ def _models(chosen: Chosen, errors_as_wrong: bool) -> _ChosenModels:
 
 
 def _count(questions: Iterable[list[_Answer]], models: _Models, limits: Limits) -> _CommonQuestions:
-    """Count the common questions, given all records of some questions."""
     found = _CommonQuestions()
 
     def common() -> Iterator[_Answer]:
@@ -174,7 +173,6 @@ def _read_part(task: _PartTask) -> _CommonQuestions:
 
 
 def _answers(task: _PartTask) -> Iterator[_Answer]:
-    """Read the records of chosen models."""
     path, expected = task.part.path, task.part.entry.records
     row_of = row_maker(TARGETS[task.schema])
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)

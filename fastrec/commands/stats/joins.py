@@ -351,7 +351,6 @@ def _difference(one: bytes, other: bytes) -> str:
 def _examples(
     split: dict[bytes, list[Question]], facts: dict[bytes, bytes], a: int, b: int, reasons: Iterable[str]
 ) -> dict[str, list[int | str]]:
-    """The first ids that each reason keeps apart."""
     found: dict[str, list[int | str]] = {reason: [] for reason in REASONS if reason in reasons}
     for spelled, questions in split.items():
         if all(len(examples) == _EXAMPLES for examples in found.values()):

@@ -61,18 +61,15 @@ class Reporter:
         """What is reported of the current slice: its estimated text, text, lines and invalid lines."""
 
     def reading(self, piece: Slice, stats: ReadStats, found: SliceFindings) -> None:
-        """Some more of a slice was read."""
         size = (piece.shard.size if piece.end is None else piece.end) - piece.start
         estimated = piece.estimated_text * min(stats.raw_bytes, size) // max(size, 1)
         self._report(estimated, stats.text_bytes, found)
 
     def finished(self, piece: Slice, found: SliceFindings) -> None:
-        """A slice was read."""
         self._report(piece.estimated_text, found.counts["text_bytes"] or self._reported[1], found)
         self._reported = (0, 0, 0, 0)
 
     def _report(self, estimated: int, text: int, found: SliceFindings) -> None:
-        """Report what is new."""
         now = (estimated, text, found.counts["lines"], found.counts["invalid"])
         new_estimated, new_text, *new_lines = (
             after - before for after, before in zip(now, self._reported, strict=True)

@@ -118,7 +118,6 @@ class Validation(msgspec.Struct):
 
     @property
     def ok(self) -> bool:
-        """Whether every shard was read completely and every line is valid."""
         return not self.invalid and not self.bad_shards
 
     def add(self, path: str, found: SliceFindings) -> None:
@@ -227,7 +226,6 @@ class FindingLog:
             self._file = Path(path).open("wb")  # noqa: SIM115 - see close
 
     def close(self) -> None:
-        """Close the log."""
         with self._writing():
             self._file.close()
 

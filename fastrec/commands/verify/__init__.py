@@ -289,7 +289,6 @@ class Verification(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether there are no problems."""
         return not self.problems
 
 
@@ -353,7 +352,6 @@ def _check(
     progress: Progress | None,
     limits: Limits,
 ) -> None:
-    """Check a corpus whose manifest can be read."""
     problems = verification.problems
     verification.skipped = manifest.skipped
     is_file = _list_files(corpus)

@@ -415,7 +415,6 @@ class _LineChecker:
 
 
 def _text(chunk: JudgedChunk, index: int) -> bytes:
-    """The normal form of a record."""
     ends = chunk.batch.ends
     return bytes(chunk.normal[ends[index - 1] if index else 0 : ends[index]])
 

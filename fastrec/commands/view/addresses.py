@@ -160,7 +160,6 @@ def number_text(value: float) -> str:
 
 
 def query_pairs(query: Query) -> list[tuple[str, str]]:
-    """Spell a query: evaluation, metric, filters and order."""
     pairs = [("evaluation", name_text(query.evaluation_name))]
     pairs += [] if query.metric is None else [("metric", name_text(query.metric))]
     pairs += [("model", name_text(name)) for name in query.models]
@@ -198,7 +197,6 @@ class Addresses:
         return f"{self._prefix}/"
 
     def file(self, name: str) -> str:
-        """The style or the script."""
         return f"{self._prefix}/{name}"
 
     def find(self) -> str:

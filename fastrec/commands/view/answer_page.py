@@ -40,7 +40,6 @@ class _Errors:
 
 
 def _errors_in(transcript: Transcript) -> int:
-    """How many results of tools are errors."""
     calls = sum(call.failed for turn in transcript.turns for call in turn.calls)
     return calls + sum(turn.failed and not turn.is_result for turn in transcript.turns)
 
@@ -113,7 +112,6 @@ def _is_long(text: str) -> bool:
 
 
 def _others(values: Mapping[str, str]) -> Sequence[Html]:
-    """Show keys that the schema does not know."""
     if not values:
         return ()
     rows = (tag("div", tag("dt", key), tag("dd", block(value, _SHORT))) for key, value in values.items())
@@ -135,7 +133,6 @@ def chosen_answer(index: Index, row: QuestionRow, state: PageState) -> NumberedA
 
 
 def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer) -> Html:
-    """Show one answer as a readable transcript."""
     here = QuestionAddresses(frame.addresses, state, row.sample_hash)
     answer, transcript = shown.answer, shown.transcript
     whole = here.answer(shown.name, whole=True)

@@ -94,7 +94,6 @@ def _compare(a: Sequence[str], b: Sequence[str]) -> list[Piece] | None:
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
-    """How many words are equal at the beginning."""
     length = min(len(a), len(b))
     return next((number for number in range(length) if a[number] != b[number]), length)
 
@@ -226,7 +225,6 @@ def _cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
 
 
 def _compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnswer) -> Html:
-    """Show two answers with their differences highlighted."""
     texts = left.transcript.final_text, right.transcript.final_text
     pieces, by_words = differences(*texts)
     note = "Words that only one answer has are marked."
@@ -325,7 +323,6 @@ _PROMPT: Final = 3_000
 
 
 def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, row: QuestionRow) -> Html:
-    """Show a question with all answers, or with those that are chosen."""
     query, here = state.query, QuestionAddresses(frame.addresses, state, row.sample_hash)
     models = tuple(dict.fromkeys(one.model for one in state.show)) or query.models
     shown = numbered(index.answers(row, models))
@@ -377,7 +374,6 @@ def _links(here: QuestionAddresses, index: Index) -> Html:
 
 
 def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
-    """Show the input, the references and the choices."""
     whole = here.question(whole=True)
     most = None if here.state.whole else _INPUT
     parts = [tag("h2", "Question"), block(transcript.question, most, whole)]

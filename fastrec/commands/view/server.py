@@ -293,11 +293,9 @@ class View:
         self._server.run([self._socket])
 
     def stop(self) -> None:
-        """End `serve` soon, from another thread."""
         self._server.should_exit = True
 
     def close(self) -> None:
-        """Close the socket and the index."""
         self._socket.close()
         self._index.close()
 

@@ -239,7 +239,6 @@ _WHICH: Final = {
 
 
 def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Html:
-    """Make the form; it works without a script."""
     query = state.query
     hidden = [(name, value) for name, value in query_pairs(query) if name not in _FIELDS]
     hidden += [("size", str(state.size))] if state.size != PAGE_SIZE else []

@@ -55,7 +55,6 @@ from fastrec.storage import storage_of
 
 
 def plan(log: Log) -> LogPlan:
-    """Scan a run."""
     state, scores, stats = (file_of(log, role) for role in ("scenario_state", "per_instance_stats", "stats"))
     assert state is not None
     assert scores is not None
@@ -140,7 +139,6 @@ class FileIndex:
         self.samples = array("I")
 
     def add(self, start: int, size: int, sample: int | None) -> None:
-        """Add an item, of a sample or of none."""
         self.starts.append(start)
         self.sizes.append(size)
         self.samples.append(_NONE if sample is None else sample)
@@ -232,7 +230,6 @@ class Scan:
 
 
 def scan_run(state: str, scores: str) -> Scan:
-    """Read the requests and the scores of a run."""
     scan = Scan()
     for path in (state, scores):
         check_is_plain(path)

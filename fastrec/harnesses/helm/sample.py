@@ -135,7 +135,6 @@ class ScoreReader:
         self._names: dict[tuple[str, str | None, str | None, str], str] = {}
 
     def read(self, entries: Sequence[StatsEntry], perturbation: str) -> SampleScores:
-        """Return the scores of a sample, whose perturbation is given by its canonical description."""
         found, names = SampleScores(), self._names
         scores = found.scores
         if self._adds_up and len(entries) > 1:
@@ -160,7 +159,6 @@ class ScoreReader:
 
 
 def mean_of(stat: Stat) -> float | None:
-    """Return the mean of a statistic, or None if it has none that is a number."""
     if stat.mean is not None:
         return number_of(stat.mean)
     total, count = number_of(stat.sum), number_of(stat.count)

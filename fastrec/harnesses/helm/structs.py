@@ -248,7 +248,6 @@ def canonical(perturbation: Perturbation) -> str:
 
 
 def hash_of(key: Key) -> int:
-    """A hash of 64 bits."""
     text = f"{key.trial}\0{key.perturbation}\0{key.instance}"
     return xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 

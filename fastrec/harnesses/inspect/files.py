@@ -62,7 +62,6 @@ class Member(NamedTuple):
 
 
 def unpack_members(members: bytes) -> Iterator[Member]:
-    """Yield the members that were packed, one after the other."""
     return map(Member._make, _PACKED.iter_unpack(members))
 
 
@@ -97,7 +96,6 @@ class _Bytes:
 
     @property
     def left(self) -> int:
-        """The number of bytes that are not taken."""
         return self._end - self._position + len(self._block) - self._at
 
     def take(self, size: int) -> bytes:
@@ -249,7 +247,6 @@ def _inflate(data: memoryview, size: int) -> bytes:
 
 
 def _unzstd(data: memoryview, size: int) -> bytes | bytearray:
-    """Decompress all frames."""
     decompressor = zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW)
     if zstandard.frame_content_size(data) == size:  # the usual case, and the fastest: a single frame
         with contextlib.suppress(zstandard.ZstdError):  # or damage, which is found below

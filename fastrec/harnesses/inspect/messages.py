@@ -125,7 +125,6 @@ class Said(msgspec.Struct, gc=False):
 
 
 def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
-    """The content of a message, with attachments resolved."""
     content = message.content
     calls = [_tool_call(call, attachments) for call in message.tool_calls or ()]
     if isinstance(content, str) and not message.reasoning:
@@ -216,7 +215,6 @@ def _server_result(part: Part, attachments: Attachments) -> str:
 
 
 def _with_error(text: str, message: LoggedMessage) -> str:
-    """The content of a message, and the error of the tool if it failed."""
     if message.error is not None:
         kind, reason = message.error.type, message.error.message
     elif message.tool_error:
@@ -228,7 +226,6 @@ def _with_error(text: str, message: LoggedMessage) -> str:
 
 
 def _given(part: Part) -> dict[str, Any]:
-    """The fields that a part of the content has."""
     if part.data is not None:
         return part.data if isinstance(part.data, dict) else {"data": part.data}
     fields = {name: getattr(part, name) for name in part.__struct_fields__ if name != "type"}

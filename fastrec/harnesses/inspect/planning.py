@@ -202,7 +202,6 @@ _decode_summaries: Final = decoder(list[_Summary])
 
 
 def plan(log: Log) -> LogPlan:
-    """Read the header of a log, and cut its samples into slices."""
     file = log.files[0]
     return _plan_archive(file.path) if file.role == ARCHIVE else _plan_document(file.path)
 
@@ -290,7 +289,6 @@ def _plan(
 
 
 def _slices(items: Iterable[Any], size_of: Any) -> Iterator[list[Any]]:
-    """Cut items into runs of about the same size."""
     run: list[Any] = []
     size = 0
     for item in items:

@@ -54,7 +54,6 @@ class SampleMembers(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """The size of its text."""
         return sum(
             member.size for part in (self.sample, self.messages, self.attachments) for member in unpack_members(part)
         )
@@ -93,7 +92,6 @@ class LogSlice(msgspec.Struct, frozen=True):
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
-    """Read the samples of a slice."""
     path = log.files[0].path
     logged = (
         samples_in_archive(path, log_slice.members)
@@ -108,7 +106,6 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
 
 
 def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[tuple[LoggedSample, LazyParts]]:
-    """Read samples of an archive."""
     with storage_of(path).open_reader(path) as reader:
         archive = Archive(path, reader)
         for members in samples:
@@ -125,7 +122,6 @@ def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[
 
 
 def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> tuple[LoggedSample, LazyParts]:
-    """Put a chunked sample together."""
     chunks = [_decode_messages(memoryview(archive.read(member))) for member in unpack_members(members.messages)]
     pool = [message for chunk in chunks for message in chunk]
     for start, end in sample.message_refs or ():
@@ -141,7 +137,6 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
 
 
 def samples_in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[tuple[LoggedSample, LazyParts]]:
-    """Read samples of a JSON document."""
     with storage_of(path).open_reader(path) as reader:
         for start, end, _ in groups:
             text = b"[%b]" % read_at(reader, end - start, start)
@@ -153,7 +148,6 @@ def samples_in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> It
 
 
 def _items(text: bytes) -> Iterator[Buffer]:
-    """Yield the items of an array, each as its own text."""
     try:
         items = _decode_items(text)
     except REFUSALS:
@@ -172,7 +166,6 @@ def _items(text: bytes) -> Iterator[Buffer]:
 
 
 def decode_sample(text: Buffer) -> LoggedSample:
-    """Decode a sample; raise ValueError if it is none."""
     try:
         return _decode_fast(text)
     except REFUSALS:
@@ -189,7 +182,6 @@ def _finite(text: Buffer) -> bytes:
 
 
 def _parts_of(text: Buffer) -> LazyParts:
-    """Return what to read of a sample's text when it is needed."""
 
     def attachments() -> dict[str, str]:
         found = _decode_attachments(memoryview(text))

@@ -249,7 +249,6 @@ class LazyParts:
 
 
 def sample_of(logged: LoggedSample, parts: LazyParts, scoring: Scoring) -> Sample:
-    """Turn a logged sample into a sample."""
     attachments = parts.attachments
     metadata = _metadata(logged)
     asked, correct = _input(logged, attachments)

@@ -71,7 +71,6 @@ class _Run(msgspec.Struct):
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    """Pair details with the results of their run."""
     grouped = Grouped()
     runs = []
     for file in files:

@@ -20,7 +20,6 @@ _FIRST_SECOND: Final = 1_000_000_000
 
 
 def plan(log: Log) -> LogPlan:
-    """Read what details and results say about a run."""
     details, document = (file.path for file in log.files)
     results = read_results(document)
     if not results.model:
@@ -130,7 +129,6 @@ def _aggregates(
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
-    """Read the samples of a slice."""
     path = log.files[0].path
     parquet = parquet_module(path)
     row = log_slice.before

@@ -230,7 +230,6 @@ def _indices(value: Any, choices: list[Any]) -> list[int]:
 
 
 def _references(choices: list[Any], correct: list[int]) -> list[str]:
-    """The texts of the correct choices, each of which may be several texts."""
     return [text for index in correct for text in _texts(choices[index])]
 
 

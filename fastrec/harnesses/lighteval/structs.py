@@ -60,7 +60,6 @@ class Results(msgspec.Struct):
 
     @property
     def model(self) -> str:
-        """The name of the model; empty if the document has none."""
         config = self.config_general.model_config
         name = self.config_general.model_name or (config.get("model_name") if isinstance(config, dict) else None)
         return name if isinstance(name, str) else ""
@@ -102,7 +101,6 @@ _decode: Final = decoder(Results)
 
 
 def read_results(path: str) -> Results:
-    """Read the results of a run; LogError if they are damaged."""
     return read_document(path, _decode, "these are no results of lighteval, or they are damaged")
 
 

@@ -57,7 +57,6 @@ def is_array(path: str) -> bool:
 
 
 def chunks_of(piece: Slice) -> Iterator[Chunk]:
-    """Read the lines of a slice in chunks."""
     path = piece.shard.path
     with _as_log_error(path):
         for chunk in piece.shard.read(piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST):
@@ -86,7 +85,6 @@ def _number(piece: Slice, line: int) -> str:
 
 
 def array_items(path: str) -> Iterator[bytes]:
-    """Read the items of a file that is one JSON array, each as JSON."""
     blocks = _text_of(path)
     held = b""
 
@@ -111,7 +109,6 @@ def _text_of(path: str) -> Iterator[bytes]:
 
 
 def rows_in(path: str) -> Iterator[bytes]:
-    """Read all samples of a file, each as JSON."""
     if is_array(path):
         yield from array_items(path)
     else:
@@ -120,7 +117,6 @@ def rows_in(path: str) -> Iterator[bytes]:
 
 
 def count_rows(path: str) -> int:
-    """Count the samples of a file with one per line."""
     lines, last = 0, b"\n"
     for block in _text_of(path):
         lines += count(block, b"\n")
@@ -166,7 +162,6 @@ class Results(msgspec.Struct, kw_only=True):
         return found or {}
 
     def settings(self, task: str) -> dict[str, Any]:
-        """The configuration of a task; empty if it cannot be read."""
         try:
             found = msgspec.json.decode(self.configs[task]) if task in self.configs else None
         except REFUSALS:
@@ -180,7 +175,6 @@ class Results(msgspec.Struct, kw_only=True):
 
     @property
     def started(self) -> str:
-        """The start time as the file spells it; empty if it has none."""
         text = bytes(self.date).decode().strip('"')
         return "" if text in ("null", "NaN") else text
 

@@ -65,7 +65,6 @@ _decode_named: Final = decoder_of(_Named)
 
 
 def plan(log: Log) -> LogPlan:
-    """Read the results of a log; LogError if they are damaged."""
     path, task = log.files[0].path, log.task
     results = read_results(log.files[1].path)
     figures, settings = results.figures(task), results.settings(task)
@@ -215,7 +214,6 @@ def _lower_is_better(figures: Mapping[str, Any], settings: Mapping[str, Any], hi
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
-    """Read the samples of a slice; LogError if one of them is damaged."""
     assert isinstance(log_slice, LogSlice)
     try:
         maker = SampleMaker(log_slice.setup)

@@ -63,7 +63,6 @@ TaskMaker = Callable[[Rng, int], Task]
 
 @cache
 def table(name: str) -> dict[str, Any]:
-    """Read a table of texts."""
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
 
 
