@@ -1,12 +1,15 @@
 """Sizes, counts and waiting times that bound the work, in one object that callers can replace.
 
-Functions that need a limit take a `Limits`, and tasks carry one to their worker. Tests pass smaller limits to reach
-with a few kilobytes what otherwise takes gigabytes.
+Commands start with `current_limits`. Functions below them take a `Limits`, and tasks carry one to their worker. Tests
+use smaller limits (`use_limits`) to reach with a few kilobytes what otherwise takes gigabytes.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 import msgspec
@@ -81,3 +84,18 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 LIMITS: Final = Limits()
 """What is used unless a caller says otherwise."""
+_current: Final = ContextVar("limits", default=LIMITS)
+
+
+def current_limits() -> Limits:
+    return _current.get()
+
+
+@contextmanager
+def use_limits(limits: Limits) -> Iterator[None]:
+    """Use these limits in commands that are called in this block."""
+    token = _current.set(limits)
+    try:
+        yield
+    finally:
+        _current.reset(token)

@@ -48,7 +48,7 @@ from fastrec.corpus.sources import decode_source, line_begin, need_sources, sour
 from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import CorpusError, FastrecError, UsageError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import LIMITS, Limits, current_limits
 from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import names_of
@@ -364,7 +364,6 @@ def cat(
     limit: int | None = None,
     source: bool = False,
     jobs: int = 1,
-    limits: Limits = LIMITS,
     **filters: Unpack[FilterArguments],
 ) -> Iterator[bytes]:
     """Yield the lines of a corpus in order, without newlines: all records, or only those that match every filter.
@@ -375,7 +374,6 @@ def cat(
         source: Yield `{"source": …, "line": …, "record": {…}}` instead: the shard and the line that a record comes
             from, and the record, byte for byte. The corpus needs `normalize --track-sources`.
         jobs: Processes to use if every part has to be searched.
-        limits: Sizes of buffers.
         **filters: Only records that match these (`FilterArguments`).
 
     Raises:
@@ -384,8 +382,9 @@ def cat(
         CorpusError: The manifest, a line or a source is not what fastrec writes.
         ShardError: A part cannot be read.
     """
-    for block in cat_blocks(corpus, make_filters(**filters), limit=limit, source=source, jobs=jobs, limits=limits):
-        yield from block.removesuffix(b"\n").split(b"\n")
+    chosen = make_filters(**filters)  # now, so that a misspelled filter is refused at the call
+    blocks = cat_blocks(corpus, chosen, limit=limit, source=source, jobs=jobs, limits=current_limits())
+    return (line for block in blocks for line in block.removesuffix(b"\n").split(b"\n"))
 
 
 def cat_blocks(

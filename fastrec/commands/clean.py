@@ -22,7 +22,7 @@ from fastrec.corpus.local_output import LocalOutput, local_work_of, locked_work
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_of
 from fastrec.errors import UsageError, shown, utf8
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 
@@ -58,7 +58,6 @@ def clean(
     *,
     work_dir: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
-    limits: Limits = LIMITS,
 ) -> Cleaned:
     """Remove kept and interrupted work of an output; the output itself and a refused corpus stay.
 
@@ -66,12 +65,12 @@ def clean(
         output: The output of `normalize`.
         work_dir: The `work_dir` of these runs, if they had one.
         dry_run: Only say what would be removed.
-        limits: Bounds of the work. Only tests change them.
 
     Raises:
         UsageError: `output` cannot be an output of `normalize`.
         LockedError: A run is writing it.
     """
+    limits = current_limits()
     target = without_file_protocol(os.fspath(output))
     work = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
     left: list[str] = []

@@ -14,7 +14,7 @@ from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.summary.significance import Test, adjust, compare_pairs
 
@@ -107,7 +107,6 @@ def compare(
     examples: int = 2,
     jobs: int = 1,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
     **filters: Unpack[FilterArguments],
 ) -> Comparison:
     """Compare two models on each evaluation and metric.
@@ -119,7 +118,6 @@ def compare(
         examples: The number of questions per evaluation and metric to return with both answers.
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
-        limits: Sizes of buffers.
         **filters: Which questions are compared, and which other models count for the examples (`FilterArguments`).
 
     Raises:
@@ -127,6 +125,7 @@ def compare(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
+    limits = current_limits()
     chosen = make_filters(**filters)
     with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
         models = {model for scope, _ in scopes for model in scope.models}

@@ -12,7 +12,7 @@ from fastrec.answers.index import Index, check_questions, choose_model, open_sco
 from fastrec.answers.table import SORTS, Query, QuestionRow, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import check_patterns
 
@@ -84,7 +84,6 @@ def questions(
     limit: int = 20,
     jobs: int = 1,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
     **filters: Unpack[FilterArguments],
 ) -> Questions:
     """Return a table of questions for each evaluation and metric.
@@ -99,7 +98,6 @@ def questions(
         limit: The largest number of questions in a table.
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
-        limits: Sizes of buffers.
         **filters: Which records count, and which questions (`FilterArguments`).
 
     Raises:
@@ -107,6 +105,7 @@ def questions(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
+    limits = current_limits()
     if sort not in SORTS:
         raise UsageError(f"sort must be one of {', '.join(SORTS)}, not {sort!r}")
     if split is not None and (isinstance(split, str) or len(split) != 2):

@@ -20,7 +20,7 @@ from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected, numbere
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.storage import join
 
 
@@ -53,7 +53,6 @@ def rejects(
     *,
     code: Strings = (),
     extract: str | os.PathLike[str] | BinaryIO | None = None,
-    limits: Limits = LIMITS,
 ) -> Rejects:
     """List the rejected lines of a corpus.
 
@@ -62,7 +61,6 @@ def rejects(
         code: Only lines whose first error has this code, or one of these.
         extract: Also write the lines to this new file, in the order of the rejects file: the exact bytes of the input,
             each with a newline. Records that `--conflicts` left out are written in normal form.
-        limits: How many groups to list.
 
     Raises:
         UsageError: The directory is not a corpus, a code does not exist, or the file to write exists.
@@ -70,6 +68,7 @@ def rejects(
         ShardError: The rejects file cannot be read completely.
         FastrecError: The file cannot be written.
     """
+    limits = current_limits()
     found = FindingGroups(limits.finding_groups)
     truncated: list[Location] = []
     repairs: Counter[str] = Counter()

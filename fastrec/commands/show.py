@@ -13,7 +13,7 @@ from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 
 _SHORTEST: Final = 4  # characters of a hash
@@ -35,7 +35,6 @@ def show(
     *,
     jobs: int = 1,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
     **filters: Unpack[FilterArguments],
 ) -> Shown:
     """Return a question with its answers.
@@ -45,7 +44,6 @@ def show(
         question: A `sample_id`, or else the first characters of a `sample_hash`, at least 4 of them.
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
-        limits: Sizes of buffers.
         **filters: Which answers to show (`FilterArguments`).
 
     Raises:
@@ -53,6 +51,7 @@ def show(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
+    limits = current_limits()
     if type(question) is not int and not isinstance(question, str):
         raise UsageError(f"question must be a string or an integer, not {question!r}")
     chosen = make_filters(**filters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastrec.engine import check_jobs
 from fastrec.filters import Paths, Strings, make_filters, several_paths
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.trends import Trend, collect_trend
 
@@ -20,7 +20,6 @@ def trend(
     p: float = 0.05,
     jobs: int = 1,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
 ) -> Trend:
     """Follow models over several corpora, and find the changes that are more than chance.
 
@@ -35,13 +34,13 @@ def trend(
         p: A change is significant if its adjusted p-value is below this.
         jobs: Processes to use for building an index.
         progress: Receives the progress of building indexes.
-        limits: Sizes of buffers.
 
     Raises:
         UsageError: A path is not a corpus and has none, or a pattern matches nothing.
         CorpusError: A file of a corpus is damaged.
         ShardError: A part cannot be read completely.
     """
+    limits = current_limits()
     check_jobs(jobs)
     filters = make_filters(
         evaluation=evaluation,

@@ -13,12 +13,12 @@ import msgspec
 
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError
-from fastrec.filters import FilterArguments, Filters, as_tuple, field_names, make_filters
+from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, field_names, make_filters
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -137,7 +137,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     check: Literal["stat", "content"] = "stat"  # how to tell whether a file changed since the last incremental run
     work_dir: str | None = None
     may_be_empty: bool = False  # make a corpus even if no record matches the filters
-    limits: Limits = LIMITS
+    limits: Limits = msgspec.field(default_factory=current_limits)
     """Bounds of the work. Only tests change them."""
 
     def __post_init__(self) -> None:
@@ -284,6 +284,36 @@ class PartSettings(msgspec.Struct, frozen=True, kw_only=True):
     track_sources: bool
     incremental: bool
     leaves_out: bool
+
+
+class NormalizeArguments(FilterArguments, total=False):
+    """The options of `normalize` as arguments of a Python function: the fields of `Options`, and the filters."""
+
+    schema: str
+    hash_algorithm: str
+    sample_hash: SampleHashMode
+    repair: Strings
+    sort_by: Strings
+    same_run: Literal["keep", "ignore"]
+    conflicts: Choice
+    repeats: Choice
+    part_size: int
+    compression: str
+    level: int
+    max_line_bytes: int
+    max_window: int
+    track_sources: bool
+    jobs: int
+    engine: Literal["pool", "dask"]
+    scheduler: str | None
+    memory: int | None
+    skip_bad_shards: bool
+    max_rejects: float | str | None
+    fresh: bool
+    overwrite: bool
+    incremental: bool
+    check: Literal["stat", "content"]
+    work_dir: str | None
 
 
 def make_options(**given: Any) -> Options:

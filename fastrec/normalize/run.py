@@ -24,7 +24,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import msgspec
 
@@ -45,7 +45,7 @@ from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.inputs import Streams, find_records
 from fastrec.normalize.kept import Base, Kept, base_of, no_base, recover_kept, why_damaged, why_unusable
-from fastrec.normalize.options import AUTO, RECORDED, Options, make_options
+from fastrec.normalize.options import AUTO, RECORDED, NormalizeArguments, Options, make_options
 from fastrec.normalize.pass1 import WrongTargetError, guess_target, prepare_judge
 from fastrec.normalize.resume import Journal, settings_in
 from fastrec.progress import Progress
@@ -107,7 +107,7 @@ def normalize(
     *,
     files_from: str | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[NormalizeArguments],
 ) -> Summary:
     """Turn shards into one sorted corpus at `output`, and return its summary.
 
@@ -116,11 +116,7 @@ def normalize(
         output: The directory to publish; it must not exist, unless `overwrite` is given.
         files_from: A file with further paths, one per line.
         progress: Receives the progress of the run.
-        **options: The fields of `Options`: `jobs`, `memory`, `part_size`, `level`, `compression`, `schema`,
-            `sort_by`, `hash_algorithm`, `sample_hash`, `repair`, `same_run`, `conflicts`, `repeats`, `track_sources`,
-            `max_rejects`, `skip_bad_shards`, `fresh`, `overwrite`, `incremental`, `check`, `work_dir`,
-            `max_line_bytes`, `max_window`, `engine`, `scheduler`; and the filters (`FilterArguments`): `evaluation`,
-            `metric`, `model`, `sample_id`, `hash`, `exclude_evaluation`, `exclude_model`, `right`, `wrong`, `errors`.
+        **options: How to normalize, and which records (`NormalizeArguments`). `docs/commands.md` explains each option.
 
     Raises:
         UsageError: An argument is wrong, or no record matches the filters; nothing was done.

@@ -25,7 +25,7 @@ from fastrec.corpus import local_output, lock
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError
 from fastrec.judge.judge import Judge
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import pass1
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import Piece
@@ -217,7 +217,7 @@ def test_workers_that_never_end(held: Any, shard: Path, tmp_path: Path, monkeypa
     """The wait for them is limited."""
     monkeypatch.setattr(lock, "_is_dead", lambda _: True)
     with pytest.raises(LockedError):
-        normalize(shard, tmp_path / "out", limits=Limits(lock_wait_seconds=0.2))
+        use_limits(Limits(lock_wait_seconds=0.2))(normalize)(shard, tmp_path / "out")
     assert held.poll() is None
 
 

@@ -14,7 +14,7 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.cli.progress import ProgressLine, make_progress
 from fastrec.engine.base import SerialEngine
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
@@ -184,7 +184,7 @@ def test_validate_reports_a_large_shard_while_it_is_read(format_: Format, tmp_pa
     """A compressed shard is a single task, but the line does not stay at 0 %."""
     shard = write(tmp_path / "a.jsonl", [*LINES[:100], b"{"], format_)
     recorder = Recorder()
-    found = fastrec.validate([shard, shard], progress=recorder, limits=Limits(chunk_bytes=10_000))
+    found = use_limits(Limits(chunk_bytes=10_000))(fastrec.validate)([shard, shard], progress=recorder)
     steps = recorder.stages["judge"]
     assert len(steps) > 20
     assert steps[-1] == (found.text_bytes, pytest.approx(found.text_bytes, rel=0.01))

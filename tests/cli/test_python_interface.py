@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import click
 import pytest
@@ -14,7 +14,7 @@ import fastrec
 from fastrec.cli import cli, python_name
 from fastrec.errors import UsageError
 from fastrec.filters import make_filters
-from fastrec.normalize.options import Options
+from fastrec.normalize.options import NormalizeArguments, Options
 from tests.docs.reference import ROOT
 
 ABOUT_PRINTING = {"verbose", "quiet", "no_progress", "json"}
@@ -34,7 +34,7 @@ NOT_IN_PYTHON = {
     "schema": {"list"},  # fastrec.schema_versions()
     "validate": {"format", "strict"},  # strict: the exit code
 }
-NOT_ON_THE_COMMAND_LINE = {"progress", "notice", "limits", "may_be_empty"}
+NOT_ON_THE_COMMAND_LINE = {"progress", "notice"}
 MODELS = ("org-0/*", "org-1/*")  # of generated records
 COMMANDS = [name for name in cli.list_commands(None) if name != "completion"]  # type: ignore[arg-type]
 
@@ -47,10 +47,11 @@ def options_of(name: str) -> dict[str, click.Parameter]:
 
 
 def parameters_of(name: str) -> dict[str, inspect.Parameter]:
-    """The parameters of a function; `**options` of `normalize` are the fields of `Options`, `**filters` are filters."""
+    """The parameters of a function; `**options` of `normalize` have the names of `NormalizeArguments`."""
     found = dict(inspect.signature(getattr(fastrec, python_name(name))).parameters)
     if found.pop("options", None):
-        found |= inspect.signature(Options).parameters
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        found |= {name: inspect.Parameter(name, keyword) for name in get_type_hints(NormalizeArguments)}
     if found.pop("filters", None):
         found |= inspect.signature(make_filters).parameters
     return {key.removesuffix("_"): one for key, one in found.items()}  # `from_` is the option --from
@@ -62,6 +63,25 @@ def test_a_function_has_the_parameters_of_its_command(name: str) -> None:
     assert python_name(name) in fastrec.__all__
     expected = options_of(name).keys() - ABOUT_PRINTING - NOT_IN_PYTHON.get(name, set())
     assert parameters_of(name).keys() - NOT_ON_THE_COMMAND_LINE == expected
+
+
+def test_normalize_takes_every_option() -> None:
+    """The typed arguments of `normalize` are the options and the filters; limits and the like are internal."""
+    internal = {"filters", "limits", "may_be_empty"}
+    filters = set(inspect.signature(make_filters).parameters)
+    assert set(get_type_hints(NormalizeArguments)) == set(Options.__struct_fields__) - internal | filters
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "schema"])
+def test_a_misspelled_argument_is_refused_at_the_call(name: str, tmp_path: Path) -> None:
+    """Functions that return an iterator refuse it before the first step, too; no signature shows internals."""
+    function = getattr(fastrec, python_name(name))
+    assert "limits" not in inspect.signature(function).parameters
+    positional = [
+        one for one in inspect.signature(function).parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
+    with pytest.raises(TypeError, match="(?i)unexpected keyword argument 'modell'"):
+        function(*[str(tmp_path / "none")] * len(positional), modell="org/m")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -25,7 +25,7 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.filters import Filters
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from tests.normalize.normalizing import Corpus, normalized, sort_position, without_long, write
 from tests.running import run_command
 from tests.samples import sample, sample_of
@@ -182,7 +182,9 @@ def test_a_pool_prints_the_same_in_the_same_order(
 ) -> None:
     """Parts are searched in parallel and printed in order; no temporary file stays."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert list(fastrec.cat(corpus.path, **asked, jobs=2, limits=Limits(small_input=0))) == reference(corpus, **asked)
+    assert list(use_limits(Limits(small_input=0))(fastrec.cat)(corpus.path, **asked, jobs=2)) == reference(
+        corpus, **asked
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -316,7 +318,7 @@ def test_buffers_may_end_anywhere(plain: Corpus, size: int) -> None:
     """A line that does not fit into a buffer is found once, completely."""
     limits = Limits(skim_bytes=size if size > 20 else size * 97)
     for asked in ({"model": "org/1"}, {"evaluation": "sums"}, {"sample_id": 5, "errors": True}):
-        assert list(fastrec.cat(plain.path, **asked, limits=limits)) == reference(plain, **asked)
+        assert list(use_limits(limits)(fastrec.cat)(plain.path, **asked)) == reference(plain, **asked)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -401,7 +403,7 @@ def test_a_worker_reports_a_damaged_part(damaged: Path) -> None:
     part = sorted(damaged.glob("part-*"))[3]
     part.write_bytes(part.read_bytes()[:-6])
     with pytest.raises(ShardError, match="ends inside"):
-        list(fastrec.cat(damaged, errors=True, jobs=2, limits=Limits(small_input=0)))
+        list(use_limits(Limits(small_input=0))(fastrec.cat)(damaged, errors=True, jobs=2))
 
 
 def test_a_part_that_was_edited_is_an_error(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from fastrec.answers.table import Query
 from fastrec.corpus.manifest import read_manifest
 from fastrec.corpus.sources import Source, read_sources
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from tests.commands.test_cat import records
 from tests.normalize.normalizing import Corpus, normalized, write
 from tests.running import run_here
@@ -79,7 +79,7 @@ def test_each_record_has_its_source(corpus: Corpus, choice: dict[str, Any]) -> N
 def test_sources_do_not_depend_on_buffers(corpus: Corpus, choice: dict[str, Any], size: int, jobs: int) -> None:
     """Nor on the number of processes."""
     limits = Limits(skim_bytes=size, small_input=0 if jobs > 1 else Limits().small_input)
-    found = list(fastrec.cat(corpus.path, **choice, source=True, jobs=jobs, limits=limits))
+    found = list(use_limits(limits)(fastrec.cat)(corpus.path, **choice, source=True, jobs=jobs))
     assert found == expected(corpus, list(fastrec.cat(corpus.path, **choice)))
 
 

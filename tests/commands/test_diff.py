@@ -27,7 +27,7 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import KeyEntry, PartEntry
 from fastrec.corpus.scan import PartFile
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from tests.commands.comparing import BY, KINDS, corpus_of, differing, found, reference, spelled
 from tests.samples import sample
 from tests.sizes import examples
@@ -137,7 +137,7 @@ def test_the_result_agrees_with_loading_both_corpora(
             for name, records in zip(("old", "new"), both, strict=True)
         )
         for options in ({}, {"errors_as_wrong": True}, {"accuracy": True}):
-            difference = diff(old, new, by=by, **options, examples=MANY, limits=limits)
+            difference = use_limits(limits)(diff)(old, new, by=by, **options, examples=MANY)
             assert found(difference) == reference(old, new, by, **options)
             check_totals(difference)
 
@@ -204,7 +204,7 @@ def test_the_result_agrees_with_loading_both_corpora_with_metrics(
             for name, records in zip(("old", "new"), both, strict=True)
         )
         for options in ({}, {"errors_as_wrong": True}, {"accuracy": True}):
-            difference = diff(old, new, by=by, **options, examples=MANY, limits=limits)
+            difference = use_limits(limits)(diff)(old, new, by=by, **options, examples=MANY)
             assert found(difference) == reference(old, new, by, **options)
             check_totals(difference)
 
@@ -315,7 +315,7 @@ def test_fields_beyond_the_limit_are_counted_together(old: Path, tmp_path: Path)
     """Free-form objects may have any number of keys, but memory stays bounded."""
     limits = Limits(diff_fields=3, diff_range_parts=1_000)
     later = [record | {f"key{number}": 1} for number, record in enumerate(records_of())]
-    fields = diff(old, corpus_of(later, tmp_path / "later"), limits=limits).fields
+    fields = use_limits(limits)(diff)(old, corpus_of(later, tmp_path / "later")).fields
     assert [(field.path, field.records) for field in fields if not field.path.startswith("$")] == [(OTHER_FIELDS, 77)]
     assert len(fields) == 4
 
@@ -368,7 +368,7 @@ def test_an_equal_record_counts_in_the_mean_of_its_question(tmp_path: Path, skim
     common = [record for number in range(3) for record in trials("+" * 7, question=number)]
     nights = {"old": [*other, *common, *trials("+++", "s", 1)], "new": [*other, *common, *trials("--", "s", 1)]}
     pair = [corpus_of(records, tmp_path / name) for name, records in nights.items()]
-    difference = diff(*pair, limits=Limits(skim_bytes=skim_bytes))
+    difference = use_limits(Limits(skim_bytes=skim_bytes))(diff)(*pair)
     model = difference.models[1]
     assert difference.parts_skipped > 0
     assert (model.questions, model.points) == (3, pytest.approx(100 * (7 / 9 - 1) / 3))
@@ -467,7 +467,9 @@ def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
         (tmp_path / f"{name}.jsonl").write_bytes(b"\n".join(some))
         fastrec.normalize(tmp_path / f"{name}.jsonl", tmp_path / name, part_size=1 << 16)
     limits = Limits(small_input=0)
-    one, two = (diff(tmp_path / "old", tmp_path / "new", jobs=jobs, examples=MANY, limits=limits) for jobs in (1, 2))
+    one, two = (
+        use_limits(limits)(diff)(tmp_path / "old", tmp_path / "new", jobs=jobs, examples=MANY) for jobs in (1, 2)
+    )
     one.seconds = two.seconds = 0
     assert one == two
     assert len(list((tmp_path / "old").glob("part-*"))) > 6
@@ -485,10 +487,10 @@ def test_a_position_with_too_much_text_is_refused(tmp_path: Path) -> None:
     other = [record | {"error": None} for record in same]
     pair = corpus_of(same, tmp_path / "a"), corpus_of(other, tmp_path / "b")
     with pytest.raises(FastrecError, match=r"--sort-by evaluation_name,model_id,sample_id"):
-        diff(*pair, limits=limits)
+        use_limits(limits)(diff)(*pair)
     order = ("evaluation_name", "model_id", "sample_id")
     pair = corpus_of(same, tmp_path / "c", sort_by=order), corpus_of(other, tmp_path / "d", sort_by=order)
-    assert diff(*pair, limits=limits).counts.changed == 80
+    assert use_limits(limits)(diff)(*pair).counts.changed == 80
 
 
 def test_a_large_question_is_refused_only_if_it_has_a_difference(tmp_path: Path) -> None:
@@ -498,9 +500,9 @@ def test_a_large_question_is_refused_only_if_it_has_a_difference(tmp_path: Path)
     other = [record for number in (1, 2) for record in trials("+", "r", number)]
     old = corpus_of([*same, *other], tmp_path / "old")
     new = corpus_of([*same, *other, *trials("-", "later", 1)], tmp_path / "new")
-    assert diff(old, new, limits=limits).models[0].questions == 3
+    assert use_limits(limits)(diff)(old, new).models[0].questions == 3
     with pytest.raises(FastrecError, match="records answer one question of 'arithmetic' by 'org/m'"):
-        diff(old, corpus_of([*same, *other, *later], tmp_path / "more"), limits=limits)
+        use_limits(limits)(diff)(old, corpus_of([*same, *other, *later], tmp_path / "more"))
 
 
 # Corpora that cannot be compared

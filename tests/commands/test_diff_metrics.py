@@ -18,7 +18,7 @@ from fastrec.cli import cli
 from fastrec.commands.diff import Difference, diff
 from fastrec.commands.diff.questions import ExactSum
 from fastrec.errors import CorpusError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from tests.commands.comparing import corpus_of, found, reference
 from tests.commands.test_diff import records_of, rewrite
 from tests.samples import sample_of
@@ -209,7 +209,7 @@ def test_many_different_scores_are_compared_with_a_t_test(tmp_path: Path) -> Non
         )
         for name, scores in (("old", was), ("new", now))
     ]
-    model, other = (diff(*pair, limits=Limits(diff_range_parts=number)).models[0] for number in (1, 100))
+    model, other = (use_limits(Limits(diff_range_parts=number))(diff)(*pair).models[0] for number in (1, 100))
     assert model == other
     differences = [Fraction(str(new)) - Fraction(str(old)) for old, new in zip(was, now, strict=True)]
     assert len(set(differences)) > 1_000
@@ -237,7 +237,7 @@ def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
         )
         for name in ("old", "new")
     ]
-    documents = [diff(*pair, jobs=jobs, limits=Limits(small_input=0)) for jobs in (1, 2)]
+    documents = [use_limits(Limits(small_input=0))(diff)(*pair, jobs=jobs) for jobs in (1, 2)]
     for document in documents:
         document.seconds = 0
     assert documents[0] == documents[1]

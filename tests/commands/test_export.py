@@ -32,7 +32,7 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.writer import ShardWriter
 from fastrec.csv_writer import escape_cell
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from tests import strategies
@@ -602,7 +602,7 @@ def test_an_error_in_a_worker_publishes_nothing(corpus: Path, tmp_path: Path) ->
     part = max(corpus.glob("part-*"))
     part.write_bytes(part.read_bytes()[:-6])
     with pytest.raises(ShardError, match="ends inside"):
-        fastrec.export(corpus, tmp_path / "tables", jobs=2, limits=Limits(small_input=0))
+        use_limits(Limits(small_input=0))(fastrec.export)(corpus, tmp_path / "tables", jobs=2)
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
 

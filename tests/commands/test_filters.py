@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.errors import CorpusError, NoMatchError, UsageError
 from fastrec.filters import Filters, make_filters, matches_any
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.scratch import matching_corpus
 from tests.normalize.normalizing import Corpus, write
 from tests.running import run_command
@@ -163,7 +163,7 @@ def test_cat_finds_what_a_naive_filter_finds(case: str, corpus: Corpus) -> None:
 def test_cat_agrees_with_decoding_every_record(corpus: Corpus, asked: dict[str, Any], skim_bytes: int) -> None:
     """For any filters, and wherever buffers end."""
     expected = naive(corpus, make_filters(**asked))
-    assert list(fastrec.cat(corpus.path, **asked, limits=Limits(skim_bytes=skim_bytes))) == expected
+    assert list(use_limits(Limits(skim_bytes=skim_bytes))(fastrec.cat)(corpus.path, **asked)) == expected
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -326,8 +326,8 @@ def test_one_side_of_a_diff_may_be_empty(corpus: Corpus, tmp_path: Path) -> None
 def test_many_names_are_cut(tmp_path: Path) -> None:
     write(tmp_path / "in.jsonl", [json.dumps(sample_of("0.3.0", model_id=f"m{n:02}")).encode() for n in range(30)])
     with pytest.raises(NoMatchError, match=r"models: m00, m01, m02, m03, m04, m05, m06, m07, m08, m09, …$"):
-        fastrec.normalize(
-            tmp_path / "in.jsonl", tmp_path / "out", model="x", jobs=2, limits=Limits(small_input=0, task_bytes=2_000)
+        use_limits(Limits(small_input=0, task_bytes=2_000))(fastrec.normalize)(
+            tmp_path / "in.jsonl", tmp_path / "out", model="x", jobs=2
         )
 
 

@@ -19,7 +19,7 @@ import fastrec
 from fastrec.cli.stats import all_pairs
 from fastrec.commands.generate import Recipe, labelled_lines, lines
 from fastrec.commands.stats.joins import count_joins
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.schemas.hashes import ABSENT, RECIPES, WRONG
 from fastrec.summary.present_ranking import REASONS
 from tests.normalize.normalizing import Corpus
@@ -221,7 +221,7 @@ def test_corpora(name, request):
         name: brute_force(asked) for name, asked in expected.items()
     }
     assert any(pair.apart for one in joins for pair in one.pairs)
-    assert fastrec.stats(corpus, joins=True, jobs=2, limits=Limits(small_input=0)).joins == joins
+    assert use_limits(Limits(small_input=0))(fastrec.stats)(corpus, joins=True, jobs=2).joins == joins
 
 
 def test_other_sort_orders(mixed, tmp_path):

@@ -24,7 +24,7 @@ from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.judge.findings import CODES
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.schemas.registry import SCHEMAS
 from tests.running import run_command
 from tests.samples import sample, sample_of
@@ -119,7 +119,7 @@ def test_an_unknown_code_is_a_usage_error(fresh: Path) -> None:
 
 def test_groups_beyond_the_limit_are_counted(fresh: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The list is bounded, and says how many lines it leaves out."""
-    found = rejects(fresh, limits=Limits(finding_groups=3))
+    found = use_limits(Limits(finding_groups=3))(rejects)(fresh)
     assert len(found.groups) == 3
     print_groups(found.groups, found.lines, "more lines")
     listed = sum(group.count for group in found.groups)

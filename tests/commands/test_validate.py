@@ -24,7 +24,7 @@ from fastrec.judge.arbiter import is_valid
 from fastrec.judge.findings import CODES
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, version_of
 from fastrec.schemas.upgrade import UPGRADES, upgrade_value
 from fastrec.sources.formats import Format
@@ -143,7 +143,7 @@ def test_groups_have_equal_findings_and_their_first_locations(tmp_path: Path) ->
 def test_groups_are_limited_and_counts_are_not(tmp_path: Path) -> None:
     """The number of groups is bounded, and the counts by code are complete."""
     lines = [json.dumps(sample(metadata={f"k{number}": float("nan")})).encode() for number in range(50)]
-    found = validate([write(tmp_path / "a.jsonl", lines)], limits=Limits(finding_groups=10))
+    found = use_limits(Limits(finding_groups=10))(validate)([write(tmp_path / "a.jsonl", lines)])
     assert len(found.groups) == 10
     assert found.codes["json.number"] == found.invalid == 50
 
@@ -199,7 +199,7 @@ def test_the_result_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> No
             for path in map(Path, made.paths):
                 (folder / f"{path.name}{SUFFIXES[format_]}").write_bytes(compressed(format_, path.read_bytes()))
         for jobs in (1, 2) if format_ in (Format.PLAIN, Format.ZSTD) else (1,):
-            found = balanced(validate([folder], jobs=jobs, json_log=tmp_path / "log", limits=SMALL_TASKS))
+            found = balanced(use_limits(SMALL_TASKS)(validate)([folder], jobs=jobs, json_log=tmp_path / "log"))
             reports.append(plain(found, folder))
             logs.append([(Path(entry.pop("source")).name.split(".")[0], entry) for entry in log_of(tmp_path / "log")])
     assert reports[0]["lines"] == 240
@@ -217,7 +217,7 @@ def test_a_file_cut_into_ranges_keeps_its_line_numbers(tmp_path: Path, task_byte
     large = write(tmp_path / "large.jsonl", lines, end)
     small = write(tmp_path / "small.jsonl", [GOOD, BAD], end)
     assert len(list(_shard(large).slices(task_bytes))) > 1
-    found = balanced(validate([small, large, tmp_path / "small.jsonl"], json_log=tmp_path / "log", limits=limits))
+    found = balanced(use_limits(limits)(validate)([small, large, tmp_path / "small.jsonl"], json_log=tmp_path / "log"))
     expected = [number for number in range(1, 61) if number % 7 == 0]
     log = [entry for entry in log_of(tmp_path / "log") if entry["path"] == "$.model_id"]
     assert [(entry["source"], entry["line"]) for entry in log] == [
@@ -272,7 +272,7 @@ def test_hostile_lines_get_the_same_verdict_with_one_job_and_with_two(tmp_path: 
     path = write(tmp_path / "hostile.jsonl", [line for line, _ in HOSTILE])
     reports, logs = [], []
     for jobs in (1, 2):
-        found = balanced(validate([path], jobs=jobs, json_log=tmp_path / "log", limits=SMALL_TASKS))
+        found = balanced(use_limits(SMALL_TASKS)(validate)([path], jobs=jobs, json_log=tmp_path / "log"))
         reports.append(plain(found, tmp_path))
         logs.append(log_of(tmp_path / "log"))
     assert reports[0] == reports[1]
@@ -296,9 +296,9 @@ def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(module, "make_engine", note)
     paths = [write(tmp_path / name, [GOOD] * 40) for name in ("a.jsonl", "b.jsonl")]
     validate(paths, jobs=jobs)
-    validate(paths, jobs=jobs, limits=Limits(small_input=0, task_bytes=100_000))
+    use_limits(Limits(small_input=0, task_bytes=100_000))(validate)(paths, jobs=jobs)
     assert asked == [1, 1]
-    validate(paths, jobs=jobs, limits=Limits(small_input=0, task_bytes=10_000))
+    use_limits(Limits(small_input=0, task_bytes=10_000))(validate)(paths, jobs=jobs)
     assert asked[-1] == jobs
 
 
@@ -309,7 +309,7 @@ def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pyt
 def test_max_errors_stops_early(tmp_path: Path, jobs: int) -> None:
     """After max_errors invalid lines the rest is not read, and the result says so."""
     paths = [write(tmp_path / f"{n}.jsonl", [GOOD, BAD] * 20) for n in range(5)]
-    found = balanced(validate(paths, jobs=jobs, max_errors=25, limits=SMALL_TASKS))
+    found = balanced(use_limits(SMALL_TASKS)(validate)(paths, jobs=jobs, max_errors=25))
     assert found.stopped_early
     assert 25 <= found.invalid < 50
     assert found.lines < 200
@@ -319,7 +319,7 @@ def test_max_errors_stops_inside_a_shard(tmp_path: Path) -> None:
     """A huge shard of invalid lines is not read to its end."""
     path = tmp_path / "a.jsonl.zst"
     path.write_bytes(compressed(Format.ZSTD, (BAD + b"\n") * 100_000))
-    found = balanced(validate([path], max_errors=3, limits=Limits(chunk_bytes=1_000)))
+    found = balanced(use_limits(Limits(chunk_bytes=1_000))(validate)([path], max_errors=3))
     assert found.stopped_early
     assert 3 <= found.invalid < 200
 
@@ -336,7 +336,7 @@ def test_a_line_over_the_limit_is_invalid_with_its_number(tmp_path: Path, length
     """A line over the limit is invalid; the lines around it keep their verdicts and numbers."""
     long_line = GOOD + b" " * (length - len(GOOD))
     path = write(tmp_path / "a.jsonl", [GOOD, GOOD, long_line, BAD, GOOD, long_line])
-    found = balanced(validate([path], max_line_bytes=2_000, json_log=tmp_path / "log", limits=SMALL_TASKS))
+    found = balanced(use_limits(SMALL_TASKS)(validate)([path], max_line_bytes=2_000, json_log=tmp_path / "log"))
     entries = [entry for entry in log_of(tmp_path / "log") if entry["code"] == "line.too_long"]
     if length <= 2_000:
         assert (found.invalid, entries) == (1, [])
@@ -363,7 +363,7 @@ def test_all_bad_shards_are_listed_and_none_of_their_lines_count(tmp_path: Path,
     (tmp_path / "3.jsonl.gz").write_bytes(gz + gz[:-8] + bytes(4) + gz[-4:])
     (tmp_path / "4.jsonl.gz").write_bytes(gz)
     found = balanced(
-        validate([tmp_path], jobs=jobs, json_log=tmp_path / "log", limits=Limits(chunk_bytes=500, small_input=0))
+        use_limits(Limits(chunk_bytes=500, small_input=0))(validate)([tmp_path], jobs=jobs, json_log=tmp_path / "log")
     )
     assert [Path(bad.split(": ")[0]).name for bad in found.bad_shards] == ["1.jsonl.zst", "3.jsonl.gz"]
     assert "at byte" in found.bad_shards[0]
@@ -390,7 +390,7 @@ def test_a_cut_file_that_changes_is_listed_once_and_does_not_count(
         return judge_chunk(self, *args, **options)
 
     monkeypatch.setattr(Judge, "judge_chunk", change_at_the_third)
-    found = balanced(validate([changing, other], json_log=tmp_path / "log", limits=SMALL_TASKS))
+    found = balanced(use_limits(SMALL_TASKS)(validate)([changing, other], json_log=tmp_path / "log"))
     assert len(found.bad_shards) == 1
     assert "changed" in found.bad_shards[0]
     assert (found.lines, found.valid, found.invalid) == (2, 1, 1)
@@ -525,7 +525,7 @@ def mixed_shard(path: Path) -> Path:
 def test_valid_lines_are_counted_by_version(tmp_path: Path, jobs: int) -> None:
     """The counts have the order of the versions, and errors say which version they are of."""
     path = mixed_shard(tmp_path / "a.jsonl")
-    found = balanced(validate(path, jobs=jobs, limits=SMALL_TASKS, json_log=tmp_path / "log.jsonl"))
+    found = balanced(use_limits(SMALL_TASKS)(validate)(path, jobs=jobs, json_log=tmp_path / "log.jsonl"))
     assert list(found.versions.items()) == [(name, 2) for name in SCHEMAS]
     errors = [group for group in found.groups if group.severity == "error"]
     assert {(group.code, group.path, group.version, group.count) for group in errors} == {
@@ -574,7 +574,7 @@ def test_the_upgrade_report_has_every_step_with_examples(tmp_path: Path, jobs: i
         earlier += schema not in (None, NEWEST_SCHEMA)
         for code in upgrade_value(json.loads(line), schema)[1] if schema else ():
             expected.setdefault(code, []).append(number)
-    found = validate(path, jobs=jobs, limits=SMALL_TASKS, upgrade_report=True)
+    found = use_limits(SMALL_TASKS)(validate)(path, jobs=jobs, upgrade_report=True)
     report = found.upgrade
     assert report is not None
     assert (report.target, report.records) == ("0.3.0", earlier)

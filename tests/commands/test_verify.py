@@ -26,7 +26,7 @@ from fastrec.commands.verify.part import KINDS, MOST_PROBLEMS
 from fastrec.corpus.manifest import tree_hash
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.sources.shard import shard_at
 from tests.corpus.earlier_formats import to_format_2
 from tests.running import run_command
@@ -710,7 +710,7 @@ def test_jobs_do_not_change_the_result(corpus: Path, damage: Damage | None) -> N
     """Two processes find the same problems as one, in the same order."""
     if damage:
         damage(corpus)
-    one, two = (verify(corpus, jobs=jobs, limits=Limits(small_input=0)) for jobs in (1, 2))
+    one, two = (use_limits(Limits(small_input=0))(verify)(corpus, jobs=jobs) for jobs in (1, 2))
     two.seconds = one.seconds
     assert one == two
 

@@ -18,7 +18,7 @@ from fastrec.commands import import_logs as pipeline_module
 from fastrec.commands.import_logs import Import, import_logs
 from fastrec.errors import UsageError
 from fastrec.harnesses.registry import HARNESS_NAMES
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from tests.docs.reference import ROOT
 from tests.import_logs.sample_logs import (
     APPLES,
@@ -105,7 +105,7 @@ def test_shards_do_not_depend_on_jobs_paths_or_order(logs: Path, tmp_path: Path)
     moved = tmp_path / "elsewhere"
     shutil.move(logs, moved)
     parts = sorted(moved.iterdir(), reverse=True)
-    import_logs(parts, tmp_path / "two", jobs=2, limits=SEVERAL)
+    use_limits(SEVERAL)(import_logs)(parts, tmp_path / "two", jobs=2)
     one, two = files_of(tmp_path / "one"), files_of(tmp_path / "two")
     assert one.pop("import.json") != two.pop("import.json")  # it has the paths
     assert one == two
@@ -119,7 +119,7 @@ def test_a_large_shard_is_one_frame_whatever_the_jobs(tmp_path: Path) -> None:
     results = lm_eval_results(MODELS[0], {"capitals": {"acc,none": 1.0}}, {"capitals": len(rows)})
     (tmp_path / "logs" / f"results_{STAMP}.json").write_text(json.dumps(results))
     for jobs in (1, 2, 4):
-        import_logs(tmp_path / "logs", tmp_path / f"records-{jobs}", jobs=jobs, limits=SEVERAL)
+        use_limits(SEVERAL)(import_logs)(tmp_path / "logs", tmp_path / f"records-{jobs}", jobs=jobs)
     assert files_of(tmp_path / "records-1") == files_of(tmp_path / "records-2") == files_of(tmp_path / "records-4")
     assert len(records_of(tmp_path / "records-2")) == len(rows)
 

@@ -21,7 +21,7 @@ from fastrec.corpus.lock import locked
 from fastrec.corpus.output import work_of
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, FastrecError, LockedError, ShardCorruptError, ShardTruncatedError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import driver
 from fastrec.normalize import run as module
 from fastrec.normalize.run import normalize
@@ -162,7 +162,7 @@ def test_a_file_that_grows_between_its_ranges_is_bad(tmp_path: Path) -> None:
             assert "growing.jsonl: changed after it was found" in corpus.manifest["skipped"][0]
         else:
             with pytest.raises(BadShardsError, match=r"growing\.jsonl: changed after it was found"):
-                normalize([growing, good], tmp_path / "out", progress=meddler, limits=limits)
+                use_limits(limits)(normalize)([growing, good], tmp_path / "out", progress=meddler)
     assert not list(tmp_path.glob(".*"))
 
 

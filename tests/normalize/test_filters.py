@@ -20,7 +20,7 @@ from fastrec.errors import NoMatchError
 from fastrec.filters import Filters, make_filters
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
@@ -195,7 +195,7 @@ def test_however_it_is_made(shards: Path, tmp_path: Path) -> None:
     fastrec.normalize(shards, tmp_path / "plain", **ASKED)
     expected = contents(tmp_path / "plain")
     small = Limits(small_input=0, task_bytes=4_000)
-    fastrec.normalize(shards, tmp_path / "jobs", **ASKED, jobs=2, limits=small)
+    use_limits(small)(fastrec.normalize)(shards, tmp_path / "jobs", **ASKED, jobs=2)
     assert contents(tmp_path / "jobs") == expected
     options = make_options(**ASKED, limits=Limits(task_bytes=4_000))
     with pytest.raises(KeyboardInterrupt):

@@ -16,7 +16,7 @@ from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import UsageError
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.repair import repair_codes
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import run as run_module
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1_driver import sort_shards
@@ -182,7 +182,7 @@ def test_counts_of_repairs_survive_an_interrupted_run(
     with monkeypatch.context() as patch:
         patch.setattr(run_module, "make_corpus", _interrupted)
         with pytest.raises(KeyboardInterrupt):
-            normalize(shards, tmp_path / "out", limits=small, **chosen)
+            use_limits(small)(normalize)(shards, tmp_path / "out", **chosen)
     codes = repair_codes(chosen["repair"])
     result = run([shards], tmp_path / "out", Options(schema="0.3.0", repair=codes, limits=small))
     assert any(notice.startswith("resuming an interrupted run") for notice in result.notices)

@@ -18,7 +18,7 @@ from fastrec import build
 from fastrec.corpus import local_output
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import driver, parts, pass1, pass1_driver
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
@@ -303,7 +303,7 @@ def test_a_bad_shard_can_be_fixed(shards: Path, tmp_path: Path, sorted_tasks: li
     good = (shards / "c.jsonl.zst").read_bytes()
     (shards / "c.jsonl.zst").write_bytes(good[:-5])
     with pytest.raises(BadShardsError):
-        normalize(shards, tmp_path / "out", limits=A_TASK_EACH)
+        use_limits(A_TASK_EACH)(normalize)(shards, tmp_path / "out")
     (shards / "c.jsonl.zst").write_bytes(good)
     sorted_tasks.clear()
     assert everything(normalized(shards, tmp_path / "out")) == whole

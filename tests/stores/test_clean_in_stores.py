@@ -14,6 +14,7 @@ from fastrec.corpus.lock import this_machine
 from fastrec.corpus.manifest import listed_files
 from fastrec.corpus.store_output import token_in
 from fastrec.errors import LockedError, LostLeaseError, UsageError
+from fastrec.limits import use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.storage.object_store import OBJECT_STORE
@@ -116,13 +117,13 @@ def test_files_of_a_run_that_may_be_alive_stay(shards: dict[str, Path]) -> None:
     listed = listed_files(OBJECT_STORE.read_all(f"{OUT}/manifest.json"))
     (token,) = {token_in(name) for name in own_names() if name not in listed} - {None}
     put_lease(token=token, alive=1.0, machine="another")
-    found = fastrec.clean(OUT, limits=HASTY)
+    found = use_limits(HASTY)(fastrec.clean)(OUT)
     assert OUT not in removed(found)
     assert found.left
     assert all(str(token) in path for path in found.left)
     assert MARKED in names()
     put_lease(token=token, alive=1.0, machine=this_machine(), process=2**30)
-    found = fastrec.clean(OUT, limits=HASTY)
+    found = use_limits(HASTY)(fastrec.clean)(OUT)
     assert removed(found).keys() == {OUT}
     assert found.left == []
     assert MARKED not in names()
@@ -135,7 +136,7 @@ def test_a_run_stalls_and_is_cleaned(conditions: str, store: Faults, shards: dic
     store.conditions = conditions
     ends = set()
     for number in moments(store, shards["old"]):
-        hit = at_request(store, number, lambda: fastrec.clean(OUT, limits=HASTY))
+        hit = at_request(store, number, lambda: use_limits(HASTY)(fastrec.clean)(OUT))
         try:
             normalize(shards["a"])
         except (LostLeaseError, OSError):

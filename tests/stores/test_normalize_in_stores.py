@@ -15,7 +15,7 @@ from fastrec.commands.rejects import rejects
 from fastrec.corpus import lock as leases
 from fastrec.corpus.store_output import StoreOutput
 from fastrec.errors import LockedError, UsageError
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.normalize import pass1 as targets
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
@@ -67,7 +67,7 @@ def test_the_same_bytes_as_on_this_machine(
     """From store to store, wherever the work files are; they are removed afterwards."""
     s3: S3 = request.getfixturevalue("s3")
     work = str(tmp_path / "work") if work_dir == "a directory" else work_dir
-    normalize(request.getfixturevalue("inputs"), jobs=jobs, work_dir=work, limits=Limits(small_input=0))
+    use_limits(Limits(small_input=0))(normalize)(request.getfixturevalue("inputs"), jobs=jobs, work_dir=work)
     assert comparable(published(s3)) == request.getfixturevalue("local").same_for_all
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 

@@ -22,7 +22,7 @@ from fastrec.commands.report import make_page
 from fastrec.errors import UsageError
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.keys import METRIC_FIELDS, key_maker, key_splitter
@@ -314,7 +314,7 @@ def test_common_questions_are_those_of_a_metric(sort_by: tuple[str, ...], tmp_pa
     ]
     corpus = corpus_of(tmp_path, records, part_size=8_192, sort_by=sort_by)
     assert len(Corpus(corpus).parts) > 5
-    found = fastrec.stats(corpus, common=True, limits=Limits(stats_batch_records=5))
+    found = use_limits(Limits(stats_batch_records=5))(fastrec.stats)(corpus, common=True)
     assert [one.title for one in found.evaluations] == ["arithmetic · exact", "arithmetic · f1"]
     for one in found.evaluations:
         own = [record for record in records if record["evaluation_result_id"] == one.metric]

@@ -34,7 +34,7 @@ from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, utf8
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.progress import Progress
 from fastrec.sources.tasks import gather_tasks, total_text
 from fastrec.storage import is_private, parent_and_name
@@ -213,7 +213,6 @@ def check_pairs(
     *,
     jobs: int = 1,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
 ) -> PairCheck:
     """Check aggregates and their samples files.
 
@@ -221,11 +220,11 @@ def check_pairs(
         directories: Any directories of a datastore, or of a copy of a part of one.
         jobs: Processes to use; small trees are checked in this process.
         progress: Receives the progress.
-        limits: Bounds of the work.
 
     Raises:
         UsageError: A directory does not exist or has nothing to check, or another argument is wrong.
     """
+    limits = current_limits()
     started = time.perf_counter()
     check_jobs(jobs)
     given = [directories] if isinstance(directories, (str, os.PathLike)) else directories

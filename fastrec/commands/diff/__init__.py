@@ -45,7 +45,7 @@ from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, field_names, make_filters
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.summary.document import ModelSummary
 from fastrec.summary.significance import adjust, paired_test, to_double
@@ -283,7 +283,6 @@ def diff(
     lower_is_better: Strings = (),
     examples: int = 10,
     jobs: int = 1,
-    limits: Limits = LIMITS,
     **filters: Unpack[FilterArguments],
 ) -> Difference:
     """Compare two corpora that `normalize` published.
@@ -306,7 +305,6 @@ def diff(
             that match, a lower score counts as better.
         examples: Flips to list per direction, evaluation and model, and records to list per kind of change.
         jobs: Processes to use; small corpora are compared in this process.
-        limits: Sizes of buffers and ranges.
         **filters: Compare only records that match these (`FilterArguments`).
 
     Raises:
@@ -315,6 +313,7 @@ def diff(
         CorpusError: A file of a corpus is damaged.
         ShardError: A part cannot be read completely.
     """
+    limits = current_limits()
     started = time.perf_counter()
     check_jobs(jobs)
     if examples < 0:

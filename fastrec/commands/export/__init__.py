@@ -32,7 +32,7 @@ from fastrec.corpus.scan import parts_of, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -174,7 +174,6 @@ def export(
     overwrite: bool = False,
     raw_cells: bool = False,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
     **filters: Unpack[FilterArguments],
 ) -> Exported:
     """Write a corpus as tables.
@@ -187,7 +186,6 @@ def export(
         overwrite: Whether to replace an existing export.
         raw_cells: Whether text in CSV stays as it is, even if a spreadsheet would evaluate it (see `csv_writer`).
         progress: Receives the progress.
-        limits: Sizes of buffers.
         **filters: Export only records that match these (`FilterArguments`).
 
     Raises:
@@ -196,6 +194,7 @@ def export(
         CorpusError: A part is not what fastrec writes. Nothing was published.
         ShardError: A part cannot be read completely. Nothing was published.
     """
+    limits = current_limits()
     started = time.perf_counter()
     _check(format, jobs, raw_cells=raw_cells)
     directory, target = os.fspath(corpus), os.fspath(output)

@@ -44,7 +44,7 @@ from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import MetricTotals
 from fastrec.harnesses.log import BadLog, Log, LogPlan
 from fastrec.harnesses.registry import HARNESS_NAMES
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.sources.inputs import find_files
 from fastrec.storage import without_file_protocol
@@ -197,7 +197,6 @@ def import_logs(
     metric: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
 ) -> Import:
     """Import logs of harnesses.
 
@@ -208,12 +207,12 @@ def import_logs(
         metric: Patterns of metrics; the scores of others are left out.
         jobs: Processes to use; small inputs are imported in this process.
         progress: Receives the progress.
-        limits: Bounds of the work.
 
     Raises:
         UsageError: There are no logs, or another argument is wrong.
         OSError: A shard cannot be written.
     """
+    limits = current_limits()
     check_jobs(jobs)
     if from_ not in ("auto", *HARNESS_NAMES):
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")

@@ -25,7 +25,7 @@ from fastrec.commands.stats.joins import find_joins
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, matching_corpus, scratch_corpus
 from fastrec.progress import Progress
@@ -54,7 +54,6 @@ def stats(
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
-    limits: Limits = LIMITS,
     **filters: Unpack[FilterArguments],
 ) -> Stats:
     """Compare the models of each evaluation and metric.
@@ -72,7 +71,6 @@ def stats(
         work_dir: Directory for temporary files; the system's by default.
         progress: Receives the progress.
         notice: Receives notices for the user.
-        limits: Bounds of the work.
         **filters: Only records that match these (`FilterArguments`).
 
     Raises:
@@ -81,6 +79,7 @@ def stats(
         ShardError: A part of the corpus could not be read completely.
         FastrecError: Some shards could not be read completely; the message lists all of them.
     """
+    limits = current_limits()
     if by is not None and by not in RANKINGS:
         raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
     names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]

@@ -38,7 +38,7 @@ from fastrec.judge.findings import FindingGroups, Location
 from fastrec.judge.judge import Judge, judge_slice
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.normalize.inputs import find_records
 from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
@@ -122,7 +122,6 @@ def validate(
     repair: Strings = (),
     upgrade_report: bool = False,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
 ) -> Validation:
     """Judge every line of some shards.
 
@@ -139,12 +138,12 @@ def validate(
         repair: Names of repairs to make before a line is called invalid, or `all`; each is a finding of its own.
         upgrade_report: Also find what an upgrade to the newest version would change.
         progress: Receives the progress.
-        limits: Sizes that bound the work.
 
     Raises:
         UsageError: No input was found, or another argument is wrong.
         FastrecError: The log cannot be written.
     """
+    limits = current_limits()
     started = time.perf_counter()
     _check(jobs, max_errors, hash)
     chosen_schema(schema)

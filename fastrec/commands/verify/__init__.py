@@ -51,7 +51,7 @@ from fastrec.corpus.store_output import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, ShardError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -292,21 +292,19 @@ class Verification(msgspec.Struct, kw_only=True):
         return not self.problems
 
 
-def verify(
-    corpus: str | os.PathLike[str], *, jobs: int = 1, progress: Progress | None = None, limits: Limits = LIMITS
-) -> Verification:
+def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, progress: Progress | None = None) -> Verification:
     """Check a published corpus.
 
     Args:
         corpus: A directory that `normalize` published.
         jobs: Processes to use; a small corpus is checked in this process.
         progress: Receives the progress.
-        limits: Bounds of the work.
 
     Raises:
         UsageError: The directory is not a corpus, or another argument is invalid.
         OSError: The manifest or the directory cannot be read.
     """
+    limits = current_limits()
     started = time.perf_counter()
     check_jobs(jobs)
     directory = os.fspath(corpus)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from fastrec.answers.index import open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ def view(
     port: int = 0,
     jobs: int = 1,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
 ) -> View:
     """Open a corpus for a browser on this machine.
 
@@ -46,13 +45,13 @@ def view(
         port: The port to listen on; by default a free one.
         jobs: Processes to use for building the index.
         progress: Receives the progress of building the index.
-        limits: Sizes of buffers.
 
     Raises:
         UsageError: The directory is not a corpus, the port cannot be used, or a package is not installed.
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
+    limits = current_limits()
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
