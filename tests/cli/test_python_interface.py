@@ -80,7 +80,7 @@ def test_a_misspelled_argument_is_refused_at_the_call(name: str, tmp_path: Path)
     positional = [
         one for one in inspect.signature(function).parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD
     ]
-    with pytest.raises(TypeError, match="(?i)unexpected keyword argument 'modell'"):
+    with pytest.raises(TypeError, match=r"(?i)unexpected keyword argument 'modell'"):
         function(*[str(tmp_path / "none")] * len(positional), modell="org/m")
 
 
