@@ -26,9 +26,9 @@ $(VENV)/run.stamp: pyproject.toml | $(BIN)/python
 	@touch $@
 
 # Compiling all packages takes 40 s. The tests import a third of their modules, which Python compiles then.
-$(VENV)/dev.stamp: pyproject.toml $(VENV)/run.stamp
-	$(BIN)/python -m pip install --quiet --no-compile --group dev
-	@touch $@
+$(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --no-compile --editable . --group dev
+	@touch $(VENV)/run.stamp $@
 
 # The demo has rejected lines of every kind on purpose. Without --max-rejects the exit code would be 1.
 run: $(VENV)/run.stamp   ## Normalize the demo shards, and print a summary.

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import random
 import re
-from pathlib import Path
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -39,12 +40,18 @@ ONLY = {
 CASES = [(scene, operation) for scene in SCENES for operation in OPERATIONS if operation in ONLY.get(scene, OPERATIONS)]
 
 
+@pytest.fixture(scope="module")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
+    """Makes each scene once: every attempt restores its initial state."""
+    return cache(lambda name: make_scene(tmp_path_factory.mktemp("scene"), **SCENES[name]))
+
+
 @pytest.fixture
-def scene(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def scene(request: pytest.FixtureRequest, scenes: Callable[[str], Scene], monkeypatch: pytest.MonkeyPatch) -> Scene:
     """A new corpus, or one that replaces another."""
     if request.param == "two renames":
         no_exchange(monkeypatch)
-    return make_scene(tmp_path, **SCENES[request.param])
+    return scenes(request.param)
 
 
 @pytest.mark.parametrize(("scene", "operation"), CASES, indirect=["scene"])
@@ -71,9 +78,8 @@ def calls_that_fail(scene: Scene, operation: str) -> list[int]:
         return list(range(1, len(files) + 1))
     kinds: dict[str, list[int]] = {}
     for number, path in enumerate(files, 1):
-        kinds.setdefault(re.sub(r"[0-9a-f]{4,}|\d+", "*", path.removeprefix(os.fspath(scene.folder))), []).append(
-            number
-        )
+        kind = re.sub(r"[0-9a-f]{4,}|\d+", "*", path.removeprefix(os.fspath(scene.folder)))
+        kinds.setdefault(kind, []).append(number)
     dice = random.Random(operation)
     return sorted(dice.choice(numbers) for numbers in kinds.values())
 

@@ -84,9 +84,11 @@ class S3:
 
     def objects(self, prefix: str = "") -> dict[str, bytes]:
         """Return the objects in the bucket."""
+        return {key: self._ask("GET", f"/bucket/{_quoted(key)}") for key in self._keys(prefix)}
+
+    def _keys(self, prefix: str) -> list[str]:
         listing = self._ask("GET", f"/bucket?list-type=2&prefix={_quoted(prefix)}&max-keys=1000").decode()
-        keys = [html.unescape(piece.split("</Key>")[0]) for piece in listing.split("<Key>")[1:]]
-        return {key: self._ask("GET", f"/bucket/{_quoted(key)}") for key in keys}
+        return [html.unescape(piece.split("</Key>")[0]) for piece in listing.split("<Key>")[1:]]
 
     def put(self, key: str, data: bytes) -> None:
         """Store an object in the bucket."""
@@ -99,8 +101,9 @@ class S3:
     def clear(self) -> None:
         """Empty the bucket, and stop failing requests."""
         self.fail()
-        for key in self.objects():
-            self.remove(key)
+        if keys := self._keys(""):  # one request for all: a request takes 4 ms, and every test begins with this
+            listed = "".join(f"<Object><Key>{html.escape(key)}</Key></Object>" for key in keys)
+            self._ask("POST", "/bucket?delete", f"<Delete>{listed}</Delete>".encode())
         for upload in self._ask("GET", "/bucket?uploads").decode().split("<Upload>")[1:]:
             key, number = (upload.split(f"<{tag}>")[1].split("<")[0] for tag in ("Key", "UploadId"))
             self._ask("DELETE", f"/bucket/{key}?uploadId={number}")

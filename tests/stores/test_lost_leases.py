@@ -30,7 +30,7 @@ from tests.normalize.test_failures import lines_of
 from tests.services.s3 import without_token
 
 pytest.importorskip("fsspec")
-from tests.sizes import LONG
+from tests.sizes import LONG, examples
 from tests.stores.fake import FakeStore, Faults
 
 OUT = "fake://bucket/nightly/corpus"
@@ -94,7 +94,7 @@ def moments(store: Faults, old: Path, step: int = 1) -> Iterator[int]:
     normalize(old)
     before = dict(FakeStore.store)
     # Each kind of store gets other moments.
-    few = step if store.conditions == "kept" else 7
+    few = 2 * step if store.conditions == "kept" else 7
     for number in range(0 if LONG else CONDITIONS.index(store.conditions), 200, 1 if LONG else few):
         FakeStore.store.clear()
         FakeStore.store.update(before)
@@ -119,7 +119,7 @@ def test_a_run_stalls_and_another_one_publishes(conditions: str, store: Faults, 
             assert published() in ("a", "b"), hit
         if not hit:
             break
-    assert lost > (10 if conditions == "kept" else 1)
+    assert lost > (examples(5, 10) if conditions == "kept" else 1)
 
 
 @pytest.mark.parametrize("conditions", CONDITIONS)
@@ -184,7 +184,7 @@ def test_a_run_that_may_have_lost_its_lease_asks_before_it_writes(
             assert {one for one in changes if not one.endswith(".fastrec-writing")} == set(), hit
         if not hit:
             break
-    assert lost > 10
+    assert lost > examples(5, 10)
 
 
 @pytest.mark.parametrize("conditions", CONDITIONS)
@@ -223,7 +223,7 @@ def test_a_run_is_killed(conditions: str, store: Faults, shards: dict[str, Path]
                 "rejects.jsonl.zst",
                 "summary.json",
             ]
-    assert killed > (12 if conditions == "kept" else 4)
+    assert killed > (examples(6, 12) if conditions == "kept" else 4)
 
 
 @pytest.mark.parametrize("conditions", CONDITIONS)
@@ -250,7 +250,7 @@ def test_an_answer_is_lost(conditions: str, store: Faults, shards: dict[str, Pat
             assert published() == "a", hit
         if not hit:
             break
-    assert failed > (5 if conditions == "kept" else 1)
+    assert failed > (examples(2, 5) if conditions == "kept" else 1)
 
 
 def test_requests_are_repeated(store: Faults, shards: dict[str, Path]) -> None:
