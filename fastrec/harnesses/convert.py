@@ -53,8 +53,6 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
 
 
 class Bundle(msgspec.Struct, array_like=True, gc=False):
-    """The records of a sample."""
-
     question: bytes
     answer: bytes
     measured: bytes
@@ -68,8 +66,6 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
 
 class LineMaker:
-    """Turns bundles into lines."""
-
     def __init__(self, head: bytes, metrics: Sequence[str], graded: Collection[str] = ()) -> None:
         """`head` is the part of the run; records of metrics that are graded say so."""
         encode = msgspec.json.encode
@@ -170,14 +166,12 @@ class Converter:
                 b',"evaluation_name":' + encode(run.task),
             )
         )
-        """How all records begin."""
         self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}  # position, totals, whether a 1 can be correct
         self._wanted: dict[str, bool] = {}
         self.samples = 0
         self.metrics: dict[str, MetricTotals] = {}
         """In the order in which they came up: bundles have positions in it."""
         self.errors = 0
-        """Records with an error."""
         self.left_out: dict[str, int] = {}
         """Samples without a record, by reason."""
         self.metrics_left_out: dict[str, int] = {}

@@ -173,7 +173,6 @@ class JsonArray:
             start = self._skip(at + 1)
 
     def _learn_borders(self, at: int, start: int, depth: int) -> None:
-        """Look at the whitespace before and after the first item."""
         if self._byte(start) != b"{":
             return
         lines, newline, indent = self._between(at, start).rpartition(b"\n")

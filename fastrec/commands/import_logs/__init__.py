@@ -110,8 +110,6 @@ def _compare(
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """Imports logs into an output."""
-
     engine: Engine
     output: ImportOutput
     patterns: tuple[str, ...]

@@ -28,18 +28,13 @@ _ID_DIGITS: Final = 16
 
 
 class PlannedLog(msgspec.Struct):
-    """The result of planning a log."""
-
     stable_id: str = ""
     """Of the content of all its files."""
     plan: LogPlan | None = None
     problem: str = ""
-    """Why it cannot be imported."""
 
 
 class ConvertTask(msgspec.Struct, frozen=True):
-    """A slice to convert."""
-
     log: Log
     run: RunInfo
     log_slice: Any
@@ -54,15 +49,12 @@ class ConvertTask(msgspec.Struct, frozen=True):
 
 
 class Converted(msgspec.Struct):
-    """A converted slice."""
-
     number: int
     path: str
     samples: int = 0
     records: int = 0
     errors: int = 0
     head: bytes = b""
-    """How all its records begin."""
     metrics: dict[str, MetricTotals] = {}
     """In the order in which they came up: bundles have positions in it."""
     left_out: dict[str, int] = {}
@@ -71,8 +63,6 @@ class Converted(msgspec.Struct):
 
 
 class ShardTask(msgspec.Struct, frozen=True):
-    """The slices of a log to put together."""
-
     path: str
     slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
     """The work file of each slice, how its records begin, and its metrics."""

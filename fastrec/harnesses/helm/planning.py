@@ -198,8 +198,6 @@ class Metric(NamedTuple):
 
 
 class Scan:
-    """What both files say."""
-
     def __init__(self) -> None:
         self.envelope = Envelope()
         self.samples = SampleTable()
@@ -221,7 +219,6 @@ class Scan:
             self.finish()
 
     def finish(self) -> None:
-        """Put what was counted into the tally."""
         for (perturbation, trial, stats), number in self._shapes.items():
             for stat in stats:
                 name = stat.name
@@ -328,12 +325,8 @@ _decode_stats = decoder(list[Stat])
 
 
 class MetricUse(msgspec.Struct):
-    """How a metric occurs in the scores of a run."""
-
     values: int = 0
-    """Entries that have a value."""
     empty: int = 0
-    """Entries without."""
     by_trial: dict[int, int] = {}
     weights: set[int | float] = set()
     """Numbers of values that entries have."""

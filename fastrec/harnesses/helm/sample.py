@@ -183,7 +183,6 @@ def _combined(earlier: Score, score: Score) -> Score:
 
 
 def _added(entries: Sequence[StatsEntry]) -> StatsEntry:
-    """Add up the values of each metric over all entries."""
     found: dict[tuple[str, str | None, str | None], Stat] = {}
     for entry in entries:
         for stat in entry.stats or ():
@@ -303,7 +302,6 @@ def _performance(requests: list[RequestState]) -> Performance | None:
 
 
 def _error(requests: list[RequestState]) -> str:
-    """Say which requests failed, if any did."""
     problems: dict[str, None] = {}
     for one in requests:
         if one.result is None:

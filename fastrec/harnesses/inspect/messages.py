@@ -32,7 +32,6 @@ from fastrec.schemas.newest import Message, ToolCall
 # document is named by its media type and the SHA-256 of its bytes.
 
 _MEDIA: Final = ("image", "audio", "video", "document")
-"""Types of content whose data is not text."""
 
 _MARK: Final = "://"
 _WHOLE: Final = re.compile(r"(?:attachment|tc)://(\w+)")  # "tc" until 2024-10
@@ -117,8 +116,6 @@ _REDACTED: Final = "[redacted reasoning]"
 
 
 class Said(msgspec.Struct, gc=False):
-    """The content of a message."""
-
     text: str = ""
     reasoning: str = ""
     calls: list[ToolCall] = []

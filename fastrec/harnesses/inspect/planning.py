@@ -36,8 +36,6 @@ _SAME_FOR_ALL: Final = (None, "", "mean")
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What the scores of a scorer look like."""
-
     keys: tuple[str, ...] = ()
     """Their keys, if they are dicts."""
     is_list: bool = False

@@ -114,10 +114,7 @@ class Scorer(msgspec.Struct, frozen=True):
 
 
 class Scoring(msgspec.Struct, frozen=True):
-    """How the samples of a log are scored."""
-
     scorers: dict[str, Scorer] = {}
-    """By name."""
     old_name: str = OLD_SCORE
     """The scorer of samples with `score` instead of `scores`."""
     counts_failed: bool = False
@@ -134,7 +131,6 @@ class Answers(msgspec.Struct, frozen=True):
     source: str
     """The field of the record that has it."""
     choices: int
-    """The number of choices."""
 
 
 def _number_or_problem(value: Any) -> tuple[float | None, str]:

@@ -96,8 +96,6 @@ class Rows(Protocol):
 
 
 class Detail(msgspec.Struct, kw_only=True):
-    """What a run did with one question."""
-
     sample_id: str
     task: str = ""
     """Empty if the row does not say it."""
@@ -107,10 +105,8 @@ class Detail(msgspec.Struct, kw_only=True):
     is_generative: bool
     choices: list[str]
     correct: list[int]
-    """The indices of the correct choices."""
     references: list[str]
     texts: list[str]
-    """What the model wrote."""
     processed: list[str] = []
     """The same without reasoning, if lighteval removed it."""
     reasonings: list[str | None] = []
@@ -249,7 +245,6 @@ _RULES_BY_NAME: Final[tuple[tuple[str, tuple[Rule, ...]], ...]] = (
 
 
 def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
-    """Yield the scores of a metric: one, or one per key of a dict."""
     metric = metrics.get(name)
     if value is None and metric is not None and not _applies(metric, choices):
         return  # a column that only rows with the other kind of request fill

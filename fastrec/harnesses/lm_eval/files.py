@@ -299,8 +299,6 @@ _NO_SAMPLES: Final = "it has only aggregates, and there are no samples: run lm_e
 
 
 class _Run(msgspec.Struct):
-    """A results file of a directory."""
-
     file: FoundFile
     results: Results
     date: str

@@ -52,8 +52,6 @@ _decode_filtered: Final = msgspec.json.Decoder(list[str]).decode
 
 
 class SampleMaker:
-    """Makes the samples of a task."""
-
     def __init__(self, setup: TaskSetup) -> None:
         self._setup = setup
         self._question = Question(setup.question)
