@@ -6,7 +6,6 @@ Inspect itself is not needed. Events are most of the text of a log, and are skip
 from __future__ import annotations
 
 from fastrec.harnesses.inspect.files import NAME, logs_of, role_of
-from fastrec.harnesses.inspect.planning import plan
-from fastrec.harnesses.inspect.reading import samples
+from fastrec.harnesses.inspect.planning import plan, samples
 
 __all__ = ["NAME", "logs_of", "plan", "role_of", "samples"]
