@@ -105,20 +105,11 @@ def _media_text(media: MediaList | None) -> str:
 
 
 _EMPTY: Final = "HELM has no value of this metric for this instance"
-_SEVERAL: Final = "HELM has several values of this metric for this instance"
 _TOTALS: Final = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
 _INFINITY: Final = float("inf")
 
-
-class SampleScores:
-    """The scores of a sample, and values that say something about its requests."""
-
-    __slots__ = ("scores", "totals")
-
-    def __init__(self) -> None:
-        self.scores: dict[str, Score] = {}
-        self.totals: dict[str, float] = {}
-        """Numbers of tokens and the predicted index, by name of the metric."""
+_SampleScores = tuple[list[Score], dict[str, float]]
+"""The scores of a sample, and the numbers of its tokens and the predicted index, by name of the metric."""
 
 
 class ScoreReader:
@@ -134,9 +125,10 @@ class ScoreReader:
         self._adds_up = adds_up
         self._names: dict[tuple[str, str | None, str | None, str], str] = {}
 
-    def read(self, entries: Sequence[StatsEntry], perturbation: str) -> SampleScores:
-        found, names = SampleScores(), self._names
-        scores = found.scores
+    def read(self, entries: Sequence[StatsEntry], perturbation: str) -> _SampleScores:
+        names = self._names
+        scores: dict[str, Score] = {}
+        totals: dict[str, float] = {}
         if self._adds_up and len(entries) > 1:
             entries = [_added(entries)]
         for entry in entries:
@@ -145,7 +137,7 @@ class ScoreReader:
                 key = (name.name, name.split, name.sub_split, perturbation)
                 metric = names.get(key)
                 if metric is None:
-                    metric = names[key] = metric_id(name, perturbation, self._labels)
+                    metric = names[key] = metric_id(name, self._labels.get(perturbation, perturbation))
                 mean = stat.mean
                 if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
                     scores[metric] = Score(metric=metric, value=mean)  # nearly always
@@ -154,8 +146,8 @@ class ScoreReader:
                     earlier = scores.get(metric)
                     scores[metric] = score if earlier is None else _combined(earlier, score)
                 if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
-                    found.totals[name.name] = total
-        return found
+                    totals[name.name] = total
+        return list(scores.values()), totals
 
 
 def mean_of(stat: Stat) -> float | None:
@@ -179,7 +171,7 @@ def _combined(earlier: Score, score: Score) -> Score:
         return earlier
     if earlier.problem == _EMPTY:
         return score
-    return Score(metric=score.metric, value=None, problem=_SEVERAL)
+    return Score(metric=score.metric, value=None, problem="HELM has several values of this metric for this instance")
 
 
 def _added(entries: Sequence[StatsEntry]) -> StatsEntry:
@@ -196,14 +188,14 @@ def _added(entries: Sequence[StatsEntry]) -> StatsEntry:
     return StatsEntry(first.instance_id, first.train_trial_index, first.perturbation, list(found.values()))
 
 
-_SEPARATE: Final = "multiple_choice_separate"
 _MANY: Final = 1 << 53
 
 
 def _sample_of(
-    key: Key, requests: list[RequestState], found: SampleScores, method: str, labels: dict[str, str]
+    key: Key, requests: list[RequestState], found: _SampleScores, method: str, labels: dict[str, str]
 ) -> Sample:
     """Return the sample of a key; `method` is how the run turned instances into requests."""
+    scores, totals = found
     shown = requests
     if len(requests) > 1:
         shown = [one for one in requests if one.request_mode != "calibration"] or requests
@@ -219,8 +211,8 @@ def _sample_of(
     if completions and (reason := _stop_reason(completions[0])):
         metadata["stop_reason"] = reason
     answer, extraction = None, ""
-    if method.startswith(_SEPARATE):
-        answer, extraction = _picked(found, texts), "predicted_index"
+    if method.startswith("multiple_choice_separate"):
+        answer, extraction = _picked(totals, texts), "predicted_index"
         metadata["log_likelihoods"] = spell([one.logprob for one in completions])
         if answer is not None:
             output = Output(raw=[texts[answer]])
@@ -234,10 +226,10 @@ def _sample_of(
     return Sample(
         sample_id=key.instance,
         input=_input_of(instance, shown, texts, right),
-        scores=list(found.scores.values()),
+        scores=scores,
         output=output,
         answers=answers,
-        token_usage=_token_usage(found),
+        token_usage=_token_usage(totals),
         performance=_performance(requests),
         error=_error(requests),
         metadata=metadata,
@@ -268,9 +260,9 @@ def _stop_reason(completion: Completion) -> str:
     return spell(reason) if reason else ""
 
 
-def _picked(found: SampleScores, texts: list[str]) -> int | None:
+def _picked(totals: dict[str, float], texts: list[str]) -> int | None:
     """Return the choice that HELM's metric picked: the one with the highest score, by its own normalisation."""
-    index = found.totals.get("predicted_index")
+    index = totals.get("predicted_index")
     return int(index) if index is not None and index in range(len(texts)) else None
 
 
@@ -287,9 +279,9 @@ def _mapped(mapping: dict[str, str | None], completions: list[Completion], texts
     return position if position < len(texts) and texts[position] == choice else texts.index(choice)
 
 
-def _token_usage(found: SampleScores) -> TokenUsage | None:
+def _token_usage(totals: dict[str, float]) -> TokenUsage | None:
     """Return what HELM's tokenizer counted."""
-    asked, said = found.totals.get("num_prompt_tokens"), found.totals.get("num_output_tokens")
+    asked, said = totals.get("num_prompt_tokens"), totals.get("num_output_tokens")
     if asked is None or said is None or not 0 <= asked < _MANY or not 0 <= said < _MANY:
         return None
     return TokenUsage(input_tokens=round(asked), output_tokens=round(said), total_tokens=round(asked) + round(said))

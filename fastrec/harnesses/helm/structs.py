@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -147,7 +147,7 @@ class StatsEntry(_Struct):
     stats: list[Stat] | None = None
 
 
-class _CountedName(msgspec.Struct, frozen=True, gc=False):
+class CountedName(msgspec.Struct, frozen=True, gc=False):
     name: str
     split: str | None = None
     sub_split: str | None = None
@@ -156,7 +156,7 @@ class _CountedName(msgspec.Struct, frozen=True, gc=False):
 class CountedStat(msgspec.Struct, frozen=True, gc=False):
     """A metric, and how many values it has; it can be hashed."""
 
-    name: _CountedName
+    name: CountedName
     count: int | float = 1
 
 
@@ -255,7 +255,6 @@ def _differing(descriptions: list[dict[str, Any]]) -> list[str]:
     return [name for name in names if any(one.get(name) != descriptions[0].get(name) for one in descriptions)]
 
 
-def metric_id(name: MetricName, perturbation: str, labels: Mapping[str, str]) -> str:
-    """The `evaluation_result_id`: metric, split, part of the split, and perturbation."""
-    parts = [name.name, name.split, name.sub_split, labels.get(perturbation, perturbation)]
-    return ":".join(part for part in parts if part)
+def metric_id(name: MetricName | CountedName, label: str) -> str:
+    """The `evaluation_result_id`: metric, split, part of the split, and the label of the perturbation."""
+    return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)
