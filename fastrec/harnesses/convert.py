@@ -134,6 +134,10 @@ class MetricTotals(msgspec.Struct):
     graded: bool = False
     """Whether some score is neither 0 nor 1."""
 
+    @property
+    def mean(self) -> float | None:
+        return self.sum / self.scored if self.scored else None
+
     def __iadd__(self, other: MetricTotals) -> Self:
         self.records += other.records
         self.scored += other.scored

@@ -55,7 +55,7 @@ from fastrec.storage import storage_of
 
 
 def plan(log: Log) -> LogPlan:
-    state, scores, stats = (file_of(log, role) for role in ("scenario_state", "per_instance_stats", "stats"))
+    state, scores = (file_of(log, role) for role in ("scenario_state", "per_instance_stats"))
     assert state is not None
     assert scores is not None
     for file in (state, scores):
@@ -68,8 +68,8 @@ def plan(log: Log) -> LogPlan:
     run = _run_of(log, scan, uses)
     count = len(scan.samples)
     per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
-    stated = read_document(stats.path, _decode_stats, FOREIGN) if stats else []
-    aggregates, not_compared, expected = _compare(stated, uses, labels, per_request)
+    stats = _read(log, "stats", list[Stat])
+    aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.values)
     slices = [
         LogSlice(requests, entries, labels, empty)
@@ -81,7 +81,7 @@ def plan(log: Log) -> LogPlan:
         aggregates=aggregates,
         not_compared=not_compared,
         expected_samples=expected,
-        notes=() if stats else ("there is no stats.json: the records are compared with nothing",),
+        notes=("there is no stats.json: the records are compared with nothing",) if stats is None else (),
         left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)} if scan.unmatched else {},
     )
 
@@ -261,13 +261,10 @@ _NO_JUDGEMENT: Final = (
     *("edit_similarity", "ter_score", "mer_score", "cer_score", "wer_score", "ece_*", "platt_*"),
 )
 
-_decode_run_spec = decoder(RunSpec)
-_decode_scenario = decoder(Scenario)
-
 
 def _run_of(log: Log, scan: Scan, metrics: Iterable[str]) -> RunInfo:
-    spec = _read(log, "run_spec", _decode_run_spec)
-    scenario = _read(log, "scenario", _decode_scenario)
+    spec = _read(log, "run_spec", RunSpec)
+    scenario = _read(log, "scenario", Scenario)
     adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
     name = spec.name if spec else ""
     task = _MODEL.sub("", name).rstrip(":,") or (scenario.name if scenario else "")
@@ -292,9 +289,9 @@ def _is_no_judgement(metric: str) -> bool:
     return any(fnmatchcase(name, pattern) or fnmatchcase(metric, pattern) for pattern in _NO_JUDGEMENT)
 
 
-def _read(log: Log, role: str, decode: Any) -> Any:
+def _read(log: Log, role: str, kind: Any) -> Any:
     file = file_of(log, role)
-    return None if file is None else read_document(file.path, decode, FOREIGN)
+    return None if file is None else read_document(file.path, decoder(kind), FOREIGN)
 
 
 _PERTURBED: Final = "perturbed"
@@ -303,8 +300,6 @@ _KINDS: Final = {
     "worst": "it is the mean of the lowest score that each instance has under these perturbations",
     "original": "it is the mean over the unperturbed versions of the instances that are perturbed",
 }
-
-_decode_stats = decoder(list[Stat])
 
 
 class MetricUse(msgspec.Struct):

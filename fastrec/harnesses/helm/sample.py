@@ -208,11 +208,14 @@ def _sample_of(
     output = Output(raw=[_text(one) for one in completions])
     if thoughts := [one.thinking.text for one in completions if one.thinking and one.thinking.text]:
         output.reasoning_trace = thoughts
-    if completions and (reason := _stop_reason(completions[0])):
-        metadata["stop_reason"] = reason
+    reason = completions[0].finish_reason if completions else None
+    if reason := reason.get("reason") if isinstance(reason, dict) else reason:
+        metadata["stop_reason"] = spell(reason)
     answer, extraction = None, ""
     if method.startswith("multiple_choice_separate"):
-        answer, extraction = _picked(totals, texts), "predicted_index"
+        # HELM's metric picks the choice with the highest score, by its own normalisation.
+        index, extraction = totals.get("predicted_index"), "predicted_index"
+        answer = int(index) if index is not None and index in range(len(texts)) else None
         metadata["log_likelihoods"] = spell([one.logprob for one in completions])
         if answer is not None:
             output = Output(raw=[texts[answer]])
@@ -251,19 +254,6 @@ def _text(completion: Completion) -> str:
     if not completion.text and completion.multimodal_content:
         return _media_text(completion.multimodal_content)
     return completion.text or ""
-
-
-def _stop_reason(completion: Completion) -> str:
-    reason = completion.finish_reason
-    if isinstance(reason, dict):
-        reason = reason.get("reason")
-    return spell(reason) if reason else ""
-
-
-def _picked(totals: dict[str, float], texts: list[str]) -> int | None:
-    """Return the choice that HELM's metric picked: the one with the highest score, by its own normalisation."""
-    index = totals.get("predicted_index")
-    return int(index) if index is not None and index in range(len(texts)) else None
 
 
 def _mapped(mapping: dict[str, str | None], completions: list[Completion], texts: list[str]) -> int | None:

@@ -1,7 +1,4 @@
-"""Logs of Inspect: `.eval`, a zip archive, and `.json`, one document. One file is one log.
-
-Inspect itself is not needed. Events are most of the text of a log, and are skipped.
-"""
+"""Logs of Inspect: `.eval`, a zip archive, and `.json`, one document. Inspect itself is not needed."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -430,32 +431,23 @@ def samples_in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> It
 
 
 def _items(text: bytes) -> Iterator[Buffer]:
+    with suppress(*REFUSALS):
+        return map(memoryview, _decode_items(text))
+    with suppress(*REFUSALS):
+        return map(memoryview, _decode_items(_finite(text)))
     try:
-        items = _decode_items(text)
-    except REFUSALS:
-        try:
-            items = _decode_items(_finite(text))
-        except REFUSALS:
-            try:
-                slow = json.loads(text)
-            except RecursionError:
-                raise ValueError("it is nested too deeply") from None
-            for item in slow:
-                yield json.dumps(item).encode()
-            return
-    for raw in items:
-        yield memoryview(raw)
+        slow = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return (json.dumps(item).encode() for item in slow)
 
 
 def decode_sample(text: Buffer) -> LoggedSample:
-    try:
+    with suppress(*REFUSALS):
         return _decode_fast(text)
-    except REFUSALS:
-        pass
-    try:
+    with suppress(*REFUSALS):
         return _decode_fast(_finite(text))
-    except REFUSALS:
-        return _decode_sample(memoryview(text))
+    return _decode_sample(memoryview(text))
 
 
 def _finite(text: Buffer) -> bytes:

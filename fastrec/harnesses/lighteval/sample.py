@@ -17,7 +17,7 @@ import ast
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -27,6 +27,9 @@ from fastrec.harnesses.lighteval.structs import Metric
 from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import as_list, number_of, replace_lone_surrogates, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, TokenUsage
+
+if TYPE_CHECKING:  # only workers may import it
+    from fastrec.harnesses.lighteval.parquet import Table
 
 _NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
 _NAMES: Final = {**_NUMBERS, "null": None, "true": True, "false": False}
@@ -85,16 +88,6 @@ _FLAT_TOKENS: Final = ("input_tokens", "cont_tokens")
 FLAT_COLUMNS: Final = (*_FLAT, *_FLAT_TOKENS)
 
 
-class Rows(Protocol):
-    """Some rows of details, column by column: a `parquet.Table`, whose module only workers may import."""
-
-    rows: int
-
-    def values(self, column: str, field: str = "") -> list[Any]: ...
-
-    def lengths(self, column: str, field: str = "") -> list[list[int]]: ...
-
-
 class Detail(msgspec.Struct, kw_only=True):
     sample_id: str
     task: str = ""
@@ -121,7 +114,7 @@ class Detail(msgspec.Struct, kw_only=True):
     metrics: dict[str, Any]
 
 
-def details_of(rows: Rows) -> Iterator[Detail]:
+def details_of(rows: Table) -> Iterator[Detail]:
     """Read rows of the layout since 0.11."""
     docs = zip(*(rows.values("doc", name) for name in _DOC), rows.values("doc", "specific"), strict=True)
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
@@ -156,7 +149,7 @@ def details_of(rows: Rows) -> Iterator[Detail]:
         )
 
 
-def flat_details_of(rows: Rows, before: int) -> Iterator[Detail]:
+def flat_details_of(rows: Table, before: int) -> Iterator[Detail]:
     """Read rows of the layout up to 0.10. They have no id: it is the number of the row, counted from 0."""
     columns = zip(*(rows.values(name) for name in _FLAT), strict=True)
     tokens = zip(*(rows.lengths(name) for name in _FLAT_TOKENS), strict=True)
@@ -167,7 +160,9 @@ def flat_details_of(rows: Rows, before: int) -> Iterator[Detail]:
         choices = as_list(choices)
         correct = _indices(gold_index, choices)
         is_generative = all(isinstance(item, str | None) for item in predictions) and (bool(predictions) or not choices)
-        logprobs = [] if is_generative else _first_numbers(predictions)
+        # A log-probability may be followed by whether its choice is the likeliest.
+        firsts = [item[0] if isinstance(item, list) and item else item for item in predictions]
+        logprobs = [] if is_generative else _numbers(firsts)
         unconditioned: list[float] = []
         if choices and len(logprobs) == 2 * len(choices):  # with the question, then without
             logprobs, unconditioned = logprobs[: len(choices)], logprobs[len(choices) :]
@@ -205,11 +200,6 @@ def _numbers(value: Any) -> list[float]:
     """The numbers of a list, or none if one of its items is no number."""
     items = as_list(value)
     return [float(item) for item in items] if all(isinstance(item, int | float) for item in items) else []
-
-
-def _first_numbers(predictions: list[Any]) -> list[float]:
-    """The log-probabilities of predictions, each of which may be followed by whether it is the likeliest."""
-    return _numbers([item[0] if isinstance(item, list) and item else item for item in predictions])
 
 
 def _flattened(predictions: Any) -> list[Any]:

@@ -40,18 +40,10 @@ _REGISTRY: Final = {
     **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "exact_match_mc"), "mean"),
     **dict.fromkeys(("mae", "anls", "bpb", "logprob", "choice_logprob", "choice_prob_norm"), "mean"),
     "choice_logprob_norm": "mean",
-    "acc_all": "acc_all",
-    "brier_score": "brier_score",
-    "perplexity": "perplexity",
-    "word_perplexity": "weighted_perplexity",
-    "byte_perplexity": "weighted_perplexity",
-    "bits_per_byte": "bits_per_byte",
-    "bypass": "bypass",
+    **dict.fromkeys(("word_perplexity", "byte_perplexity"), "weighted_perplexity"),
     "mcc": "matthews_corrcoef",
-    "f1": "f1",
-    "bleu": "bleu",
-    "chrf": "chrf",
-    "ter": "ter",
+    **{name: name for name in ("acc_all", "brier_score", "perplexity", "bits_per_byte", "bypass")},
+    **{name: name for name in ("f1", "bleu", "chrf", "ter")},
 }
 _LOWER: Final = frozenset({"brier_score", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"})
 _FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
