@@ -120,7 +120,6 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 NO_METRIC: Final = "no metric matches --metric"
 
 _hash: Final = LIST_HASHES["sha256"]
-_TRUTH_VALUES: Final = frozenset({0, 1})
 _NOT_SCORED: Final = Score(metric="", value=None, problem="the log has no score for this sample")
 
 
@@ -203,7 +202,7 @@ class Converter:
             else:
                 totals.scored += 1
                 totals.sum += value
-                if value not in _TRUTH_VALUES:
+                if value not in (0, 1):
                     totals.graded = True
             evaluation = b',"evaluation":{"score":' + encode(value) + ends[value == 1 and can_be_correct and not error]
             one = BundledScore(number, evaluation)

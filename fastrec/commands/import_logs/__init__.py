@@ -50,7 +50,6 @@ from fastrec.storage import without_file_protocol
 
 
 def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
-    """Add up the slices of a log, in order."""
     plan = planned.plan
     assert plan is not None
     totals: dict[str, MetricTotals] = {}

@@ -45,7 +45,6 @@ from fastrec.storage import storage_of
 _decode_header: Final = decoder(Header)
 
 _SHOWN: Final = 200
-_MEANS: Final = ("accuracy", "mean")
 _SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
 """Reducers that do not change the score of a single epoch."""
 _SAME_FOR_ALL: Final = (None, "", "mean")
@@ -162,7 +161,7 @@ def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str
     if not isinstance(value, int | float) or not math.isfinite(value):
         return "the log has no number for it"
     name = figure.name.removeprefix("inspect_ai/")
-    if name not in _MEANS or figure.group:
+    if name not in ("accuracy", "mean") or figure.group:
         return f"{figure.group or name or 'it'} is not the mean of all scores"
     if entry.reducer not in (_SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL):
         return f"the epochs are reduced by {entry.reducer}"

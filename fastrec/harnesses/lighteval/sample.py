@@ -236,8 +236,9 @@ _RULES_BY_NAME: Final[tuple[tuple[str, tuple[Rule, ...]], ...]] = (
 
 def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
     metric = metrics.get(name)
-    if value is None and metric is not None and not _applies(metric, choices):
-        return  # a column that only rows with the other kind of request fill
+    category = metric.category if metric is not None else ""
+    if value is None and category and category.startswith("GENERATIVE") != (choices is None):
+        return  # a column that only rows with the other kind of request fill: for text, or for log-probabilities
     if isinstance(value, dict):
         if any(keys <= value.keys() for keys in _CORPUS_INPUTS):
             yield Score(metric=name, value=None, problem=f"{name} has a value for all samples only, not for each")
@@ -267,11 +268,6 @@ def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None
             score.output = Output(raw=[choices.texts[picked]])
             score.metadata = {"choice_index": str(picked)}
     return score
-
-
-def _applies(metric: Metric, choices: Choices | None) -> bool:
-    """Tell whether a metric is computed for rows of a kind: of a request for text, or for log-probabilities."""
-    return not metric.category or metric.category.startswith("GENERATIVE") == (choices is None)
 
 
 def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:

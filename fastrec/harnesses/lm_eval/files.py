@@ -310,7 +310,6 @@ _decode_keys: Final = decoder_of(dict[str, msgspec.Raw])
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    """Group samples and results into logs: one for each file of samples."""
     found = Grouped()
     runs: defaultdict[str, list[_Run]] = defaultdict(list)
     broken: dict[str, str] = {}

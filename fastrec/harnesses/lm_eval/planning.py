@@ -31,9 +31,7 @@ from fastrec.sources.shard import Slice, shard_at
 
 _SLICE_BYTES: Final = 16 << 20
 
-_MEANS: Final = frozenset({"mean", "nanmean"})
 _OF_THE_TASK: Final = "it is aggregated by a function of the task, not as a mean"
-_UNKNOWN: Final = "the log does not say how it is aggregated"
 
 # How lm-eval aggregates its own metrics, unless a task says otherwise: lm_eval/api/metrics.py.
 _REGISTRY: Final = {
@@ -175,8 +173,8 @@ def _not_a_mean(metric: str, settings: Mapping[str, Any]) -> str:
     else:  # lm-eval takes the mean of what a task returns besides the metrics that it lists
         how = "mean" if listed else None
     if not isinstance(how, str):
-        return _OF_THE_TASK if how else _UNKNOWN
-    if how in _MEANS:
+        return _OF_THE_TASK if how else "the log does not say how it is aggregated"
+    if how in ("mean", "nanmean"):
         return ""
     if how in _REGISTRY.values() or how == "median":
         return f"lm-eval aggregates it as {how}, not as a mean"
