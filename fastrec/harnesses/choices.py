@@ -34,7 +34,6 @@ class Choices(msgspec.Struct, gc=False):
     unconditional: Sequence[float] = ()
     """Log-likelihoods without the question; mostly none."""
     tokens: Sequence[int] = ()
-    """The number of tokens of each choice."""
     sent: Sequence[str] = ()
     """The texts as sent to the model, after the delimiter: `delimited` and `bytes` divide by their length."""
     delimiter: str = ""

@@ -35,8 +35,6 @@ from fastrec.harnesses.log import RunInfo, Sample, Score
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
 
-_END: Final = b"}}\n"
-_GRADED: Final = b',"graded":"true"}}\n'
 _LENGTH_BYTES: Final = 8
 
 
@@ -53,8 +51,6 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
 
 
 class Bundle(msgspec.Struct, array_like=True, gc=False):
-    """The records of a sample."""
-
     question: bytes
     answer: bytes
     measured: bytes
@@ -68,20 +64,17 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
 
 class LineMaker:
-    """Turns bundles into lines."""
-
     def __init__(self, head: bytes, metrics: Sequence[str], graded: Collection[str] = ()) -> None:
         """`head` is the part of the run; records of metrics that are graded say so."""
         encode = msgspec.json.encode
         self._heads = [head + (b',"evaluation_result_id":' + encode(name) if name else b"") for name in metrics]
-        self._ends = [_GRADED if name in graded else _END for name in metrics]
+        self._ends = [b',"graded":"true"}}\n' if name in graded else b"}}\n" for name in metrics]
 
     def lines(self, bundle: Bundle) -> list[bytes]:
         """The lines of a bundle with their newlines, in parts: joined, they are the text."""
         heads, ends = self._heads, self._ends
-        question, metadata = bundle.question, bundle.metadata
-        usual = question + bundle.answer
-        after = bundle.measured + metadata
+        usual = bundle.question + bundle.answer
+        after = bundle.measured + bundle.metadata
         parts: list[bytes] = []
         for score in bundle.scores:
             number = score.metric
@@ -90,22 +83,21 @@ class LineMaker:
                 continue
             parts += (
                 heads[number],
-                usual if score.answer is None else question + score.answer,
+                usual if score.answer is None else bundle.question + score.answer,
                 score.evaluation,
                 bundle.measured,
                 score.error,
-                metadata if score.metadata is None else score.metadata,
+                bundle.metadata if score.metadata is None else score.metadata,
                 ends[number],
             )
         return parts
 
 
-_encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[Bundle]).decode
 
 
 def write_bundles(bundles: Sequence[Bundle]) -> bytes:
-    data = _encode(bundles)
+    data = msgspec.msgpack.encode(bundles)
     return len(data).to_bytes(_LENGTH_BYTES, "little") + data
 
 
@@ -128,10 +120,6 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 NO_METRIC: Final = "no metric matches --metric"
 
 _hash: Final = LIST_HASHES["sha256"]
-_SCORE: Final = b',"evaluation":{"score":'
-_CORRECT: Final = b',"is_correct":true'
-_WRONG: Final = b',"is_correct":false'
-_TRUTH_VALUES: Final = frozenset({0, 1})
 _NOT_SCORED: Final = Score(metric="", value=None, problem="the log has no score for this sample")
 
 
@@ -144,6 +132,10 @@ class MetricTotals(msgspec.Struct):
     sum: float = 0.0
     graded: bool = False
     """Whether some score is neither 0 nor 1."""
+
+    @property
+    def mean(self) -> float | None:
+        return self.sum / self.scored if self.scored else None
 
     def __iadd__(self, other: MetricTotals) -> Self:
         self.records += other.records
@@ -162,22 +154,15 @@ class Converter:
         self._patterns = tuple(patterns)
         self._common = {"harness": harness} | ({"harness_version": run.version} if run.version else {}) | run.metadata
         self._encode = encode = msgspec.json.Encoder().encode
-        self.head = b"".join(
-            (
-                b'{"schema_version":' + encode(SCHEMA.label),
-                b',"evaluation_id":' + encode(run.evaluation_id),
-                b',"model_id":' + encode(run.model),
-                b',"evaluation_name":' + encode(run.task),
-            )
-        )
-        """How all records begin."""
+        head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
+        head |= {"model_id": run.model, "evaluation_name": run.task}
+        self.head = encode(head)[:-1]
         self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}  # position, totals, whether a 1 can be correct
         self._wanted: dict[str, bool] = {}
         self.samples = 0
         self.metrics: dict[str, MetricTotals] = {}
         """In the order in which they came up: bundles have positions in it."""
         self.errors = 0
-        """Records with an error."""
         self.left_out: dict[str, int] = {}
         """Samples without a record, by reason."""
         self.metrics_left_out: dict[str, int] = {}
@@ -202,7 +187,9 @@ class Converter:
                 self.left_out[NO_METRIC] = self.left_out.get(NO_METRIC, 0) + 1
                 return None
         encode, metrics = self._encode, self._metrics
-        ends = self._ends(sample)
+        turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
+        calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
+        ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
         bundled = []
         for score in scores:
             number, totals, can_be_correct = metrics.get(score.metric) or self._new_metric(score.metric)
@@ -215,13 +202,11 @@ class Converter:
             else:
                 totals.scored += 1
                 totals.sum += value
-                if value not in _TRUTH_VALUES:
+                if value not in (0, 1):
                     totals.graded = True
-            evaluation = _SCORE + encode(value) + ends[value == 1 and can_be_correct and not error]
-            if not error and score.answers is None and score.output is None and not score.metadata:  # nearly always
-                bundled.append(BundledScore(number, evaluation))
-                continue
+            evaluation = b',"evaluation":{"score":' + encode(value) + ends[value == 1 and can_be_correct and not error]
             one = BundledScore(number, evaluation)
+            bundled.append(one)
             if error:
                 self.errors += 1
                 one.error = b',"error":' + encode(error)
@@ -229,7 +214,6 @@ class Converter:
                 one.answer = self._answer(sample, score)
             if score.metadata:
                 one.metadata = self._metadata(sample.metadata | score.metadata)
-            bundled.append(one)
         return Bundle(
             question=self._question(sample),
             answer=self._answer(sample),
@@ -246,17 +230,11 @@ class Converter:
 
     def _question(self, sample: Sample) -> bytes:
         encode = self._encode
-        return b"".join(
-            (
-                b',"sample_id":',
-                encode(sample.sample_id),
-                b',"sample_hash":',
-                encode(_hash(sample.input.raw, sample.input.reference)),
-                b',"interaction_type":',
-                encode(sample.interaction_type),
-                b',"input":',
-                encode(sample.input),
-            )
+        return b',"sample_id":%b,"sample_hash":%b,"interaction_type":%b,"input":%b' % (
+            encode(sample.sample_id),
+            encode(_hash(sample.input.raw, sample.input.reference)),
+            encode(sample.interaction_type),
+            encode(sample.input),
         )
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
@@ -264,20 +242,10 @@ class Converter:
         encode = self._encode
         output = sample.output if score is None or score.output is None else score.output
         answers = sample.answers if score is None or score.answers is None else score.answers
-        return b"".join(
-            (
-                b"" if output is None else b',"output":' + encode(output),
-                b"" if sample.messages is None else b',"messages":' + encode(sample.messages),
-                b',"answer_attribution":',
-                encode(answers),
-            )
-        )
-
-    def _ends(self, sample: Sample) -> tuple[bytes, bytes]:
-        """Encode the end of the evaluation: of a wrong and of a correct answer."""
-        turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
-        calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
-        return _WRONG + turns + calls, _CORRECT + turns + calls
+        said = b"" if output is None else b',"output":' + encode(output)
+        if sample.messages is not None:
+            said += b',"messages":' + encode(sample.messages)
+        return said + b',"answer_attribution":' + encode(answers)
 
     def _measured(self, sample: Sample) -> bytes:
         tokens = b"" if sample.token_usage is None else b',"token_usage":' + self._encode(sample.token_usage)

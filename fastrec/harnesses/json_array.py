@@ -28,10 +28,6 @@ _T = TypeVar("_T")
 Group = tuple[int, int, int, bytes]
 """Start, end and number of items, and the items with the commas between them, in brackets."""
 
-_GROUP_BYTES: Final = 4 << 20
-_BLOCK_BYTES: Final = 1 << 20
-_MAX_HELD: Final = 512 << 20
-
 _TRIES: Final = 4  # borders to try before following brackets
 _FAR_GROUPS: Final = 4  # groups of text to look ahead for the end of a group
 _FAR_BYTES: Final = 16 << 20  # text to look ahead for the end of an item
@@ -76,9 +72,9 @@ class JsonArray:
         read: Callable[[int], bytes],
         key: str | None,
         *,
-        group_bytes: int = _GROUP_BYTES,
-        block_bytes: int = _BLOCK_BYTES,
-        max_held: int = _MAX_HELD,
+        group_bytes: int = 4 << 20,
+        block_bytes: int = 1 << 20,
+        max_held: int = 512 << 20,
     ) -> None:
         """`read` returns up to so many bytes, none at the end. A value of more than `max_held` bytes is refused."""
         self.envelope = b""
@@ -173,7 +169,6 @@ class JsonArray:
             start = self._skip(at + 1)
 
     def _learn_borders(self, at: int, start: int, depth: int) -> None:
-        """Look at the whitespace before and after the first item."""
         if self._byte(start) != b"{":
             return
         lines, newline, indent = self._between(at, start).rpartition(b"\n")

@@ -25,8 +25,6 @@ HEAD_BYTES: Final = 1 << 16
 
 
 class FoundFile(msgspec.Struct, frozen=True):
-    """A file that belongs to a log."""
-
     path: str
     size: int
     role: str
@@ -59,8 +57,6 @@ class BadLog(msgspec.Struct, frozen=True):
 
 
 class Grouped(msgspec.Struct):
-    """The logs that some files make up."""
-
     logs: list[Log] = []
     bad: list[BadLog] = []
     """Files that lack the others of their log."""
@@ -78,7 +74,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     started: str
     """The run's own start time as the log spells it; with task and model it is the `evaluation_id`."""
     version: str = ""
-    """The version of the harness, if the log says it."""
     metadata: dict[str, str] = {}
     """Added to the metadata of all records."""
     never_correct: frozenset[str] = frozenset()
@@ -103,8 +98,6 @@ class Aggregate(msgspec.Struct, frozen=True):
 
 
 class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How to read a log."""
-
     run: RunInfo
     slices: Sequence[Any]
     """What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log only."""
@@ -112,7 +105,6 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     not_compared: dict[str, str] = {}
     """Aggregates that are not means of scores, each with the reason."""
     expected_samples: int | None = None
-    """How many samples the log says it has."""
     notes: Sequence[str] = ()
     """What a user should know, for example that the run did not finish."""
     left_out: dict[str, int] = {}
@@ -176,8 +168,7 @@ class Harness(Protocol):
         If these do not decide, as in a zip archive, the harness may read more of the file at `path`.
         """
 
-    def logs_of(self, files: Sequence[FoundFile]) -> Grouped:
-        """Group all files that have a role into logs."""
+    def logs_of(self, files: Sequence[FoundFile]) -> Grouped: ...
 
     def plan(self, log: Log) -> LogPlan:
         """Read what a log says about its run; raise LogError if it is damaged."""

@@ -106,7 +106,7 @@ def test_an_archive_is_cut_anywhere(tmp_path):
         ({"crc": 7}, STORED, "the checksum does not match"),
         ({"size": 10}, ZSTD, "does not have the 10 bytes"),
         ({"size": 10}, DEFLATE, "does not have the 10 bytes"),
-        ({"size": 10}, STORED, "two sizes"),
+        ({"size": 10}, STORED, "disagree on the size"),
         ({"size": 1 << 20}, ZSTD, "does not have the 1,048,576 bytes"),
         ({"size": 1 << 20}, DEFLATE, "does not have the 1,048,576 bytes"),
         ({"size": (1 << 30) + 1}, ZSTD, "too many to read"),

@@ -13,7 +13,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Final
 
 import msgspec
 
@@ -51,7 +50,6 @@ from fastrec.storage import without_file_protocol
 
 
 def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
-    """Add up the slices of a log, in order."""
     plan = planned.plan
     assert plan is not None
     totals: dict[str, MetricTotals] = {}
@@ -74,18 +72,16 @@ def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> I
         samples=samples,
         records=sum(one.records for one in slices),
         errors=sum(one.errors for one in slices),
-        metrics={name: _metric(total) for name, total in sorted(totals.items())},
+        metrics={
+            name: MetricAccount(total.records, total.scored, total.mean, total.graded)
+            for name, total in sorted(totals.items())
+        },
         left_out=dict(sorted(left_out.items())),
         metrics_left_out=dict(sorted(metrics_left_out.items())),
         comparisons=_compare(plan, totals, samples, metrics_left_out),
         not_compared=dict(sorted(plan.not_compared.items())),
         notes=list(plan.notes),
     )
-
-
-def _metric(total: MetricTotals) -> MetricAccount:
-    mean = total.sum / total.scored if total.scored else None
-    return MetricAccount(total.records, total.scored, mean, total.graded)
 
 
 def _compare(
@@ -100,7 +96,7 @@ def _compare(
         if stated.metric in left_out:
             continue
         total = totals.get(stated.metric)
-        mean = total.sum / total.scored if total and total.scored else None
+        mean = total.mean if total else None
         is_equal = mean is not None and agrees(stated.value, mean)
         found.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees=is_equal))
         if total and stated.samples is not None:
@@ -110,8 +106,6 @@ def _compare(
 
 
 class Pipeline(msgspec.Struct, frozen=True):
-    """Imports logs into an output."""
-
     engine: Engine
     output: ImportOutput
     patterns: tuple[str, ...]
@@ -133,7 +127,9 @@ class Pipeline(msgspec.Struct, frozen=True):
                 result.bad_logs.append(BadLog(utf8(wanted[number].path), problem))
                 return
             accounts[number] = _account_of(wanted[number], planned[number], slices)
-            shards.append(self._shard(accounts[number], slices))
+            graded = frozenset(name for name, metric in accounts[number].metrics.items() if metric.graded)
+            files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
+            shards.append(ShardTask(self.output.shard_path(accounts[number].file), files, graded))
 
         for number in [number for number, plan in plans.items() if not plan.slices]:
             end(number)
@@ -162,11 +158,6 @@ class Pipeline(msgspec.Struct, frozen=True):
                 while shards:
                     yield shards.pop()
 
-    def _shard(self, account: ImportedLog, slices: Sequence[Converted]) -> ShardTask:
-        graded = frozenset(name for name, metric in account.metrics.items() if metric.graded)
-        files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
-        return ShardTask(self.output.shard_path(account.file), files, graded)
-
 
 def _do(task: ConvertTask | ShardTask) -> Converted | None:
     if isinstance(task, ConvertTask):
@@ -184,9 +175,6 @@ def _distinct(logs: Sequence[Log], planned: Sequence[PlannedLog], result: Import
         elif (same := first.setdefault((log.harness, plan.stable_id), number)) != number:
             result.same_logs[utf8(log.path)] = utf8(logs[same].path)
     return {number: logs[number] for number in first.values()}
-
-
-_MOST_METRICS: Final = 30
 
 
 def import_logs(
@@ -241,4 +229,4 @@ def _check_patterns(patterns: tuple[str, ...], result: Import) -> None:
     if patterns and result.logs and not any(log.records for log in result.logs):
         known = sorted({name for log in result.logs for name in log.metrics_left_out})
         named = ", ".join(repr(pattern) for pattern in patterns)
-        raise UsageError(f"no metric matches {named}; the logs have {listed(known, _MOST_METRICS)}")
+        raise UsageError(f"no metric matches {named}; the logs have {listed(known, 30)}")

@@ -22,7 +22,6 @@ from fastrec.harnesses.registry import HARNESS_NAMES, harness_named, head_of, ro
 from fastrec.sources.inputs import AnyFile
 from fastrec.storage import join, parent_and_name, storage_of
 
-_KINDS: Final = "lm-eval, Inspect, HELM or lighteval"
 _LOG_NAMES: Final = {
     "lm-eval": re.compile(r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl(?:\.\w+)?$"),
     "inspect": re.compile(r"\.eval$"),
@@ -35,7 +34,7 @@ _LOG_NAMES: Final = {
 def find_logs(engine: Engine, paths: Sequence[str], files: Sequence[AnyFile], harness: str) -> Grouped:
     """Find the logs of one harness, or of all (`auto`), among the files of some paths; UsageError if there are none."""
     names = HARNESS_NAMES if harness == "auto" else (harness,)
-    kind = _KINDS if harness == "auto" else harness
+    kind = "lm-eval, Inspect, HELM or lighteval" if harness == "auto" else harness
     found = Grouped()
     by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
     has_records = False
@@ -44,7 +43,8 @@ def find_logs(engine: Engine, paths: Sequence[str], files: Sequence[AnyFile], ha
         if role is not None:
             by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
             continue
-        if not problem and not is_of_records and _should_be_log(file, names):
+        should_be_log = file.is_named or any(_LOG_NAMES[name].search(file.path) for name in names)
+        if should_be_log and not problem and not is_of_records:
             problem = f"it is no log of {kind}" if file.size else "it is empty"
         has_records = has_records or is_of_records
         if problem:
@@ -73,10 +73,6 @@ def _tell(names: Sequence[str], path: str) -> tuple[tuple[str, str] | None, bool
     except (OSError, ShardError) as exc:
         return None, False, f"cannot be read: {getattr(exc, 'strerror', None) or exc}"
     return role, b'"schema_version"' in head and b'"evaluation_name"' in head, ""
-
-
-def _should_be_log(file: AnyFile, names: Sequence[str]) -> bool:
-    return file.is_named or any(_LOG_NAMES[name].search(file.path) for name in names)
 
 
 def _group_files(by_harness: Mapping[str, Sequence[FoundFile]], names: Sequence[str], harness: str) -> Grouped:

@@ -1,8 +1,4 @@
-"""HELM: directories of runs, with requests and scores in two long JSON documents.
-
-`plan` scans both documents once. It finds the samples by their key (instance, perturbation, trial), cuts them into
-slices of byte ranges, and decides which aggregates the records must reproduce. `samples` reads the ranges of a slice.
-"""
+"""HELM: directories of runs, with requests and scores in two long JSON documents."""
 
 from __future__ import annotations
 

@@ -67,7 +67,6 @@ _NEEDED: Final = {
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    """Make a log of each directory that has all files it needs."""
     found = Grouped()
     by_directory: defaultdict[str, defaultdict[str, list[FoundFile]]] = defaultdict(lambda: defaultdict(list))
     for file in files:
@@ -85,7 +84,6 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _problem(roles: defaultdict[str, list[FoundFile]]) -> str:
-    """Say why the files of a directory make no log, if so."""
     for role, some in roles.items():
         if len(some) > 1:
             return f"it has {counted(len(some), 'file')} of the kind {role}: which of them belong together is unknown"

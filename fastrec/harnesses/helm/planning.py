@@ -21,7 +21,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -33,11 +33,11 @@ from fastrec.harnesses.helm.structs import (
     LANGUAGE_MODELING,
     METHOD,
     AdapterSpec,
+    CountedName,
     CountedStat,
     EntryCounts,
     Envelope,
     LogSlice,
-    MetricName,
     RequestKey,
     RunSpec,
     Scenario,
@@ -55,17 +55,21 @@ from fastrec.storage import storage_of
 
 
 def plan(log: Log) -> LogPlan:
-    state, scores, stats = (file_of(log, role) for role in ("scenario_state", "per_instance_stats", "stats"))
+    state, scores = (file_of(log, role) for role in ("scenario_state", "per_instance_stats"))
     assert state is not None
     assert scores is not None
-    scan = scan_run(state.path, scores.path)
+    for file in (state, scores):
+        check_is_plain(file.path)
+    scan = Scan()
+    _scan_requests(state.path, scan)
+    _scan_entries(scores.path, scan)
     labels = labels_of(scan.perturbations)
     uses = _uses_of(scan, labels)
     run = _run_of(log, scan, uses)
     count = len(scan.samples)
     per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
-    stated = read_document(stats.path, _decode_stats, FOREIGN) if stats else []
-    compared = compare(stated, uses, labels, per_request)
+    stats = _read(log, "stats", list[Stat])
+    aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.values)
     slices = [
         LogSlice(requests, entries, labels, empty)
@@ -74,10 +78,10 @@ def plan(log: Log) -> LogPlan:
     return LogPlan(
         run=run,
         slices=slices,
-        aggregates=compared.aggregates,
-        not_compared=compared.not_compared,
-        expected_samples=compared.samples,
-        notes=() if stats else ("there is no stats.json: the records are compared with nothing",),
+        aggregates=aggregates,
+        not_compared=not_compared,
+        expected_samples=expected,
+        notes=("there is no stats.json: the records are compared with nothing",) if stats is None else (),
         left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)} if scan.unmatched else {},
     )
 
@@ -187,19 +191,7 @@ _decode_entry = decoder(EntryCounts)
 _decode_envelope = decoder(Envelope)
 
 
-class Metric(NamedTuple):
-    """A metric as the scores name it."""
-
-    name: str
-    split: str | None
-    sub_split: str | None
-    perturbation: str
-    """Its canonical description; empty if there is none."""
-
-
 class Scan:
-    """What both files say."""
-
     def __init__(self) -> None:
         self.envelope = Envelope()
         self.samples = SampleTable()
@@ -210,8 +202,8 @@ class Scan:
         self.started: int | None = None
         """When the earliest request was sent."""
         self.perturbations: set[str] = set()
-        self.tally: Counter[tuple[Metric, int, int | float]] = Counter()
-        """How often each metric occurs in a trial with a number of values."""
+        self.tally: Counter[tuple[CountedName, str, int, int | float]] = Counter()
+        """How often each metric occurs under a perturbation in a trial with a number of values."""
         self._shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]] = Counter()
 
     def count(self, perturbation: str, trial: int, stats: Sequence[CountedStat]) -> None:
@@ -221,21 +213,10 @@ class Scan:
             self.finish()
 
     def finish(self) -> None:
-        """Put what was counted into the tally."""
         for (perturbation, trial, stats), number in self._shapes.items():
             for stat in stats:
-                name = stat.name
-                self.tally[Metric(name.name, name.split, name.sub_split, perturbation), trial, stat.count] += number
+                self.tally[stat.name, perturbation, trial, stat.count] += number
         self._shapes.clear()
-
-
-def scan_run(state: str, scores: str) -> Scan:
-    scan = Scan()
-    for path in (state, scores):
-        check_is_plain(path)
-    _scan_requests(state, scan)
-    _scan_entries(scores, scan)
-    return scan
 
 
 def _scan_requests(path: str, scan: Scan) -> None:
@@ -280,13 +261,10 @@ _NO_JUDGEMENT: Final = (
     *("edit_similarity", "ter_score", "mer_score", "cer_score", "wer_score", "ece_*", "platt_*"),
 )
 
-_decode_run_spec = decoder(RunSpec)
-_decode_scenario = decoder(Scenario)
-
 
 def _run_of(log: Log, scan: Scan, metrics: Iterable[str]) -> RunInfo:
-    spec = _read(log, "run_spec", _decode_run_spec)
-    scenario = _read(log, "scenario", _decode_scenario)
+    spec = _read(log, "run_spec", RunSpec)
+    scenario = _read(log, "scenario", Scenario)
     adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
     name = spec.name if spec else ""
     task = _MODEL.sub("", name).rstrip(":,") or (scenario.name if scenario else "")
@@ -311,29 +289,22 @@ def _is_no_judgement(metric: str) -> bool:
     return any(fnmatchcase(name, pattern) or fnmatchcase(metric, pattern) for pattern in _NO_JUDGEMENT)
 
 
-def _read(log: Log, role: str, decode: Any) -> Any:
+def _read(log: Log, role: str, kind: Any) -> Any:
     file = file_of(log, role)
-    return None if file is None else read_document(file.path, decode, FOREIGN)
+    return None if file is None else read_document(file.path, decoder(kind), FOREIGN)
 
 
 _PERTURBED: Final = "perturbed"
 _MANY: Final = 1 << 53
-_NUM_INSTANCES: Final = "num_instances"
 _KINDS: Final = {
     "worst": "it is the mean of the lowest score that each instance has under these perturbations",
     "original": "it is the mean over the unperturbed versions of the instances that are perturbed",
 }
 
-_decode_stats = decoder(list[Stat])
-
 
 class MetricUse(msgspec.Struct):
-    """How a metric occurs in the scores of a run."""
-
     values: int = 0
-    """Entries that have a value."""
     empty: int = 0
-    """Entries without."""
     by_trial: dict[int, int] = {}
     weights: set[int | float] = set()
     """Numbers of values that entries have."""
@@ -350,21 +321,11 @@ class MetricUse(msgspec.Struct):
         return ""
 
 
-class Compared(msgspec.Struct):
-    """What `stats.json` says."""
-
-    aggregates: list[Aggregate] = []
-    not_compared: dict[str, str] = {}
-    samples: int | None = None
-    """The number of instances in all trials, if the run counted them."""
-
-
 def _uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
     """Add up how each metric occurs, by `evaluation_result_id`."""
     uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
-    for (metric, trial, count), number in scan.tally.items():
-        name = MetricName(metric.name, metric.split, metric.sub_split)
-        use = uses[metric_id(name, metric.perturbation, labels)]
+    for (name, perturbation, trial, count), number in scan.tally.items():
+        use = uses[metric_id(name, labels.get(perturbation, perturbation))]
         if count:
             use.values += number
             use.by_trial[trial] = use.by_trial.get(trial, 0) + number
@@ -374,39 +335,38 @@ def _uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
     return dict(uses)
 
 
-def compare(
+def _compare(
     stats: Sequence[Stat], uses: Mapping[str, MetricUse], labels: Mapping[str, str], per_request: bool
-) -> Compared:
-    """Tell which aggregates are means over records. `per_request`: whether the run has means over requests instead."""
-    found = Compared(not_compared={name: use.obstacle for name, use in uses.items() if not use.values})
+) -> tuple[list[Aggregate], dict[str, str], int | None]:
+    """Tell which aggregates are means over records, and why others are not; and count the instances of all trials.
+
+    `per_request`: whether the run has means over requests instead. The count is None if the run does not have it.
+    """
+    aggregates = []
+    not_compared = {name: use.obstacle for name, use in uses.items() if not use.values}
     instances: dict[str, float] = {}
     for stat in stats:
         perturbation = stat.name.perturbation
         kind = str(perturbation.get("computed_on") or _PERTURBED) if perturbation else _PERTURBED
-        name = metric_id(stat.name, canonical(perturbation) if perturbation else "", _with_names(labels, perturbation))
+        label = ""
+        if perturbation:  # HELM makes up `robustness` and `fairness`, which no instance has
+            label = labels.get(canonical(perturbation), str(perturbation.get("name")))
+        name = metric_id(stat.name, label)
         if kind != _PERTURBED:
-            found.not_compared[f"{name} ({kind})"] = _KINDS.get(kind, "it is not the mean over the instances")
+            not_compared[f"{name} ({kind})"] = _KINDS.get(kind, "it is not the mean over the instances")
             continue
         value, total = mean_of(stat), number_of(stat.sum)
         use = uses.get(name)
-        if stat.name.name == _NUM_INSTANCES and use is None and total is not None:
+        if stat.name.name == "num_instances" and use is None and total is not None:
             instances[name] = total
         elif value is None:
             reason = "it has no value" if stat.mean is None else "its value is not a number"
-            found.not_compared.setdefault(name, reason)
+            not_compared.setdefault(name, reason)
         elif use is None:
-            found.not_compared[name] = "it is computed over all instances together: no instance has a score"
+            not_compared[name] = "it is computed over all instances together: no instance has a score"
         elif reason := ("it is a mean over requests, not over instances" if per_request else use.obstacle):
-            found.not_compared[name] = reason
+            not_compared[name] = reason
         else:
-            found.aggregates.append(Aggregate(metric=name, name=name, value=value))
-    if instances and 0 <= (count := sum(instances.values())) < _MANY:
-        found.samples = round(count)
-    return found
-
-
-def _with_names(labels: Mapping[str, str], perturbation: dict[str, object] | None) -> Mapping[str, str]:
-    """Add the name of a perturbation that no instance has: HELM makes up `robustness` and `fairness`."""
-    if not perturbation or canonical(perturbation) in labels:
-        return labels
-    return {**labels, canonical(perturbation): str(perturbation.get("name"))}
+            aggregates.append(Aggregate(metric=name, name=name, value=value))
+    count = sum(instances.values())
+    return aggregates, not_compared, round(count) if instances and 0 <= count < _MANY else None

@@ -105,20 +105,11 @@ def _media_text(media: MediaList | None) -> str:
 
 
 _EMPTY: Final = "HELM has no value of this metric for this instance"
-_SEVERAL: Final = "HELM has several values of this metric for this instance"
 _TOTALS: Final = frozenset({"num_prompt_tokens", "num_output_tokens", "predicted_index"})
 _INFINITY: Final = float("inf")
 
-
-class SampleScores:
-    """The scores of a sample, and values that say something about its requests."""
-
-    __slots__ = ("scores", "totals")
-
-    def __init__(self) -> None:
-        self.scores: dict[str, Score] = {}
-        self.totals: dict[str, float] = {}
-        """Numbers of tokens and the predicted index, by name of the metric."""
+_SampleScores = tuple[list[Score], dict[str, float]]
+"""The scores of a sample, and the numbers of its tokens and the predicted index, by name of the metric."""
 
 
 class ScoreReader:
@@ -134,9 +125,10 @@ class ScoreReader:
         self._adds_up = adds_up
         self._names: dict[tuple[str, str | None, str | None, str], str] = {}
 
-    def read(self, entries: Sequence[StatsEntry], perturbation: str) -> SampleScores:
-        found, names = SampleScores(), self._names
-        scores = found.scores
+    def read(self, entries: Sequence[StatsEntry], perturbation: str) -> _SampleScores:
+        names = self._names
+        scores: dict[str, Score] = {}
+        totals: dict[str, float] = {}
         if self._adds_up and len(entries) > 1:
             entries = [_added(entries)]
         for entry in entries:
@@ -145,7 +137,7 @@ class ScoreReader:
                 key = (name.name, name.split, name.sub_split, perturbation)
                 metric = names.get(key)
                 if metric is None:
-                    metric = names[key] = metric_id(name, perturbation, self._labels)
+                    metric = names[key] = metric_id(name, self._labels.get(perturbation, perturbation))
                 mean = stat.mean
                 if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
                     scores[metric] = Score(metric=metric, value=mean)  # nearly always
@@ -154,8 +146,8 @@ class ScoreReader:
                     earlier = scores.get(metric)
                     scores[metric] = score if earlier is None else _combined(earlier, score)
                 if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
-                    found.totals[name.name] = total
-        return found
+                    totals[name.name] = total
+        return list(scores.values()), totals
 
 
 def mean_of(stat: Stat) -> float | None:
@@ -179,11 +171,10 @@ def _combined(earlier: Score, score: Score) -> Score:
         return earlier
     if earlier.problem == _EMPTY:
         return score
-    return Score(metric=score.metric, value=None, problem=_SEVERAL)
+    return Score(metric=score.metric, value=None, problem="HELM has several values of this metric for this instance")
 
 
 def _added(entries: Sequence[StatsEntry]) -> StatsEntry:
-    """Add up the values of each metric over all entries."""
     found: dict[tuple[str, str | None, str | None], Stat] = {}
     for entry in entries:
         for stat in entry.stats or ():
@@ -197,14 +188,14 @@ def _added(entries: Sequence[StatsEntry]) -> StatsEntry:
     return StatsEntry(first.instance_id, first.train_trial_index, first.perturbation, list(found.values()))
 
 
-_SEPARATE: Final = "multiple_choice_separate"
 _MANY: Final = 1 << 53
 
 
 def _sample_of(
-    key: Key, requests: list[RequestState], found: SampleScores, method: str, labels: dict[str, str]
+    key: Key, requests: list[RequestState], found: _SampleScores, method: str, labels: dict[str, str]
 ) -> Sample:
     """Return the sample of a key; `method` is how the run turned instances into requests."""
+    scores, totals = found
     shown = requests
     if len(requests) > 1:
         shown = [one for one in requests if one.request_mode != "calibration"] or requests
@@ -217,11 +208,14 @@ def _sample_of(
     output = Output(raw=[_text(one) for one in completions])
     if thoughts := [one.thinking.text for one in completions if one.thinking and one.thinking.text]:
         output.reasoning_trace = thoughts
-    if completions and (reason := _stop_reason(completions[0])):
-        metadata["stop_reason"] = reason
+    reason = completions[0].finish_reason if completions else None
+    if reason := reason.get("reason") if isinstance(reason, dict) else reason:
+        metadata["stop_reason"] = spell(reason)
     answer, extraction = None, ""
-    if method.startswith(_SEPARATE):
-        answer, extraction = _picked(found, texts), "predicted_index"
+    if method.startswith("multiple_choice_separate"):
+        # HELM's metric picks the choice with the highest score, by its own normalisation.
+        index, extraction = totals.get("predicted_index"), "predicted_index"
+        answer = int(index) if index is not None and index in range(len(texts)) else None
         metadata["log_likelihoods"] = spell([one.logprob for one in completions])
         if answer is not None:
             output = Output(raw=[texts[answer]])
@@ -235,10 +229,10 @@ def _sample_of(
     return Sample(
         sample_id=key.instance,
         input=_input_of(instance, shown, texts, right),
-        scores=list(found.scores.values()),
+        scores=scores,
         output=output,
         answers=answers,
-        token_usage=_token_usage(found),
+        token_usage=_token_usage(totals),
         performance=_performance(requests),
         error=_error(requests),
         metadata=metadata,
@@ -262,19 +256,6 @@ def _text(completion: Completion) -> str:
     return completion.text or ""
 
 
-def _stop_reason(completion: Completion) -> str:
-    reason = completion.finish_reason
-    if isinstance(reason, dict):
-        reason = reason.get("reason")
-    return spell(reason) if reason else ""
-
-
-def _picked(found: SampleScores, texts: list[str]) -> int | None:
-    """Return the choice that HELM's metric picked: the one with the highest score, by its own normalisation."""
-    index = found.totals.get("predicted_index")
-    return int(index) if index is not None and index in range(len(texts)) else None
-
-
 def _mapped(mapping: dict[str, str | None], completions: list[Completion], texts: list[str]) -> int | None:
     """Return the choice whose letter the model said, as HELM's metric does: in the most probable completion."""
     best = completions[0]
@@ -288,9 +269,9 @@ def _mapped(mapping: dict[str, str | None], completions: list[Completion], texts
     return position if position < len(texts) and texts[position] == choice else texts.index(choice)
 
 
-def _token_usage(found: SampleScores) -> TokenUsage | None:
+def _token_usage(totals: dict[str, float]) -> TokenUsage | None:
     """Return what HELM's tokenizer counted."""
-    asked, said = found.totals.get("num_prompt_tokens"), found.totals.get("num_output_tokens")
+    asked, said = totals.get("num_prompt_tokens"), totals.get("num_output_tokens")
     if asked is None or said is None or not 0 <= asked < _MANY or not 0 <= said < _MANY:
         return None
     return TokenUsage(input_tokens=round(asked), output_tokens=round(said), total_tokens=round(asked) + round(said))
@@ -303,7 +284,6 @@ def _performance(requests: list[RequestState]) -> Performance | None:
 
 
 def _error(requests: list[RequestState]) -> str:
-    """Say which requests failed, if any did."""
     problems: dict[str, None] = {}
     for one in requests:
         if one.result is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,7 +17,6 @@ from fastrec.errors import LogError
 from fastrec.harnesses.values import spell
 
 FOREIGN: Final = "is not as HELM writes it"
-"""The problem of a document that does not decode as these Structs."""
 
 METHOD: Final = "adapter_method"
 """The key of the metadata that names the method of adaptation."""
@@ -42,8 +41,6 @@ class Media(_Struct):
 
 
 class MediaList(_Struct):
-    """Texts and files in order."""
-
     media_objects: list[Media] = []
 
 
@@ -63,8 +60,6 @@ class Reference(_Struct):
 
 
 class Instance(_Struct):
-    """A question with its references."""
-
     id: str | int | None = None
     input: Input | str = ""
     references: list[Reference] | None = None
@@ -74,22 +69,16 @@ class Instance(_Struct):
 
 
 class Request(_Struct):
-    """What was sent to the model."""
-
     prompt: str | None = None
     messages: list[dict[str, Any]] | None = None
     multimodal_prompt: MediaList | None = None
 
 
 class Thinking(_Struct):
-    """What the model thought before it answered."""
-
     text: str | None = None
 
 
 class Completion(_Struct):
-    """One answer of the model."""
-
     text: str | None = None
     logprob: float | None = None
     finish_reason: Any = None
@@ -98,8 +87,6 @@ class Completion(_Struct):
 
 
 class Result(_Struct):
-    """What came back."""
-
     success: bool = True
     completions: list[Completion] | None = None
     error: Any = None
@@ -107,8 +94,6 @@ class Result(_Struct):
 
 
 class RequestState(_Struct):
-    """A request for an instance, and its result."""
-
     instance: Instance
     train_trial_index: int = 0
     reference_index: int | None = None
@@ -162,7 +147,7 @@ class StatsEntry(_Struct):
     stats: list[Stat] | None = None
 
 
-class _CountedName(msgspec.Struct, frozen=True, gc=False):
+class CountedName(msgspec.Struct, frozen=True, gc=False):
     name: str
     split: str | None = None
     sub_split: str | None = None
@@ -171,7 +156,7 @@ class _CountedName(msgspec.Struct, frozen=True, gc=False):
 class CountedStat(msgspec.Struct, frozen=True, gc=False):
     """A metric, and how many values it has; it can be hashed."""
 
-    name: _CountedName
+    name: CountedName
     count: int | float = 1
 
 
@@ -185,23 +170,17 @@ class EntryCounts(_Struct):
 
 
 class AdapterSpec(_Struct):
-    """How instances become requests."""
-
     method: str = ""
     model: str = ""
     model_deployment: str = ""
 
 
 class RunSpec(_Struct):
-    """`run_spec.json`."""
-
     name: str
     adapter_spec: AdapterSpec | None = None
 
 
 class Scenario(_Struct):
-    """`scenario.json`."""
-
     name: str
 
 
@@ -276,7 +255,6 @@ def _differing(descriptions: list[dict[str, Any]]) -> list[str]:
     return [name for name in names if any(one.get(name) != descriptions[0].get(name) for one in descriptions)]
 
 
-def metric_id(name: MetricName, perturbation: str, labels: Mapping[str, str]) -> str:
-    """The `evaluation_result_id`: metric, split, part of the split, and perturbation."""
-    parts = [name.name, name.split, name.sub_split, labels.get(perturbation, perturbation)]
-    return ":".join(part for part in parts if part)
+def metric_id(name: MetricName | CountedName, label: str) -> str:
+    """The `evaluation_result_id`: metric, split, part of the split, and the label of the perturbation."""
+    return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)

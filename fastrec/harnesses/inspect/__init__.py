@@ -1,12 +1,8 @@
-"""Logs of Inspect: `.eval`, a zip archive, and `.json`, one document. One file is one log.
-
-Inspect itself is not needed. Events are most of the text of a log, and are skipped.
-"""
+"""Logs of Inspect: `.eval`, a zip archive, and `.json`, one document. Inspect itself is not needed."""
 
 from __future__ import annotations
 
 from fastrec.harnesses.inspect.files import NAME, logs_of, role_of
-from fastrec.harnesses.inspect.planning import plan
-from fastrec.harnesses.inspect.reading import samples
+from fastrec.harnesses.inspect.planning import plan, samples
 
 __all__ = ["NAME", "logs_of", "plan", "role_of", "samples"]

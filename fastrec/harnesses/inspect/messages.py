@@ -17,6 +17,7 @@ import binascii
 import contextlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from hashlib import sha256
 from typing import Any, Final
 
@@ -31,13 +32,8 @@ from fastrec.schemas.newest import Message, ToolCall
 # `attachment://INDEX` to the attachments of a chunked sample. A record has the text itself. An image, sound, video or
 # document is named by its media type and the SHA-256 of its bytes.
 
-_MEDIA: Final = ("image", "audio", "video", "document")
-"""Types of content whose data is not text."""
-
-_MARK: Final = "://"
 _WHOLE: Final = re.compile(r"(?:attachment|tc)://(\w+)")  # "tc" until 2024-10
 _INSIDE: Final = re.compile(r"attachment://([0-9a-f]{32})")
-_REMOVED: Final = "<base64-data-removed>"
 _MAX_URL: Final = 2000  # what is longer is data, not the URL or path of it
 _FORMATS: Final = {"wav": "audio/wav", "mp3": "audio/mpeg", "mp4": "video/mp4", "mpeg": "video/mpeg"}
 _FORMATS["mov"] = "video/quicktime"
@@ -47,18 +43,15 @@ class Attachments:
     """The attachments of a sample, which are decoded when the first of them is needed."""
 
     def __init__(self, load: Callable[[], Mapping[str, str]]) -> None:
-        self._load = load
-        self._texts: Mapping[str, str] | None = None
+        self._load = cache(load)
 
     def resolve(self, text: str) -> str:
         """A text with its references replaced by what they refer to; unknown ones stay."""
-        if _MARK not in text:
+        if "://" not in text:
             return text
         if found := _WHOLE.fullmatch(text):
-            return self._all().get(found[1], text)
-        if "attachment://" in text:
-            return _INSIDE.sub(lambda found: self._all().get(found[1], found[0]), text)
-        return text
+            return self._load().get(found[1], text)
+        return _INSIDE.sub(lambda found: self._load().get(found[1], found[0]), text)
 
     def resolve_all(self, value: Any) -> Any:
         """A JSON value with all references in its texts replaced."""
@@ -69,11 +62,6 @@ class Attachments:
         if isinstance(value, dict):
             return {key: self.resolve_all(item) for key, item in value.items()}
         return value
-
-    def _all(self) -> Mapping[str, str]:
-        if self._texts is None:
-            self._texts = self._load()
-        return self._texts
 
 
 def placeholder(part: Part, attachments: Attachments) -> str:
@@ -89,7 +77,7 @@ def placeholder(part: Part, attachments: Attachments) -> str:
     declared = part.mime_type or _FORMATS.get(part.format or "", part.format) or ""
     if data.startswith("data:"):
         details = _of_data_url(data, declared)
-    elif data == _REMOVED or not data:
+    elif data in ("", "<base64-data-removed>"):
         details = [declared, "its data is not in the log"]
     elif data.startswith("attachment://"):
         details = [declared, f"{data} is not in the log"]
@@ -112,13 +100,7 @@ def _of_data_url(url: str, declared: str) -> list[str]:
     return [media_type or declared, f"sha256:{sha256(data).hexdigest()}"]
 
 
-_encode: Final = msgspec.json.Encoder().encode
-_REDACTED: Final = "[redacted reasoning]"
-
-
 class Said(msgspec.Struct, gc=False):
-    """The content of a message."""
-
     text: str = ""
     reasoning: str = ""
     calls: list[ToolCall] = []
@@ -138,7 +120,7 @@ def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
             texts.append(attachments.resolve(part.text or ""))
         elif part.type == "reasoning":
             thoughts.append(_reasoning(part, attachments))
-        elif part.type in _MEDIA:
+        elif part.type in ("image", "audio", "video", "document"):
             texts.append(placeholder(part, attachments))
         elif part.type == "tool_use":
             calls.append(_server_call(part, attachments))
@@ -174,12 +156,12 @@ def prompt_text(messages: Sequence[LoggedMessage], attachments: Attachments) -> 
     if len(messages) == 1 and messages[0].role == "user":
         return said_in(messages[0], attachments).text
     asked = [{"role": message.role, "content": said_in(message, attachments).text} for message in messages]
-    return _encode(asked).decode() if asked else ""
+    return msgspec.json.encode(asked).decode() if asked else ""
 
 
 def _reasoning(part: Part, attachments: Attachments) -> str:
     if part.redacted:  # then `reasoning` is encrypted
-        return attachments.resolve(part.summary or "") or _REDACTED
+        return attachments.resolve(part.summary or "") or "[redacted reasoning]"
     return attachments.resolve(part.reasoning or "") or attachments.resolve(part.summary or "")
 
 

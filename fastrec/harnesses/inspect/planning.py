@@ -5,12 +5,19 @@ told by scores that the log has: results that were recomputed after an edit name
 
 `accuracy` and `mean` are means, over samples, of the means over their epochs. If each sample has a score in each epoch,
 that is the mean of all scores.
+
+A slice is members of an archive, or groups of items of a JSON document. A chunked sample has several members.
+`sample.json` is the sample without its messages; `messages/N.json` is the part of the sequence of all messages that
+begins with message N, and `message_refs` says which of them the sample has.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
 
@@ -18,26 +25,32 @@ import msgspec
 
 from fastrec.errors import LogError
 from fastrec.harnesses.inspect.files import ARCHIVE, Archive, directory_of, unpack_members
-from fastrec.harnesses.inspect.reading import LogSlice, sample_members, samples_in_archive, samples_in_document
-from fastrec.harnesses.inspect.sample import OLD_SCORE, LazyParts, Scorer, Scoring, scores_in
-from fastrec.harnesses.inspect.structs import Entry, Header, LoggedSample, Metric, Results
+from fastrec.harnesses.inspect.messages import Attachments
+from fastrec.harnesses.inspect.sample import OLD_SCORE, Parts, Scorer, Scoring, sample_of, scores_in
+from fastrec.harnesses.inspect.structs import (
+    Entry,
+    Header,
+    LoggedMessage,
+    LoggedSample,
+    Metric,
+    Results,
+    SampleAttachments,
+    SampleEvents,
+)
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
-from fastrec.harnesses.values import check_is_plain, decoder
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.values import REFUSALS, check_is_plain, decoder, read_at
 from fastrec.storage import storage_of
 
 _decode_header: Final = decoder(Header)
 
 _SHOWN: Final = 200
-_MEANS: Final = ("accuracy", "mean")
 _SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
 """Reducers that do not change the score of a single epoch."""
 _SAME_FOR_ALL: Final = (None, "", "mean")
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What the scores of a scorer look like."""
-
     keys: tuple[str, ...] = ()
     """Their keys, if they are dicts."""
     is_list: bool = False
@@ -45,7 +58,6 @@ class Shape(msgspec.Struct, frozen=True):
 
 Seen = Mapping[str, Shape]
 """The scorers that a sample has scores of."""
-
 
 _PLAIN: Final = Shape()
 
@@ -149,7 +161,7 @@ def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str
     if not isinstance(value, int | float) or not math.isfinite(value):
         return "the log has no number for it"
     name = figure.name.removeprefix("inspect_ai/")
-    if name not in _MEANS or figure.group:
+    if name not in ("accuracy", "mean") or figure.group:
         return f"{figure.group or name or 'it'} is not the mean of all scores"
     if entry.reducer not in (_SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL):
         return f"the epochs are reduced by {entry.reducer}"
@@ -191,7 +203,6 @@ def _declared_keys(metrics: Any) -> list[str]:
 _SLICE_BYTES: Final = 16 << 20
 _LAST_VERSION: Final = 3
 _LOOK_AT: Final = 32  # samples, to learn the names of scores
-_CUT_SHORT: Final = "a chunked sample without its sample.json"
 
 
 class _Summary(msgspec.Struct):
@@ -211,9 +222,9 @@ def _plan_archive(path: str) -> LogPlan:
     directory = directory_of(path)
     header, notes = _archived_header(path, directory)
     members, cut_short = sample_members(directory)
-    slices = [tuple(some) for some in _slices(members, lambda one: one.size)]
-    left_out = {_CUT_SHORT: cut_short} if cut_short else {}
-    planned = _plan(header, notes, samples_in_archive(path, members), [{"members": some} for some in slices], left_out)
+    slices = [{"members": tuple(some)} for some in _slices(members, lambda one: one.size)]
+    left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
+    planned = _plan(header, notes, samples_in_archive(path, members), slices, left_out)
     if planned.expected_samples is not None:
         return planned
     return msgspec.structs.replace(planned, expected_samples=_summarized_samples(path, directory))
@@ -251,8 +262,8 @@ def _plan_document(path: str) -> LogPlan:
         array = JsonArray(path, reader.read, "samples")
         groups = [group[:3] for group in array.groups()]
     header = _decoded(path, "it", array.envelope)
-    slices = [tuple(some) for some in _slices(groups, lambda one: one[1] - one[0])]
-    return _plan(header, [], samples_in_document(path, groups), [{"groups": some} for some in slices], {})
+    slices = [{"groups": tuple(some)} for some in _slices(groups, lambda one: one[1] - one[0])]
+    return _plan(header, [], samples_in_document(path, groups), slices, {})
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
@@ -268,7 +279,7 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
 def _plan(
     header: Header,
     notes: list[str],
-    found: Iterator[tuple[LoggedSample, LazyParts]],
+    found: Iterator[tuple[LoggedSample, Parts]],
     slices: list[dict[str, Any]],
     left_out: dict[str, int],
 ) -> LogPlan:
@@ -299,3 +310,162 @@ def _slices(items: Iterable[Any], size_of: Any) -> Iterator[list[Any]]:
             run, size = [], 0
     if run:
         yield run
+
+
+_CHUNK: Final = re.compile(
+    r"(samples/.+_epoch_\d+)/(?:sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
+    re.DOTALL,
+)
+# A quote without a backslash before it is not inside a text, so this is the value of a key.
+_NOT_FINITE: Final = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
+
+Buffer = bytes | bytearray | memoryview
+
+_decode_sample: Final = decoder(LoggedSample)
+_decode_messages: Final = decoder(list[LoggedMessage])
+_decode_texts: Final = decoder(list[str])
+_decode_attachments: Final = decoder(SampleAttachments)
+_decode_events: Final = decoder(SampleEvents)
+_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
+
+
+class SampleMembers(msgspec.Struct, frozen=True):
+    """The members of one sample, packed; only a chunked sample has more than the first."""
+
+    sample: bytes
+    messages: bytes = b""
+    attachments: bytes = b""
+
+    @property
+    def size(self) -> int:
+        return sum(
+            member.size for part in (self.sample, self.messages, self.attachments) for member in unpack_members(part)
+        )
+
+
+def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers], int]:
+    """Return the members of each sample in the order of the directory, and the number of chunked ones cut short."""
+    whole: dict[str, bytes] = {}
+    chunks: dict[str, dict[str, dict[int, bytes]]] = {}
+    for name, member in directory.items():
+        if not name.startswith("samples/"):
+            continue
+        chunk = _CHUNK.fullmatch(name)
+        if chunk is not None:
+            sequences = chunks.setdefault(chunk[1], {"messages": {}, "attachments": {}})
+            if chunk[2] in sequences and chunk[3].isdecimal():
+                sequences[chunk[2]][int(chunk[3])] = member
+            if name.endswith("/sample.json"):
+                whole[chunk[1]] = member
+        elif name.endswith(".json"):
+            whole[name] = member
+    samples = []
+    for name, member in whole.items():
+        sequences = chunks.pop(name, {})
+        parts = (sequences.get(key, {}) for key in ("messages", "attachments"))
+        samples.append(SampleMembers(member, *(b"".join(part[start] for start in sorted(part)) for part in parts)))
+    return samples, len(chunks)
+
+
+class LogSlice(msgspec.Struct, frozen=True):
+    """A slice of a log: samples of an archive, or groups of samples of a document."""
+
+    scoring: Scoring
+    members: tuple[SampleMembers, ...] = ()
+    groups: tuple[tuple[int, int, int], ...] = ()
+
+
+def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
+    path = log.files[0].path
+    members, groups = log_slice.members, log_slice.groups
+    logged = samples_in_archive(path, members) if members else samples_in_document(path, groups)
+    for sample, parts in logged:
+        try:
+            yield sample_of(sample, parts, log_slice.scoring)
+        except (ValueError, RecursionError) as exc:
+            raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
+
+
+def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[tuple[LoggedSample, Parts]]:
+    with storage_of(path).open_reader(path) as reader:
+        archive = Archive(path, reader)
+        for members in samples:
+            (member,) = unpack_members(members.sample)
+            text = archive.read(member)
+            try:
+                sample = decode_sample(text)
+                if sample.message_refs is None:
+                    yield sample, _parts_of(text)
+                else:
+                    yield _chunked(sample, archive, members)
+            except ValueError as exc:
+                raise archive.error(member, f"is not a sample: {exc}") from exc
+
+
+def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> tuple[LoggedSample, Parts]:
+    chunks = [_decode_messages(memoryview(archive.read(member))) for member in unpack_members(members.messages)]
+    pool = [message for chunk in chunks for message in chunk]
+    for start, end in sample.message_refs or ():
+        if not 0 <= start <= end <= len(pool):
+            raise ValueError(f"it refers to messages {start} to {end}, and there are {len(pool)}")
+        sample.messages += pool[start:end]
+
+    def attachments() -> dict[str, str]:
+        chunks = [_decode_texts(memoryview(archive.read(member))) for member in unpack_members(members.attachments)]
+        return {str(index): text for index, text in enumerate(text for chunk in chunks for text in chunk)}
+
+    return sample, (Attachments(attachments), list)
+
+
+def samples_in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[tuple[LoggedSample, Parts]]:
+    with storage_of(path).open_reader(path) as reader:
+        for start, end, _ in groups:
+            text = b"[%b]" % read_at(reader, end - start, start)
+            try:
+                for item in _items(text):
+                    yield decode_sample(item), _parts_of(item)
+            except ValueError as exc:
+                raise LogError(path, f"has a damaged sample between byte {start:,} and byte {end:,}: {exc}") from exc
+
+
+def _items(text: bytes) -> Iterator[Buffer]:
+    with suppress(*REFUSALS):
+        return map(memoryview, _decode_items(text))
+    with suppress(*REFUSALS):
+        return map(memoryview, _decode_items(_finite(text)))
+    try:
+        slow = json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return (json.dumps(item).encode() for item in slow)
+
+
+def decode_sample(text: Buffer) -> LoggedSample:
+    with suppress(*REFUSALS):
+        return _decode_fast(text)
+    with suppress(*REFUSALS):
+        return _decode_fast(_finite(text))
+    return _decode_sample(memoryview(text))
+
+
+def _finite(text: Buffer) -> bytes:
+    """Put quotes around NaN and Infinity where they are the value of a key: msgspec is much faster than `json`."""
+    return _NOT_FINITE.sub(rb'"\1"\2"', text)
+
+
+def _parts_of(text: Buffer) -> Parts:
+    def attachments() -> dict[str, str]:
+        found = _decode_attachments(memoryview(text))
+        old = found.transcript.content if found.transcript else None
+        return (old or {}) | (found.attachments or {})
+
+    def events() -> Any:
+        try:
+            found = _decode_events(memoryview(text))
+        except ValueError:  # events of an unknown kind: the output has the tokens of the last call
+            return None
+        old = found.transcript.events if found.transcript else None
+        return found.events or old
+
+    return Attachments(attachments), events

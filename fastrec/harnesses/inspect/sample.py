@@ -11,7 +11,7 @@ What the model said is `output.raw` or a message, never what a scorer made of it
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -100,7 +100,6 @@ OLD_SCORE: Final = "score"
 
 _LETTERS: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-_SHOWN: Final = 80
 
 
 class Scorer(msgspec.Struct, frozen=True):
@@ -114,10 +113,7 @@ class Scorer(msgspec.Struct, frozen=True):
 
 
 class Scoring(msgspec.Struct, frozen=True):
-    """How the samples of a log are scored."""
-
     scorers: dict[str, Scorer] = {}
-    """By name."""
     old_name: str = OLD_SCORE
     """The scorer of samples with `score` instead of `scores`."""
     counts_failed: bool = False
@@ -127,14 +123,13 @@ class Scoring(msgspec.Struct, frozen=True):
 class Answers(msgspec.Struct, frozen=True):
     """What scores need to know about the sample: what the model said, and where."""
 
-    texts: tuple[str, ...]
+    texts: list[str]
     """What the model said: an explanation that repeats it is left out."""
     turn: int
     """The message with the answer."""
     source: str
     """The field of the record that has it."""
     choices: int
-    """The number of choices."""
 
 
 def _number_or_problem(value: Any) -> tuple[float | None, str]:
@@ -146,14 +141,12 @@ def _number_or_problem(value: Any) -> tuple[float | None, str]:
     ((None, 'not scored: the score is NaN'), (None, 'the score is a list, which is not a number'))
     """
     if isinstance(value, str):
-        number = _LETTERS.get(value)
-        if number is None:
-            number = _WORDS.get(value.lower())
+        number = _LETTERS.get(value, _WORDS.get(value.lower()))
         if number is None:
             try:
                 number = float(value)
             except ValueError:
-                return None, f"the score {value[:_SHOWN]!r} is not a number"
+                return None, f"the score {value[:80]!r} is not a number"
     elif isinstance(value, int | float):
         try:
             number = float(value)
@@ -204,7 +197,9 @@ def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Sco
         number, problem = _number_or_problem(value)
         metrics = _metrics(scorer) if number is None else [scorer.name]
         scores = [_score(metric, number, problem) for metric in metrics]
-    found = _attributions(scorer.name, given.answer, answers)
+    found: list[AnswerAttribution] = []
+    if given.answer is not None:
+        found.append(extracted(spell(given.answer), scorer.name, answers.turn, answers.source))
     metadata = _score_metadata(given, answers)
     for score in scores:
         score.answers, score.metadata = found, metadata
@@ -217,10 +212,6 @@ def _metrics(scorer: Scorer) -> list[str]:
 
 def _score(metric: str, value: float | None, problem: str) -> Score:
     return Score(metric=metric, value=value, problem=problem)
-
-
-def _attributions(scorer: str, answer: Any, answers: Answers) -> list[AnswerAttribution]:
-    return [] if answer is None else [extracted(spell(answer), scorer, answers.turn, answers.source)]
 
 
 def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
@@ -240,16 +231,12 @@ def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
     return metadata
 
 
-class LazyParts:
-    """The parts of a sample that are read when they are needed."""
-
-    def __init__(self, attachments: Callable[[], Mapping[str, str]], events: Callable[[], Any]) -> None:
-        self.attachments = Attachments(attachments)
-        self.events = events
+Parts = tuple[Attachments, Callable[[], Any]]
+"""The attachments and the events of a sample, which are read when they are needed."""
 
 
-def sample_of(logged: LoggedSample, parts: LazyParts, scoring: Scoring) -> Sample:
-    attachments = parts.attachments
+def sample_of(logged: LoggedSample, parts: Parts, scoring: Scoring) -> Sample:
+    attachments, events = parts
     metadata = _metadata(logged)
     asked, correct = _input(logged, attachments)
     if correct:
@@ -263,19 +250,17 @@ def sample_of(logged: LoggedSample, parts: LazyParts, scoring: Scoring) -> Sampl
         input=asked,
         scores=[],
         interaction_type=kind,
-        token_usage=_token_usage_of(logged, parts.events),
+        token_usage=_token_usage_of(logged, events),
         performance=_performance_of(logged),
         error=_error(logged),
         metadata=metadata,
     )
     if kind == "single_turn":
-        spoken = _add_output(sample, logged, said, attachments)
-        last = 0
+        spoken, last, source = _add_output(sample, logged, said, attachments), 0, "output.raw"
     else:
         spoken, last = _add_messages(sample, logged.messages, said, attachments)
-    source = "output.raw" if kind == "single_turn" else "messages"
-    answers = Answers(tuple(spoken), last, source, len(logged.choices or ()))
-    sample.scores = _scores_of(logged, scoring, answers)
+        source = "messages"
+    sample.scores = _scores_of(logged, scoring, Answers(spoken, last, source, len(logged.choices or ())))
     return sample
 
 

@@ -17,8 +17,6 @@ class _Base(msgspec.Struct, gc=False, kw_only=True):
 
 
 class Failure(_Base):
-    """Why a run or a sample failed."""
-
     message: str = ""
 
 
@@ -46,8 +44,6 @@ class Part(_Base):
 
 
 class Call(_Base):
-    """A call of a tool."""
-
     id: str | None = None
     function: str | None = None
     arguments: Any = None
@@ -55,15 +51,11 @@ class Call(_Base):
 
 
 class CallError(_Base):
-    """Why a call of a tool failed."""
-
     type: str = ""
     message: str = ""
 
 
 class LoggedMessage(_Base):
-    """A message of the conversation."""
-
     role: str
     content: str | list[str | Part] | None = None
     reasoning: str | None = None
@@ -76,8 +68,6 @@ class LoggedMessage(_Base):
 
 
 class Usage(_Base):
-    """Tokens of calls of one model."""
-
     input_tokens: int | None = None
     output_tokens: int | None = None
     total_tokens: int | None = None
@@ -87,15 +77,11 @@ class Usage(_Base):
 
 
 class Choice(_Base):
-    """One of the answers that a model gave at once."""
-
     message: LoggedMessage
     stop_reason: str | None = None
 
 
 class ModelOutput(_Base):
-    """What the model answered last."""
-
     choices: list[Choice] = []
     completion: str | None = None
     usage: Usage | None = None
@@ -109,8 +95,6 @@ class Edit(_Base):
 
 
 class SampleScore(_Base):
-    """What a scorer said about a sample."""
-
     value: Any = None
     answer: Any = None
     explanation: Any = None
@@ -175,27 +159,19 @@ class SampleEvents(_Base):
 
 
 class Dataset(_Base):
-    """The dataset of a run."""
-
     name: str | None = None
 
 
 class Config(_Base):
-    """The settings of a run."""
-
     epochs: int | None = None
 
 
 class ScorerSpec(_Base):
-    """A scorer as the task declares it."""
-
     name: str
     metrics: Any = None
 
 
 class Spec(_Base):
-    """What was run."""
-
     task: str
     model: str
     created: str
@@ -208,8 +184,6 @@ class Spec(_Base):
 
 
 class Metric(_Base):
-    """An aggregate."""
-
     name: str = ""
     group: str | None = None
     """The metric that has several values, of which this is one."""
@@ -228,14 +202,10 @@ class Entry(_Base):
 
 
 class OldScorer(_Base):
-    """The only scorer of a log of 2024."""
-
     name: str = ""
 
 
 class Results(_Base):
-    """The aggregates of a run."""
-
     total_samples: int | None = None
     completed_samples: int | None = None
     logged_samples: int | None = None
@@ -247,8 +217,6 @@ class Results(_Base):
 
 
 class Header(_Base):
-    """A log without its samples."""
-
     eval: Spec
     version: int = 2
     status: str = "started"

@@ -63,8 +63,6 @@ def role_of(head: bytes, path: str) -> str | None:
 
 
 class _Run(msgspec.Struct):
-    """The results of a run, and where they are."""
-
     file: FoundFile
     results: Results
     date: str

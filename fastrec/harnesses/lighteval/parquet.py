@@ -29,8 +29,6 @@ _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 
 
 class Survey(msgspec.Struct):
-    """What the footer of a file says."""
-
     columns: dict[str, list[str]]
     """The names of the columns; of structs, also those of their fields."""
     rows: int

@@ -17,7 +17,7 @@ import ast
 import math
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -27,6 +27,9 @@ from fastrec.harnesses.lighteval.structs import Metric
 from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import as_list, number_of, replace_lone_surrogates, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, TokenUsage
+
+if TYPE_CHECKING:  # only workers may import it
+    from fastrec.harnesses.lighteval.parquet import Table
 
 _NUMBERS: Final = {"nan": math.nan, "inf": math.inf, "NaN": math.nan, "Infinity": math.inf}
 _NAMES: Final = {**_NUMBERS, "null": None, "true": True, "false": False}
@@ -85,19 +88,7 @@ _FLAT_TOKENS: Final = ("input_tokens", "cont_tokens")
 FLAT_COLUMNS: Final = (*_FLAT, *_FLAT_TOKENS)
 
 
-class Rows(Protocol):
-    """Some rows of details, column by column: a `parquet.Table`, whose module only workers may import."""
-
-    rows: int
-
-    def values(self, column: str, field: str = "") -> list[Any]: ...
-
-    def lengths(self, column: str, field: str = "") -> list[list[int]]: ...
-
-
 class Detail(msgspec.Struct, kw_only=True):
-    """What a run did with one question."""
-
     sample_id: str
     task: str = ""
     """Empty if the row does not say it."""
@@ -107,10 +98,8 @@ class Detail(msgspec.Struct, kw_only=True):
     is_generative: bool
     choices: list[str]
     correct: list[int]
-    """The indices of the correct choices."""
     references: list[str]
     texts: list[str]
-    """What the model wrote."""
     processed: list[str] = []
     """The same without reasoning, if lighteval removed it."""
     reasonings: list[str | None] = []
@@ -125,7 +114,7 @@ class Detail(msgspec.Struct, kw_only=True):
     metrics: dict[str, Any]
 
 
-def details_of(rows: Rows) -> Iterator[Detail]:
+def details_of(rows: Table) -> Iterator[Detail]:
     """Read rows of the layout since 0.11."""
     docs = zip(*(rows.values("doc", name) for name in _DOC), rows.values("doc", "specific"), strict=True)
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
@@ -160,7 +149,7 @@ def details_of(rows: Rows) -> Iterator[Detail]:
         )
 
 
-def flat_details_of(rows: Rows, before: int) -> Iterator[Detail]:
+def flat_details_of(rows: Table, before: int) -> Iterator[Detail]:
     """Read rows of the layout up to 0.10. They have no id: it is the number of the row, counted from 0."""
     columns = zip(*(rows.values(name) for name in _FLAT), strict=True)
     tokens = zip(*(rows.lengths(name) for name in _FLAT_TOKENS), strict=True)
@@ -171,7 +160,9 @@ def flat_details_of(rows: Rows, before: int) -> Iterator[Detail]:
         choices = as_list(choices)
         correct = _indices(gold_index, choices)
         is_generative = all(isinstance(item, str | None) for item in predictions) and (bool(predictions) or not choices)
-        logprobs = [] if is_generative else _first_numbers(predictions)
+        # A log-probability may be followed by whether its choice is the likeliest.
+        firsts = [item[0] if isinstance(item, list) and item else item for item in predictions]
+        logprobs = [] if is_generative else _numbers(firsts)
         unconditioned: list[float] = []
         if choices and len(logprobs) == 2 * len(choices):  # with the question, then without
             logprobs, unconditioned = logprobs[: len(choices)], logprobs[len(choices) :]
@@ -211,11 +202,6 @@ def _numbers(value: Any) -> list[float]:
     return [float(item) for item in items] if all(isinstance(item, int | float) for item in items) else []
 
 
-def _first_numbers(predictions: list[Any]) -> list[float]:
-    """The log-probabilities of predictions, each of which may be followed by whether it is the likeliest."""
-    return _numbers([item[0] if isinstance(item, list) and item else item for item in predictions])
-
-
 def _flattened(predictions: Any) -> list[Any]:
     """Predictions as one list: several answers to one request are a list of lists."""
     items = as_list(predictions)
@@ -249,10 +235,10 @@ _RULES_BY_NAME: Final[tuple[tuple[str, tuple[Rule, ...]], ...]] = (
 
 
 def _scores_of(name: str, value: Any, choices: Choices | None, metrics: Mapping[str, Metric]) -> Iterator[Score]:
-    """Yield the scores of a metric: one, or one per key of a dict."""
     metric = metrics.get(name)
-    if value is None and metric is not None and not _applies(metric, choices):
-        return  # a column that only rows with the other kind of request fill
+    category = metric.category if metric is not None else ""
+    if value is None and category and category.startswith("GENERATIVE") != (choices is None):
+        return  # a column that only rows with the other kind of request fill: for text, or for log-probabilities
     if isinstance(value, dict):
         if any(keys <= value.keys() for keys in _CORPUS_INPUTS):
             yield Score(metric=name, value=None, problem=f"{name} has a value for all samples only, not for each")
@@ -282,11 +268,6 @@ def _score(name: str, value: Any, choices: Choices | None, metric: Metric | None
             score.output = Output(raw=[choices.texts[picked]])
             score.metadata = {"choice_index": str(picked)}
     return score
-
-
-def _applies(metric: Metric, choices: Choices | None) -> bool:
-    """Tell whether a metric is computed for rows of a kind: of a request for text, or for log-probabilities."""
-    return not metric.category or metric.category.startswith("GENERATIVE") == (choices is None)
 
 
 def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:

@@ -12,8 +12,6 @@ from fastrec.harnesses.values import as_list, decoder, read_document
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """What the configuration of a task says about a metric."""
-
     name: str
     category: str = ""
     """`GENERATIVE` or `LOGPROBS`; other names before 0.11."""
@@ -25,8 +23,6 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class LogSlice(msgspec.Struct, frozen=True):
-    """Row groups of details."""
-
     first: int
     end: int
     """The row group after the last one."""
@@ -41,8 +37,6 @@ class LogSlice(msgspec.Struct, frozen=True):
 
 
 class _General(msgspec.Struct):
-    """How the run was made."""
-
     model_name: Any = None
     model_config: Any = None
     lighteval_sha: Any = None
@@ -50,8 +44,6 @@ class _General(msgspec.Struct):
 
 
 class Results(msgspec.Struct):
-    """The document, as far as it is needed."""
-
     config_general: _General
     results: dict[str, dict[str, Any] | None]
     versions: dict[str, Any] | None = None

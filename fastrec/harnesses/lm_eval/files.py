@@ -77,10 +77,8 @@ def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogErr
 
 def _number(piece: Slice, line: int) -> str:
     """The number of a line in its file, from its number in a slice."""
-    before = 0
-    if piece.start:
-        with _as_log_error(piece.shard.path):
-            before = sum(chunk.data.count(b"\n") for chunk in chunks_of(Slice(piece.shard, 0, piece.start)))
+    chunks = chunks_of(Slice(piece.shard, 0, piece.start)) if piece.start else ()
+    before = sum(chunk.data.count(b"\n") for chunk in chunks)
     return f"{before + line:,}"
 
 
@@ -292,15 +290,10 @@ _NO_RESULTS: Final = (
     "there is no results file of the same run beside it, so that the model and the date are unknown: "
     "put results_<date>.json into its directory, and import the directory"
 )
-_NO_TASK: Final = (
-    "no results file beside it has its task: neither its name nor its content tells to which run it belongs"
-)
 _NO_SAMPLES: Final = "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
 
 
 class _Run(msgspec.Struct):
-    """A results file of a directory."""
-
     file: FoundFile
     results: Results
     date: str
@@ -317,7 +310,6 @@ _decode_keys: Final = decoder_of(dict[str, msgspec.Raw])
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    """Group samples and results into logs: one for each file of samples."""
     found = Grouped()
     runs: defaultdict[str, list[_Run]] = defaultdict(list)
     broken: dict[str, str] = {}
@@ -365,7 +357,7 @@ def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str]
     except ValueError as exc:
         return f"a sample is damaged: {exc}"
     if pair is None:
-        return _NO_TASK
+        return "no results file beside it has its task: neither its name nor its content tells to which run it belongs"
     run, task = pair
     first = used.setdefault((run.file.path, task), file.path)
     if first != file.path:

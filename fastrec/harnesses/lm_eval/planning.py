@@ -31,27 +31,17 @@ from fastrec.sources.shard import Slice, shard_at
 
 _SLICE_BYTES: Final = 16 << 20
 
-_MEANS: Final = frozenset({"mean", "nanmean"})
 _OF_THE_TASK: Final = "it is aggregated by a function of the task, not as a mean"
-_UNKNOWN: Final = "the log does not say how it is aggregated"
 
 # How lm-eval aggregates its own metrics, unless a task says otherwise: lm_eval/api/metrics.py.
 _REGISTRY: Final = {
     **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "exact_match_mc"), "mean"),
     **dict.fromkeys(("mae", "anls", "bpb", "logprob", "choice_logprob", "choice_prob_norm"), "mean"),
     "choice_logprob_norm": "mean",
-    "acc_all": "acc_all",
-    "brier_score": "brier_score",
-    "perplexity": "perplexity",
-    "word_perplexity": "weighted_perplexity",
-    "byte_perplexity": "weighted_perplexity",
-    "bits_per_byte": "bits_per_byte",
-    "bypass": "bypass",
+    **dict.fromkeys(("word_perplexity", "byte_perplexity"), "weighted_perplexity"),
     "mcc": "matthews_corrcoef",
-    "f1": "f1",
-    "bleu": "bleu",
-    "chrf": "chrf",
-    "ter": "ter",
+    **{name: name for name in ("acc_all", "brier_score", "perplexity", "bits_per_byte", "bypass")},
+    **{name: name for name in ("f1", "bleu", "chrf", "ter")},
 }
 _LOWER: Final = frozenset({"brier_score", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"})
 _FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
@@ -183,8 +173,8 @@ def _not_a_mean(metric: str, settings: Mapping[str, Any]) -> str:
     else:  # lm-eval takes the mean of what a task returns besides the metrics that it lists
         how = "mean" if listed else None
     if not isinstance(how, str):
-        return _OF_THE_TASK if how else _UNKNOWN
-    if how in _MEANS:
+        return _OF_THE_TASK if how else "the log does not say how it is aggregated"
+    if how in ("mean", "nanmean"):
         return ""
     if how in _REGISTRY.values() or how == "median":
         return f"lm-eval aggregates it as {how}, not as a mean"

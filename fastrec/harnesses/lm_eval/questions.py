@@ -32,8 +32,6 @@ _NO_CONTEXT: Final = msgspec.Raw(b'""')
 
 
 class Draft(msgspec.Struct, gc=False):
-    """A row that is about to become a sample."""
-
     row: Any
     contexts: list[msgspec.Raw]
     continuations: list[Any]
@@ -199,8 +197,6 @@ class _Insert(msgspec.Struct, frozen=True):
 
 
 class Question:
-    """Renders the questions of a task."""
-
     def __init__(self, source: str) -> None:
         """Parse a `doc_to_text`; `keys` are the keys of a document that it needs, none if it cannot be rendered."""
         self.keys: list[str] = []

@@ -52,8 +52,6 @@ _decode_filtered: Final = msgspec.json.Decoder(list[str]).decode
 
 
 class SampleMaker:
-    """Makes the samples of a task."""
-
     def __init__(self, setup: TaskSetup) -> None:
         self._setup = setup
         self._question = Question(setup.question)
@@ -96,15 +94,10 @@ class SampleMaker:
         if name in _NO_FILTER and answers == raw:
             answers = []  # nothing was extracted
         sent = _decode(draft.contexts[0])
-        return Sample(
-            sample_id=str(row.doc_id),
-            input=self._input(row, sent, self._references(row)),
-            scores=draft.scores,
-            output=Output(raw=raw),
-            answers=[extracted(text, name or "unknown filter") for text in answers],
-            error=error,
-            metadata=draft.metadata,
-        )
+        sample = _sample(draft, self._input(row, sent, self._references(row)), Output(raw=raw))
+        sample.answers = [extracted(text, name or "unknown filter") for text in answers]
+        sample.error = error
+        return sample
 
     def _choice(self, draft: Draft, answers: list[tuple[float, bool]]) -> Sample:
         row, metadata = draft.row, draft.metadata
@@ -134,20 +127,15 @@ class SampleMaker:
             metadata["reference_index"] = ",".join(map(str, correct))
         asked = self._input(row, sent, [texts[index] for index in correct] or _references_of(row.target))
         asked.choices = texts
-        sample = Sample(sample_id=str(row.doc_id), input=asked, scores=draft.scores, metadata=metadata)
+        sample = _sample(draft, asked, _NO_OUTPUT)
         _add_picks(sample, texts, _picks(choices, draft.metrics, draft.scores, best))
         return sample
 
     def _likelihood(self, draft: Draft, likelihood: float, is_said: bool) -> Sample:
         row, text = draft.row, draft.continuations[0].strip()
         draft.metadata["log_likelihood"] = spell(likelihood)
-        return Sample(
-            sample_id=str(row.doc_id),
-            input=self._input(row, _decode(draft.contexts[0]), [text]),
-            scores=draft.scores,
-            output=Output(raw=[text]) if is_said else _NO_OUTPUT,
-            metadata=draft.metadata,
-        )
+        asked = self._input(row, _decode(draft.contexts[0]), [text])
+        return _sample(draft, asked, Output(raw=[text]) if is_said else _NO_OUTPUT)
 
     def _rolling(self, draft: Draft) -> Sample | None:
         """Make the sample of a text whose likelihood was measured; None if it was not that."""
@@ -161,13 +149,7 @@ class SampleMaker:
             return None
         draft.metadata["log_likelihood"] = spell(likelihood)
         text = draft.continuations[0]
-        return Sample(
-            sample_id=str(row.doc_id),
-            input=Input(raw=spell(text or _decode(draft.contexts[0])), reference=[]),
-            scores=draft.scores,
-            output=_NO_OUTPUT,
-            metadata=draft.metadata,
-        )
+        return _sample(draft, Input(raw=spell(text or _decode(draft.contexts[0])), reference=[]), _NO_OUTPUT)
 
     def _references(self, row: Any) -> list[str]:
         may_be_list = self._target_is_template
@@ -186,6 +168,11 @@ class SampleMaker:
             if question and len(question) < len(raw) and (raw.endswith(question) or question in raw):
                 return Input(raw=question, formatted=raw if formatted is UNSET else formatted, reference=references)
         return Input(raw=raw, formatted=formatted, reference=references)
+
+
+def _sample(draft: Draft, asked: Input, output: Output) -> Sample:
+    sample_id = str(draft.row.doc_id)
+    return Sample(sample_id=sample_id, input=asked, scores=draft.scores, output=output, metadata=draft.metadata)
 
 
 def _correct_by_score(draft: Draft, index: int, count: int) -> list[int]:
@@ -219,7 +206,6 @@ def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> Non
         sample.output = Output(raw=[texts[first]])
         sample.metadata["choice_index"] = str(first)
         return
-    sample.output = _NO_OUTPUT
     for index, score in zip(picks, sample.scores, strict=True):
         if index is not None:
             score.output = Output(raw=[texts[index]])
