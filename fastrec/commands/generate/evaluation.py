@@ -23,8 +23,6 @@ _TOOLS: Final = ("search", "lookup_item", "update_item", "run_command", "calcula
 
 
 class Words:
-    """Writes questions and answers of random words."""
-
     def __init__(self, seed: int) -> None:
         self.tables = phrase_tables(seed)
 
@@ -200,8 +198,6 @@ _BYTES_PER_TOKEN: Final = 4
 
 
 class EvaluationText:
-    """Writes questions and answers from templates."""
-
     def __init__(self, seed: int) -> None:
         self._shift = seed % 97  # other seeds begin with other questions
         self._asked: set[str] = set()

@@ -234,8 +234,7 @@ def contradicted(record: Record) -> Record:
 # versions, compute `sample_hash` by different recipes, and ask the same question in other words. One answer is scored
 # by several metrics, one record each, and some evaluations ask every question more than once.
 
-_MIXED: Final = "mixed"
-VERSIONS: Final = (*SCHEMAS, _MIXED)
+VERSIONS: Final = (*SCHEMAS, "mixed")
 """What `generate` can be asked for: one version, or all of them."""
 
 _METRIC: Final = "evaluation_result_id"
@@ -248,7 +247,7 @@ def is_later(schema: str) -> bool:
 
 def schema_of(version: str, producer: Producer) -> Schema:
     """The version that a producer writes. If versions are mixed, each producer has one of them."""
-    if version == _MIXED:
+    if version == "mixed":
         return list(SCHEMAS.values())[producer.number % len(SCHEMAS)]
     return SCHEMAS[version]
 

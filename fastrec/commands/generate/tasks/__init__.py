@@ -281,7 +281,6 @@ def _solve(formulas: Sequence[str], given: Mapping[str, float], wrong: int = -1,
 def _mistaken(
     rng: Rng, kind: Mapping[str, Any], numbers: Mapping[str, float], solution: Sequence[_Step]
 ) -> Sequence[_Step]:
-    """Take steps to a wrong result."""
     formulas, unit = kind["steps"], kind.get("unit")  # the step that converts a unit, from 1
     if unit and rng.chance(0.5):
         return _solve(formulas, numbers, unit - 1, "skip")
