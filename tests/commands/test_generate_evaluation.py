@@ -183,7 +183,7 @@ def test_languages_agree(language: str) -> None:
     speed_first = {"zh", "ja", "ar"}
     order = {"discount": "cd", "seats": "abe", "minutes": "hmb", "trip": "vhug" if language in speed_first else "hvgu"}
     for number in range(8):
-        task = problem(Rng(number), language, number)
+        task = problem(Rng(number), number, language)
         kind, found = task.tags[0], numbers_in(task.raw)
         value = dict(zip(order[kind], found, strict=True))
         expected = {

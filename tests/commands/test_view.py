@@ -536,7 +536,7 @@ def test_long_texts_are_compared_in_bounded_time() -> None:
     left, right = "a b c " * 100_000, "b a d " * 100_000
     pieces, _ = differences(left, right)
     assert pieces
-    assert Addresses("/t").start() == "/t/"
+    assert Addresses("/t").plain() == "/t/"
 
 
 # The command

@@ -24,10 +24,11 @@ from typing import Final
 
 import msgspec
 import zstandard
+from msgspec.structs import replace
 
-from fastrec.commands.generate.evaluation import MIXES, EvaluationText, QuestionBank, Words
+from fastrec.commands.generate.evaluation import MIXES, EvaluationText, QuestionBank, Words, Writer
 from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES
-from fastrec.commands.generate.producers import Producer, Question, Record, Writer, producer, respelling
+from fastrec.commands.generate.producers import Producer, Question, Record, producer, respelling
 from fastrec.commands.generate.records import (
     VERSIONS,
     WARNINGS,
@@ -124,9 +125,6 @@ class _Answer(msgspec.Struct, frozen=True):
     author: Producer
     schema: Schema
 
-    def with_record(self, record: Record) -> _Answer:
-        return _Answer(record, self.question, self.author, self.schema)
-
     def written(self) -> Record:
         if is_later(self.schema.name):
             return rewritten(self.record, self.question, self.author, self.schema)
@@ -156,7 +154,7 @@ class _Source:
         self.waiting: deque[_Answer] = deque()
         """Further records of the last answer: other metrics and epochs."""
         self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
-        self.warnings = cycle([row for row in WARNINGS if any(kind in MIXES[recipe.mix] for kind in row.types)])
+        self.warnings = cycle([row for row in WARNINGS.values() if any(kind in MIXES[recipe.mix] for kind in row[0])])
         self.invalid_lines = cycle(INVALID_LINES)
         self.mistakes = cycle(MISTAKES)
 
@@ -181,13 +179,13 @@ class _Source:
     def new(self) -> _Answer:
         """Compose the next answer; if it has several records, the others wait."""
         rng, recipe = self.rng, self.recipe
-        warning = next(self.warnings) if rng.chance(recipe.warnings) else None
+        types, change = next(self.warnings) if rng.chance(recipe.warnings) else (None, None)
         kind = rng.choice(self.bank.weighted_types)
-        while warning and kind not in warning.types:
+        while types and kind not in types:
             kind = rng.choice(self.bank.weighted_types)
         answer = self.compose(kind)
-        if warning:
-            warning.apply(answer.record)
+        if change:
+            change(answer.record)
         if rng.chance(recipe.unknown_keys):
             add_unknown_keys(rng, answer.record)
         if is_later(answer.schema.name):
@@ -201,7 +199,7 @@ class _Source:
         for epoch in range(1, question.evaluation.epochs + 1):
             again = compose(rng, self.writer, answer.author, question) if epoch > 1 else answer.record
             for record in later_records(rng, self.writer, again, question, answer.schema, epoch=epoch):
-                yield answer.with_record(record)
+                yield replace(answer, record=record)
 
     def duplicate(self) -> tuple[str, bytes]:
         if not self.pool:
@@ -214,19 +212,20 @@ class _Source:
             return self.record()
         answer, _ = self.rng.choice(self.pool)
         if is_later(answer.schema.name) and self.rng.chance(0.5):
-            return "conflict", answer.with_record(contradicted(answer.record)).line()
+            return "conflict", replace(answer, record=contradicted(answer.record)).line()
         again = answered_again(self.rng, self.writer, answer.record, answer.question)
-        return "conflict", answer.with_record(again).line()
+        return "conflict", replace(answer, record=again).line()
 
     def invalid(self) -> tuple[str, bytes]:
         if is_later(self.recipe.schema):
             answer = self.compose(self.rng.choice(self.bank.weighted_types))
             kind, schema = answer.question.evaluation.interaction_type, answer.schema
             mistake = next(row for row in self.mistakes if kind in row.types and row.fits(schema))
-            return mistake.code_in(schema), mistake.line(answer.written(), schema, answer.author.spelling)
+            code = mistake.code.format(turns=schema.turns_field)
+            return code, mistake.line(answer.written(), schema, answer.author.spelling)
         row = next(self.invalid_lines)
         answer = self.compose(row.needs or self.rng.choice(self.bank.weighted_types))
-        return row.code, row.line(answer.record, answer.author.spelling)
+        return row.code, row.line(answer.record, answer.schema, answer.author.spelling)
 
     def blank(self) -> tuple[str, bytes]:
         return "blank", self.rng.choice(_BLANKS)
@@ -239,7 +238,6 @@ _COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
     "gz": (".gz", lambda text: gzip.compress(text, 1, mtime=0)),  # level 1 is three times as fast as 6
     "none": ("", bytes),
 }
-_MIXED: Final = ("none", "zst", "gz")
 
 
 class Generated(msgspec.Struct, frozen=True):
@@ -303,7 +301,7 @@ def generate(
     )  # fmt: skip
     if shards < 1:
         raise UsageError("the number of shards must be at least 1")
-    formats = _MIXED if compression == "mixed" else (compression,)
+    formats = ("none", "zst", "gz") if compression == "mixed" else (compression,)
     if not _COMPRESSORS.keys() >= set(formats):
         raise UsageError(f"compression must be one of {', '.join(_COMPRESSORS)}, mixed, not {compression!r}")
     folder = Path(output)

@@ -9,24 +9,13 @@ models differ as in real results, and some questions are hard for all of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Final
 
-from fastrec.commands.generate.producers import Evaluation, Producer, Question, Record, Reply, Usage, Writer
-from fastrec.commands.generate.tasks import (
-    STYLES,
-    Given,
-    Task,
-    TaskMaker,
-    Trial,
-    explanation,
-    help_desk,
-    small_talk,
-    tongue,
-    trivia,
-    word_problem,
-)
+from fastrec.commands.generate import tasks
+from fastrec.commands.generate.producers import Evaluation, Producer, Question, Record, Reply
+from fastrec.commands.generate.tasks import STYLES, Task, Trial
 from fastrec.commands.generate.tasks.agents import booking, shell
 from fastrec.commands.generate.text import PhraseTable, PhraseTables, Rng, phrase_tables
 
@@ -34,8 +23,6 @@ _TOOLS: Final = ("search", "lookup_item", "update_item", "run_command", "calcula
 
 
 class Words:
-    """Writes questions and answers of random words."""
-
     def __init__(self, seed: int) -> None:
         self.tables = phrase_tables(seed)
 
@@ -187,13 +174,14 @@ class QuestionBank:
         return model, questions[place]
 
 
-TASKS: Final[Mapping[str, TaskMaker]] = {
-    "trivia_choice": trivia,
-    "word_problems": word_problem,
-    "open_answers": explanation,
-    "world_tongues": tongue,
-    "help_desk": help_desk,
-    "small_talk_world": small_talk,
+# Each makes the task with a number, random in everything else. Neighbouring numbers give different kinds of tasks.
+TASKS: Final[Mapping[str, Callable[[Rng, int], Task]]] = {
+    "trivia_choice": tasks.trivia,
+    "word_problems": tasks.problem,
+    "open_answers": tasks.explanation,
+    "world_tongues": tasks.tongue,
+    "help_desk": tasks.help_desk,
+    "small_talk_world": tasks.small_talk,
     "booking_agent": booking,
     "shell_agent": shell,
 }
@@ -203,7 +191,6 @@ _FAILURES: Final = (  # the error, and what the model had written until then
     ("API error 503: “overloaded”", ""),
     ("context length exceeded", ""),
 )
-_FAILED: Final = 0.02
 _GUESSED: Final = 0.2
 """How often a model that does not know the answer chooses the right one."""
 _TRIES: Final = 100
@@ -211,8 +198,6 @@ _BYTES_PER_TOKEN: Final = 4
 
 
 class EvaluationText:
-    """Writes questions and answers from templates."""
-
     def __init__(self, seed: int) -> None:
         self._shift = seed % 97  # other seeds begin with other questions
         self._asked: set[str] = set()
@@ -250,23 +235,23 @@ class EvaluationText:
         chance = _chance(producer.ability, difficulty)
         if task.choices:
             chance += _GUESSED * (1 - chance)
-        given = task.answer(Trial(rng, chance, producer.number % STYLES))
-        error = None
-        if rng.chance(_FAILED):
+        given: Reply = task.answer(Trial(rng, chance, producer.number % STYLES))
+        if "reasoning" not in producer.habits:
+            given = given._replace(reasoning=None)
+        if rng.chance(0.02):
             error, text = rng.choice(_FAILURES)
-            given = given._replace(text=text, extracted="", score=0.0)
-        usage = _usage(rng, producer, question.raw, given)
-        reasoning = given.reasoning if "reasoning" in producer.habits else None
-        return Reply(given.text, given.extracted, given.score, reasoning, given.turns, error, usage)
+            given = given._replace(text=text, extracted="", score=0.0, error=error)
+        return given._replace(usage=_usage(rng, producer, question.raw, given))
 
     def another_answer(self, rng: Rng, question: Question, *, correct: bool) -> tuple[str, Record]:
-        """Give a right or a wrong answer, in any style, and the seed of the trial that gave it."""
+        """Give a right or a wrong answer, in any style, and the field of the record with the trial that gave it."""
         task: Task = question.source[0]
         given = task.answer(Trial(rng, float(correct), rng.below(STYLES)))
         trial = {"seed": rng.bits(40), "temperature": round(rng.random(), 2)}
         return given.text, {"metadata": {**question.metadata, "trial": trial}}
 
     def further_score(self, rng: Rng, first: float, highest: float) -> float:
+        """Choose the score by a further metric, given the first score; `highest` is 0 if scores are 0 and 1."""
         if highest:
             return round(highest * (0.2 + 0.6 * first + 0.2 * rng.random()), 4)
         return int((first >= 0.5) != rng.chance(0.1))
@@ -278,12 +263,15 @@ def _chance(ability: float, difficulty: float) -> float:
     return 0.5 + 0.5 * lead / (1 + abs(lead))
 
 
-def _usage(rng: Rng, producer: Producer, raw: str, given: Given) -> Usage:
+def _usage(rng: Rng, producer: Producer, raw: str, given: Reply) -> tuple[int, int, float]:
     """Make token counts and a time that fit the lengths of the texts."""
     texts = [turn.get("content") or "" for turn in given.turns]
     own = [text for turn, text in zip(given.turns, texts, strict=True) if turn["role"] == "assistant"]
     read = 20 + sum(len(text.encode()) for text in texts or [raw]) // _BYTES_PER_TOKEN
-    reasoning = given.reasoning if "reasoning" in producer.habits else ""
-    written = 1 + sum(len(text.encode()) for text in (*own, given.text, reasoning)) // _BYTES_PER_TOKEN
+    own += [given.text, given.reasoning or ""]
+    written = 1 + sum(len(text.encode()) for text in own) // _BYTES_PER_TOKEN
     latency = round(120 + written * (8 + 4 * producer.ability) * (0.7 + 0.6 * rng.random()), 3)
-    return Usage(read, written, latency)
+    return read, written, latency
+
+
+Writer = EvaluationText | Words

@@ -14,7 +14,7 @@ from operator import getitem
 from typing import Any, Final, NamedTuple
 
 from fastrec.commands.generate.producers import Record, Spelling
-from fastrec.commands.generate.records import with_nulls
+from fastrec.commands.generate.records import arranged
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import MANY, ONE, Schema
 
@@ -30,14 +30,14 @@ class InvalidLine(NamedTuple):
 
     code: str
     needs: str | None
-    line: Callable[[Record, Spelling], bytes]
+    line: Callable[[Record, Schema, Spelling], bytes]
 
 
 def _raw(code: str, *fillers: bytes, section: str = "metadata", key: str = "note") -> Iterator[InvalidLine]:
     """Make a row for each filler: raw bytes that are written as one value."""
     for filler in fillers:
 
-        def line(record: Record, spelling: Spelling, filler: bytes = filler) -> bytes:
+        def line(record: Record, _: Schema, spelling: Spelling, filler: bytes = filler) -> bytes:
             record[section] = {**(record.get(section) or {}), key: _PLACEHOLDER}
             return spelling.line(record).replace(f'"{_PLACEHOLDER}"'.encode(), filler)
 
@@ -45,7 +45,7 @@ def _raw(code: str, *fillers: bytes, section: str = "metadata", key: str = "note
 
 
 def _bytes(code: str, change: Callable[[bytes], bytes]) -> InvalidLine:
-    return InvalidLine(code, None, lambda record, spelling: change(spelling.line(record)))
+    return InvalidLine(code, None, lambda record, _, spelling: change(spelling.line(record)))
 
 
 def _put(code: str, path: str, *values: Any, needs: str | None = None) -> Iterator[InvalidLine]:
@@ -53,7 +53,7 @@ def _put(code: str, path: str, *values: Any, needs: str | None = None) -> Iterat
     *parents, key = (int(step) if step.isdigit() else step for step in path.split("."))
     for value in values:
 
-        def line(record: Record, spelling: Spelling, value: Any = value) -> bytes:
+        def line(record: Record, _: Schema, spelling: Spelling, value: Any = value) -> bytes:
             owner: Any = reduce(getitem, parents, record)  # type: ignore[arg-type]
             owner[key] = value
             if value is ...:
@@ -143,9 +143,6 @@ class _Mistake(NamedTuple):
     fits: Callable[[Schema], bool]
     line: Callable[[Record, Schema, Spelling], bytes]
 
-    def code_in(self, schema: Schema) -> str:
-        return self.code.format(turns=schema.turns_field)
-
 
 def _any(_: Schema) -> bool:
     return True
@@ -171,7 +168,7 @@ def _row(
 ) -> _Mistake:
     def line(record: Record, schema: Schema, spelling: Spelling) -> bytes:
         if schema.closed:
-            record = with_nulls(record, schema)
+            record = arranged(record, schema.shape, nulls=True)
             record["input"] = {**record["input"], "formatted": None}
         else:
             record.setdefault(schema.turns_field, None)
@@ -210,11 +207,7 @@ def _common() -> Iterator[_Mistake]:
     for row in INVALID_LINES:
         if row.code.startswith("json.") and row.code not in seen:
             seen.add(row.code)
-            yield _Mistake(row.code, _ALL, _any, _ignore_schema(row.line))
-
-
-def _ignore_schema(line: Callable[[Record, Spelling], bytes]) -> Callable[[Record, Schema, Spelling], bytes]:
-    return lambda record, _, spelling: line(record, spelling)
+            yield _Mistake(row.code, _ALL, _any, row.line)
 
 
 REPAIRABLE: Final = (

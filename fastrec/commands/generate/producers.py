@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from json import JSONEncoder
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -188,38 +188,16 @@ class Question(NamedTuple):
     """A second reference, which versions with lists of references have."""
 
 
-class Usage(NamedTuple):
-    """How much a model read and wrote, in tokens, and how long it took."""
-
-    read: int
-    written: int
-    latency_ms: float
-
-
 class Reply(NamedTuple):
     """A model's answer to a question."""
 
     text: str
     extracted: str
     score: float
-    """A boolean if the evaluation is not graded."""
+    """A boolean if the evaluation is not graded; else from 0 to 1, the share of what was asked for."""
     reasoning: str | None = None
     turns: Sequence[Record] = ()
     """The turns before the answer, without `turn_idx`. Only conversations have them."""
     error: str | None = None
-    usage: Usage | None = None
-    """None: any numbers will do."""
-
-
-class Writer(Protocol):
-    """Makes questions and answers."""
-
-    def question(self, rng: Rng, evaluation: Evaluation, number: int) -> Question: ...
-
-    def reply(self, rng: Rng, producer: Producer, question: Question) -> Reply: ...
-
-    def another_answer(self, rng: Rng, question: Question, *, correct: bool) -> tuple[str, Record]:
-        """Write another answer, right or wrong; return its text, and fields of the record that change with it."""
-
-    def further_score(self, rng: Rng, first: float, highest: float) -> float:
-        """Choose the score by a further metric, given the first score; `highest` is 0 if scores are 0 and 1."""
+    usage: tuple[int, int, float] | None = None
+    """Tokens that the model read and wrote, and milliseconds that it took. None: any numbers will do."""

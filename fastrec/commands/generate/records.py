@@ -10,17 +10,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from fastrec.commands.generate.producers import Producer, Question, Record, Reply, Usage, Writer
+from fastrec.commands.generate.evaluation import Writer
+from fastrec.commands.generate.producers import Producer, Question, Record, Reply
 from fastrec.commands.generate.text import Rng
 from fastrec.schemas.hashes import RECIPES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
 from fastrec.schemas.schema import Schema, Shape
 
-VERSION: Final = "instance_level_eval_0.2.0"
 _WRONG_HASH: Final = "0123456789abcdef" * 4
 _ERRORS: Final = ("timeout after 60 s", "refusal", "API error 503: “overloaded”", "context length exceeded")
 
@@ -28,7 +28,7 @@ _ERRORS: Final = ("timeout after 60 s", "refusal", "API error 503: “overloaded
 def compose(rng: Rng, writer: Writer, producer: Producer, question: Question) -> Record:
     name, kind = question.evaluation.name, question.evaluation.interaction_type
     record: Record = {
-        "schema_version": VERSION,
+        "schema_version": DEFAULT_SCHEMA.label,
         "evaluation_id": f"{name}/{producer.run}",
         "model_id": producer.model_id,
         "evaluation_name": name,
@@ -106,8 +106,7 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
     if "tokens" in producer.habits and not rng.chance(0.02):
         # Some harnesses store counts as floats; draft-07 accepts 1.0 as an integer.
         number = float if rng.chance(0.005) else int
-        used = reply.usage or Usage(rng.between(50, 4000), rng.between(1, 3000), 0)
-        read, written = used.read, used.written
+        read, written, _ = reply.usage or (rng.between(50, 4000), rng.between(1, 3000), 0)
         usage = {"input_tokens": number(read), "output_tokens": number(written), "total_tokens": number(read + written)}
         if "cached tokens" in producer.habits:
             usage["input_tokens_cache_write"] = rng.below(read) if rng.chance(0.7) else None
@@ -115,7 +114,7 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
             usage["reasoning_tokens"] = rng.below(written) if "reasoning" in producer.habits else None
     performance: Any = None
     if "latency" in producer.habits and not rng.chance(0.02):
-        latency = reply.usage.latency_ms if reply.usage else round(rng.random() * 20_000, 3)
+        latency = reply.usage[2] if reply.usage else round(rng.random() * 20_000, 3)
         first_token = None if "nulls" in producer.habits else round(latency / 16, 2)
         performance = {"latency_ms": latency, "time_to_first_token_ms": first_token, "generation_time_ms": int(latency)}
     error = reply.error
@@ -134,14 +133,6 @@ _UNKNOWN_KEYS: Final = ("harness", "Zone", "_private", "a b", "", "ключ", "r
 _NULLABLE: Final = ("output", "interactions", "token_usage", "performance", "error")
 
 
-class _WarningRow(NamedTuple):
-    """One warning: its code, the interaction types that can have it, and the change that causes it."""
-
-    code: str
-    types: tuple[str, ...]
-    apply: Callable[[Record], object]
-
-
 _CONVERSATIONS: Final = ("multi_turn", "agentic")
 _ALL: Final = ("single_turn", *_CONVERSATIONS)
 _USAGE: Final = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 43}
@@ -156,28 +147,25 @@ def _shift_turns(record: Record) -> None:
         turn["turn_idx"] += 1
 
 
-WARNINGS: Final = (
-    _WarningRow("warn.num_turns_missing", _CONVERSATIONS, lambda record: record["evaluation"].pop("num_turns")),
-    _WarningRow(
-        "warn.num_turns",
+# The interaction types that can have a warning, and the change of a record that causes it.
+WARNINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[Record], object]]]] = {
+    "warn.num_turns_missing": (_CONVERSATIONS, lambda record: record["evaluation"].pop("num_turns")),
+    "warn.num_turns": (
         _CONVERSATIONS,
         lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3),
     ),
-    _WarningRow("warn.tool_calls_count", _CONVERSATIONS, _count_one_more_call),
-    _WarningRow("warn.turn_idx", _CONVERSATIONS, _shift_turns),
-    _WarningRow(
-        "warn.attribution_turn",
+    "warn.tool_calls_count": (_CONVERSATIONS, _count_one_more_call),
+    "warn.turn_idx": (_CONVERSATIONS, _shift_turns),
+    "warn.attribution_turn": (
         _CONVERSATIONS,
         lambda record: record["answer_attribution"][0].update(turn_idx=len(record["interactions"]) + 5),
     ),
-    _WarningRow(
-        "warn.tool_call_id", ("agentic",), lambda record: record["interactions"][3].update(tool_call_id="call_nobody")
-    ),
-    _WarningRow("warn.total_tokens", _ALL, lambda record: record.update(token_usage=dict(_USAGE))),
-    _WarningRow("warn.sample_hash", _ALL, lambda record: record.update(sample_hash=_WRONG_HASH)),
-    _WarningRow("version.unknown", _ALL, lambda record: record.update(schema_version="v2")),
-    _WarningRow("version.mismatch", _ALL, lambda record: record.update(schema_version="0.3.0")),
-)
+    "warn.tool_call_id": (("agentic",), lambda record: record["interactions"][3].update(tool_call_id="call_nobody")),
+    "warn.total_tokens": (_ALL, lambda record: record.update(token_usage=dict(_USAGE))),
+    "warn.sample_hash": (_ALL, lambda record: record.update(sample_hash=_WRONG_HASH)),
+    "version.unknown": (_ALL, lambda record: record.update(schema_version="v2")),
+    "version.mismatch": (_ALL, lambda record: record.update(schema_version="0.3.0")),
+}
 
 
 def add_unknown_keys(rng: Rng, record: Record) -> None:
@@ -246,8 +234,7 @@ def contradicted(record: Record) -> Record:
 # versions, compute `sample_hash` by different recipes, and ask the same question in other words. One answer is scored
 # by several metrics, one record each, and some evaluations ask every question more than once.
 
-_MIXED: Final = "mixed"
-VERSIONS: Final = (*SCHEMAS, _MIXED)
+VERSIONS: Final = (*SCHEMAS, "mixed")
 """What `generate` can be asked for: one version, or all of them."""
 
 _METRIC: Final = "evaluation_result_id"
@@ -260,7 +247,7 @@ def is_later(schema: str) -> bool:
 
 def schema_of(version: str, producer: Producer) -> Schema:
     """The version that a producer writes. If versions are mixed, each producer has one of them."""
-    if version == _MIXED:
+    if version == "mixed":
         return list(SCHEMAS.values())[producer.number % len(SCHEMAS)]
     return SCHEMAS[version]
 
@@ -303,19 +290,16 @@ def rewritten(record: Record, question: Question, producer: Producer, schema: Sc
     if schema.closed:
         _close(result, schema)
     if "sample_hash" in record and record["sample_hash"] != _WRONG_HASH:
-        result["sample_hash"] = _hash(producer, result["input"])
-    return with_nulls(result, schema) if "nulls" in producer.habits else _arranged(result, schema.shape)
-
-
-def with_nulls(record: Record, schema: Schema) -> Record:
-    """Write null for every absent field that may be null, as many producers do."""
-    return _arranged(record, schema.shape, nulls=True)
+        recipe = list(RECIPES.values())[producer.number % len(RECIPES)]
+        text = recipe(result["input"]["raw"], result["input"]["reference"])
+        result["sample_hash"] = sha256(text).hexdigest()
+    return arranged(result, schema.shape, nulls="nulls" in producer.habits)
 
 
 def toggled(record: Record, schema: Schema) -> Record:
     """Make a record with the same normal form: all nulls are left out, or if there are none, written."""
     without = _without_nulls(record, schema.shape)
-    copy = without if without != record else with_nulls(record, schema)
+    copy = without if without != record else arranged(record, schema.shape, nulls=True)
     first, *others = record["answer_attribution"]
     copy["answer_attribution"] = [{**first, "turn_idx": float(first["turn_idx"])}, *others]
     return copy
@@ -348,11 +332,6 @@ def _later_input(asked: Record, question: Question, producer: Producer) -> Recor
     return result
 
 
-def _hash(producer: Producer, asked: Record) -> str:
-    text = list(RECIPES.values())[producer.number % len(RECIPES)](asked["raw"], asked["reference"])
-    return sha256(text).hexdigest()
-
-
 def _turn(turn: Record, schema: Schema) -> Record:
     result = dict(turn)
     if schema.closed:
@@ -380,16 +359,16 @@ def _texts(values: Record) -> dict[str, str]:
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
 
 
-def _arranged(value: Record, shape: Shape, *, nulls: bool = False) -> Record:
-    """Put known keys into the order of the schema, and unknown ones after them; write absent fields as null."""
+def arranged(value: Record, shape: Shape, *, nulls: bool) -> Record:
+    """Put known keys into the order of the schema, unknown ones after them; `nulls` writes absent fields as null."""
     result: Record = {}
     for key, field in shape.fields.items():
         if key in value:
             child = value[key]
             if field.shape and isinstance(child, list):
-                child = [_arranged(item, field.shape, nulls=nulls) for item in child]
+                child = [arranged(item, field.shape, nulls=nulls) for item in child]
             elif field.shape and child is not None:
-                child = _arranged(child, field.shape, nulls=nulls)
+                child = arranged(child, field.shape, nulls=nulls)
             result[key] = child
         elif nulls and field.drops_null:
             result[key] = None

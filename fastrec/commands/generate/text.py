@@ -13,11 +13,9 @@ from functools import lru_cache
 from pathlib import Path
 from random import Random
 from struct import unpack
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
-
-_LATIN_TOPICS: Final = 2
 
 
 class Rng:
@@ -106,7 +104,7 @@ def phrase_tables(seed: int) -> PhraseTables:
         # One slot for every value of two bytes: repeating the phrases saves a modulo for each.
         return PhraseTable([_phrase(rng, words) for _ in range(count)] * (65536 // count), words.glue)
 
-    topics = [table(latin, 16384) for _ in range(_LATIN_TOPICS)]
+    topics = [table(latin, 16384) for _ in range(2)]
     return PhraseTables(topics, [table(words, 1024) for words in world], table(log, 16384))
 
 

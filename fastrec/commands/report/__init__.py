@@ -12,28 +12,16 @@ from __future__ import annotations
 
 import os
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Unpack
 
 from fastrec._version import __version__
 from fastrec.answers.index import open_index
+from fastrec.commands.report import sections
 from fastrec.commands.report.charts import dot_plots, heat_maps
 from fastrec.commands.report.evaluations import evaluation_tables, histograms, question_cards, tokens
-from fastrec.commands.report.sections import (
-    examples,
-    hashes,
-    inputs,
-    line_counts,
-    not_judged,
-    only_matching,
-    rejected_lines,
-    repaired_lines,
-    repeats,
-    skipped,
-    versions,
-)
 from fastrec.commands.report.trends import trend_plots
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
@@ -132,7 +120,7 @@ def make_page(
         summary = read_summary(directory, manifest)
         chosen = choose(summary, errors_as_wrong=errors_as_wrong)
         found = rank(chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
-        rejects = examples(directory, manifest)
+        rejects = sections.examples(directory, manifest)
         over_corpora = _trend(paths, wanted, jobs=jobs, progress=progress, limits=limits)
         some_questions = Html("")
         if questions:
@@ -140,24 +128,24 @@ def make_page(
             cache = Path(directory).with_name("index") if wanted else None
             with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
                 some_questions = question_cards(index, questions, name)
-    sections = [
-        ("Line counts", line_counts(summary, manifest)),
-        ("Evaluations × models", heat_maps(found, limits)),
-        ("Accuracy with intervals", dot_plots(found, limits)),
-        ("Trend", over_corpora),
-        ("Models by evaluation", evaluation_tables(found, limits)),
-        ("Questions", some_questions),
-        ("Distributions", histograms(found, limits)),
-        ("Tokens", tokens(summary, limits)),
-        ("Schema versions", versions(summary)),
-        ("Duplicates and repeats", repeats(summary)),
-        ("Hashes and ids", hashes(summary)),
-        ("Repaired lines", repaired_lines(summary)),
-        ("Rejected lines", rejected_lines(summary, rejects)),
-        ("Inputs", inputs(manifest)),
-    ]
-    banner = joined(only_matching(wanted), skipped(manifest), not_judged(found))
-    return _fill_template(name, _about(summary, manifest), banner, sections)
+    bodies = {
+        "Line counts": sections.line_counts(summary, manifest),
+        "Evaluations × models": heat_maps(found, limits),
+        "Accuracy with intervals": dot_plots(found, limits),
+        "Trend": over_corpora,
+        "Models by evaluation": evaluation_tables(found, limits),
+        "Questions": some_questions,
+        "Distributions": histograms(found, limits),
+        "Tokens": tokens(summary, limits),
+        "Schema versions": sections.versions(summary),
+        "Duplicates and repeats": sections.repeats(summary),
+        "Hashes and ids": sections.hashes(summary),
+        "Repaired lines": sections.repaired_lines(summary),
+        "Rejected lines": sections.rejected_lines(summary, rejects),
+        "Inputs": sections.inputs(manifest),
+    }
+    banner = joined(sections.only_matching(wanted), sections.skipped(manifest), sections.not_judged(found))
+    return _fill_template(name, _about(summary, manifest), banner, bodies)
 
 
 def _trend(paths: tuple[str, ...], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits) -> Html:
@@ -168,8 +156,8 @@ def _trend(paths: tuple[str, ...], filters: Filters, *, jobs: int, progress: Pro
     return trend_plots(collect_trend(paths, filters=names, jobs=jobs, progress=progress, limits=limits), limits)
 
 
-def _fill_template(name: str, about: str, banner: Html, sections: Sequence[tuple[str, Html]]) -> bytes:
-    shown_sections = [(title, f"s{number}", body) for number, (title, body) in enumerate(sections) if body]
+def _fill_template(name: str, about: str, banner: Html, bodies: Mapping[str, Html]) -> bytes:
+    numbered = [(title, f"s{number}", body) for number, (title, body) in enumerate(bodies.items()) if body]
     template, style, script = (
         Html(Path(__file__).with_name(f"page.{kind}").read_text(encoding="utf-8")) for kind in ("html", "css", "js")
     )
@@ -181,8 +169,8 @@ def _fill_template(name: str, about: str, banner: Html, sections: Sequence[tuple
         name=name,
         about=about,
         banner=banner,
-        nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in shown_sections)),
-        sections=joined(*(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in shown_sections)),
+        nav=joined(*(tag("a", title, href=f"#{anchor}") for title, anchor, _ in numbered)),
+        sections=joined(*(tag("section", tag("h2", title), body, id=anchor) for title, anchor, body in numbered)),
         version=__version__,
     ).encode()
 

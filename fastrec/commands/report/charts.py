@@ -207,17 +207,12 @@ def _drawing(dots: Sequence[_Dot], low: float, high: float, label: str) -> Html:
     rows = [_ROW * row + _ROW // 2 for row in range(named)]
     rows += [_ROW * named + _THIN * row + 1 for row in range(len(dots) - named)]
     height = _ROW * named + _THIN * (len(dots) - named)
-    ends = [(at(dot.low), at(dot.high)) for dot in dots]
-    points = [at(dot.value) for dot in dots]
-    lines = [f"M{start} {row}H{end}" for (start, end), row in zip(ends, rows, strict=True)]
-    spots = [f"M{point} {row}h0" for point, row in zip(points, rows, strict=True)]
+    lines = [f"M{at(dot.low)} {row}H{at(dot.high)}" for dot, row in zip(dots, rows, strict=True)]
+    grid = "".join(f"M{x} 0V{height}" for x in range(0, _PLOT_WIDTH + 1, _PLOT_WIDTH // 4))
+    spots = [f"M{at(dot.value)} {row}h0" for dot, row in zip(dots, rows, strict=True)]
     return tag(
         "svg",
-        tag(
-            "path",
-            class_="grid",
-            d="".join(f"M{x} 0V{height}" for x in range(0, _PLOT_WIDTH + 1, _PLOT_WIDTH // 4)),
-        ),
+        tag("path", class_="grid", d=grid),
         tag("path", class_="span", d="".join(lines[:named])),
         tag("path", class_="spot", d="".join(spots[:named])),
         tag("path", class_="thin-span", d="".join(lines[named:])) if lines[named:] else None,

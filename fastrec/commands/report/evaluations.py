@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
-from typing import Final, Literal, NamedTuple
-
-import msgspec
+from typing import Final, Literal
 
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
@@ -23,7 +22,6 @@ from fastrec.summary.rows import from_portable
 from fastrec.wording import metrics_of, score_text, tally_facts, title_of
 
 _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
-_REPEATS: Final = ("questions", "answers", "answers/question")
 
 
 def evaluation_tables(stats: Stats, limits: Limits) -> Html:
@@ -37,83 +35,71 @@ def evaluation_tables(stats: Stats, limits: Limits) -> Html:
 
 def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn: bool) -> Html:
     models = evaluation.by_model[:most]
-    latencies = [model.latency_ms for model in models]
-    scale = latency_scale([value for one in latencies for value in (one.p50, one.p99) if value is not None])
-    columns = _Columns(
-        accuracy=accuracy,
-        drawn=drawn,
-        bars=are_shares(models),
-        latency=scale,
-        repeats=has_repeats(evaluation),
-        errors=evaluation.errors > 0,
-        tokens=any(model.tokens.records for model in models),
-    )
-    rows = [short_row(model.model_id, *columns.cells(model)) for model in models]
+    columns = dict(_columns(evaluation, models, accuracy=accuracy, drawn=drawn))
+    rows = [short_row(model.model_id, *(cell(model) for cell in columns.values())) for model in models]
     best = "models with the highest score" if evaluation.by == "score" else "most accurate models"
     title = f"{evaluation.title}: {about(evaluation)}"
-    all_of_them = table(title, columns.heads(), rows, class_="models")
+    all_of_them = table(title, ["model", *columns], rows, class_="models")
     explained = any(model.score_standard_error is not None for model in models) and accuracy
     note = tag("p", _PLUS_MINUS, class_="soft") if explained else Html("")
     return joined(all_of_them, note, left_out(len(models), len(evaluation.by_model), best))
 
 
-class _Columns(NamedTuple):
-    """The columns of the table of an evaluation. Those that would say nothing are left out."""
+def _columns(
+    evaluation: EvaluationStats, models: Sequence[ModelStats], *, accuracy: bool, drawn: bool
+) -> Iterator[tuple[str, Callable[[ModelStats], Html]]]:
+    """Yield the heads and cells of a table; columns that would say nothing are left out.
 
-    accuracy: bool
-    """Whether to show the accuracy. If not, the score takes its place."""
-    drawn: bool
-    """Whether cells have small charts. On a large page, they would be most of it."""
-    bars: bool
-    """Whether scores are drawn."""
-    latency: tuple[float, float] | None
-    """The scale of latencies, if there are any."""
-    repeats: bool
-    errors: bool
-    tokens: bool
+    `drawn` cells have small charts. On a large page, they would be most of it.
+    """
+    if accuracy:
+        yield "accuracy, 95% interval", partial(_accuracy, drawn=drawn)
+    else:
+        yield "score, 95% interval", partial(_score, drawn=drawn and are_shares(models))
+    if evaluation.errors:
+        yield "errors", lambda model: _number(model.errors)
+    if accuracy:
+        yield "score", _plain_score
+    if has_repeats(evaluation):
+        yield "questions", lambda model: _number(model.questions)
+        yield "answers", lambda model: _number(model.answers)
+        yield "answers/question", lambda model: _number(model.answers_per_question, ".3g")
+    else:
+        yield "n", lambda model: _number(model.questions)
+    yield "coverage", lambda model: _number(model.coverage, ".1%")
+    if any(model.tokens.records for model in models):
+        yield "tokens/record", lambda model: _number(model.tokens_per_record, ",.0f")
+    latencies = [value for model in models for value in (model.latency_ms.p50, model.latency_ms.p99)]
+    scale = latency_scale([value for value in latencies if value is not None])
+    if scale:
+        yield "latency p50 · p90 · p99, ms", partial(_latency, scale=scale, drawn=drawn)
 
-    def heads(self) -> list[str]:
-        heads = ["model", f"{'accuracy' if self.accuracy else 'score'}, 95% interval", *["errors"] * self.errors]
-        heads += ["score"] * self.accuracy
-        heads += [*(_REPEATS if self.repeats else ["n"]), "coverage", *["tokens/record"] * self.tokens]
-        return heads + ["latency p50 · p90 · p99, ms"] * (self.latency is not None)
 
-    def cells(self, model: ModelStats) -> Iterator[Html]:
-        yield self._accuracy(model) if self.accuracy else self._score(model)
-        if self.errors:
-            yield _number(model.errors)
-        if self.accuracy:
-            error = model.score_standard_error
-            yield _number(model.mean_score, ".4g", None if error is None else tag("small", f" ± {error:.2g}"))
-        yield _number(model.questions)
-        if self.repeats:
-            yield _number(model.answers)
-            yield _number(model.answers_per_question, ".3g")
-        yield _number(model.coverage, ".1%")
-        if self.tokens:
-            yield _number(model.tokens_per_record, ",.0f")
-        if self.latency is not None:
-            yield self._latency(model)
+def _plain_score(model: ModelStats) -> Html:
+    error = model.score_standard_error
+    return _number(model.mean_score, ".4g", None if error is None else tag("small", f" ± {error:.2g}"))
 
-    def _latency(self, model: ModelStats) -> Html:
-        quantiles = (model.latency_ms.p50, model.latency_ms.p90, model.latency_ms.p99)
-        spelled = " · ".join(f"{value:,.0f}" for value in quantiles if value is not None)
-        return short_cell(spelled, latency_range(quantiles, self.latency) if self.drawn else None)
 
-    def _accuracy(self, model: ModelStats) -> Html:
-        accuracy, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
-        if accuracy is None or low is None or high is None:
-            return short_cell("–")
-        interval = tag("small", f" {100 * low:.1f}–{high:.1%}")
-        return _number(accuracy, ".1%", interval, bar(accuracy, low, high) if self.drawn else None)
+def _latency(model: ModelStats, *, scale: tuple[float, float], drawn: bool) -> Html:
+    quantiles = (model.latency_ms.p50, model.latency_ms.p90, model.latency_ms.p99)
+    spelled = " · ".join(f"{value:,.0f}" for value in quantiles if value is not None)
+    return short_cell(spelled, latency_range(quantiles, scale) if drawn else None)
 
-    def _score(self, model: ModelStats) -> Html:
-        score, low, high = model.mean_score, model.score_low, model.score_high
-        if score is None or low is None or high is None:
-            return _number(score, ".4g") if score is not None else short_cell("–")
-        interval = tag("small", f" {low:.4g} to {high:.4g}")
-        drawn = self.bars and self.drawn
-        return _number(score, ".4g", interval, bar(score, max(low, 0), min(high, 1)) if drawn else None)
+
+def _accuracy(model: ModelStats, *, drawn: bool) -> Html:
+    accuracy, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
+    if accuracy is None or low is None or high is None:
+        return short_cell("–")
+    interval = tag("small", f" {100 * low:.1f}–{high:.1%}")
+    return _number(accuracy, ".1%", interval, bar(accuracy, low, high) if drawn else None)
+
+
+def _score(model: ModelStats, *, drawn: bool) -> Html:
+    score, low, high = model.mean_score, model.score_low, model.score_high
+    if score is None or low is None or high is None:
+        return _number(score, ".4g") if score is not None else short_cell("–")
+    interval = tag("small", f" {low:.4g} to {high:.4g}")
+    return _number(score, ".4g", interval, bar(score, max(low, 0), min(high, 1)) if drawn else None)
 
 
 def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
@@ -121,7 +107,6 @@ def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
 
 
 def histograms(stats: Stats, limits: Limits) -> Html:
-    """Show the distribution of scores and latencies over the models of each evaluation."""
     cards = []
     for evaluation in stats.evaluations[: limits.report_charts]:
         scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
@@ -140,7 +125,6 @@ def histograms(stats: Stats, limits: Limits) -> Html:
 
 
 def tokens(summary: Summary, limits: Limits) -> Html:
-    """Show the tokens of each model, over all evaluations."""
     found: dict[tuple[str, str], tuple[int, ...]] = {}
     for evaluation in summary.evaluations:
         for model in evaluation.by_model:
@@ -177,6 +161,7 @@ def _big(count: int) -> Html:
 # evaluation does not take all the places.
 
 _Kind = Literal["hardest", "disagreement"]
+_Chosen = tuple[Scope, QuestionRow]
 _QUESTION_CHARS: Final = 600
 _ANSWER_CHARS: Final = 400
 _REFERENCE_CHARS: Final = 200
@@ -184,11 +169,6 @@ _REFERENCES: Final = 5
 _ANSWERS: Final = 2  # shown of each side: the best models, and the worst
 _READ: Final = 8  # answers of each side to choose from: those shown should differ
 _CANDIDATES: Final = 50  # questions of a scope to choose from: of equally hard ones, those that most models answered
-
-
-class _Chosen(NamedTuple):
-    scope: Scope
-    row: QuestionRow
 
 
 def question_cards(index: Index, number: int, corpus: str) -> Html:
@@ -201,7 +181,7 @@ def question_cards(index: Index, number: int, corpus: str) -> Html:
     groups = []
     for title, chosen in (("Hardest questions", hardest), ("Most disputed questions", disputed)):
         if chosen:
-            cards = [_card(index, one, metrics[one.scope.evaluation_name], corpus) for one in chosen]
+            cards = [_card(index, one, metrics[one[0].evaluation_name], corpus) for one in chosen]
             groups += [tag("h3", title, class_="group"), tag("div", *cards, class_="questions")]
     if not groups:
         return Html("")
@@ -215,13 +195,12 @@ def question_cards(index: Index, number: int, corpus: str) -> Html:
 
 def _choose(index: Index, kind: _Kind, number: int, others: Sequence[_Chosen] = ()) -> list[_Chosen]:
     """Choose questions besides others: the first of each scope, then the second, and so on; each time by `_rank`."""
-    known = {(one.scope, one.row.sample_hash) for one in others}
+    known = {(scope, row.sample_hash) for scope, row in others}
     rounds: dict[int, list[_Chosen]] = {}
     for scope in index.scopes:
         query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort=kind)
         rows = index.page(query, limit=max(_CANDIDATES, 2 * number)).rows if number else []
-        found = [_Chosen(scope, row) for row in rows if _is_of(kind, scope, row)]
-        found = [one for one in found if (scope, one.row.sample_hash) not in known]
+        found = [(scope, row) for row in rows if _is_of(kind, scope, row) and (scope, row.sample_hash) not in known]
         for place, one in enumerate(sorted(found, key=lambda one: _rank(kind, one))[:number]):
             rounds.setdefault(place, []).append(one)
     ordered = [one for _, some in sorted(rounds.items()) for one in sorted(some, key=lambda one: _rank(kind, one))]
@@ -267,9 +246,8 @@ def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
 def _answers(index: Index, chosen: _Chosen) -> tuple[list[Answer], list[Answer]]:
     """Read the answers of a few of the best and of the worst models; if all are alike, only of some."""
     scope, row = chosen
-    query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
-    one = msgspec.structs.replace(query, hashes=(row.sample_hash,))
-    values = dict(zip(scope.models, index.values(one, scope.models)[row.sample_hash], strict=True))
+    query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,))
+    values = dict(zip(scope.models, index.values(query, scope.models)[row.sample_hash], strict=True))
     ranked = sorted((-value, model) for model, value in values.items() if value is not None)
     middle = (ranked[0][0] + ranked[-1][0]) / 2
     best = [model for value, model in ranked if value <= middle][:_READ]
@@ -294,13 +272,13 @@ def _different(answers: Sequence[Answer], models: Sequence[str], number: int) ->
 def _answer(answer: Answer, told: Transcript, *, graded: bool) -> Html:
     verdict = score_text(answer.score) if graded else "right" if answer.outcome == "right" else "wrong"
     kind = "score" if graded else verdict
-    turns = f"the last of {counted(len(told.turns), 'turn')}" if len(told.turns) > 1 else None
+    turns = f"the last of {counted(len(told.turns), 'turn')}" if len(told.turns) > 1 else ""
     text = told.final_text
     taken = ", ".join(told.extracted)
     extracted = None
     if taken and taken != text:
         extracted = tag("p", f"taken as the answer: {_cut(taken, _ANSWER_CHARS)}", class_="soft")
-    name = tag("dt", tag("b", verdict, class_=f"verdict {kind}"), " ", answer.model_id, " ", tag("small", turns or ""))
+    name = tag("dt", tag("b", verdict, class_=f"verdict {kind}"), " ", answer.model_id, " ", tag("small", turns))
     said = tag("div", multiline(_cut(text, _ANSWER_CHARS)) if text else "(nothing)", class_="text")
     return joined(name, tag("dd", said, extracted))
 

@@ -12,7 +12,7 @@ from fastrec.filters import Filters
 from fastrec.html import Html, code, counts_table, joined, num, row, table, tag, tiles
 from fastrec.judge.findings import CODES
 from fastrec.storage import join, parent_and_name
-from fastrec.summary.document import Identities, SameRun, SampleHashes, Summary
+from fastrec.summary.document import Identities, SampleHashes, Summary
 from fastrec.summary.present_ranking import Stats, facts_of
 from fastrec.wording import titles
 
@@ -37,7 +37,6 @@ def repaired_lines(summary: Summary) -> Html:
 
 
 def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
-    """Show rejected lines by code, and a few examples of each."""
     counts = sorted(summary.rejected_by_code.items(), key=lambda item: (-item[1], item[0]))
     if not counts:
         return tag("p", "No line was rejected.")
@@ -184,13 +183,11 @@ def repeats(summary: Summary) -> Html:
         class_="soft",
     )
     identities = _identities("Contradictions", contradicting), _identities("Repeats", repeated)
-    return joined(numbers, about, *identities, _same_run(summary.same_run))
-
-
-def _same_run(found: SameRun) -> Html:
-    rows = [row(one.evaluation_name, one.model_id, one.kept, one.dropped, num(one.records)) for one in found.runs]
-    title = f"{counted(found.records, 'duplicate')} from runs that are equal but for evaluation_id and schema_version"
-    return table(title, ("evaluation", "model", "kept run", "dropped run", "records"), rows)
+    same = summary.same_run
+    rows = [row(one.evaluation_name, one.model_id, one.kept, one.dropped, num(one.records)) for one in same.runs]
+    title = f"{counted(same.records, 'duplicate')} from runs that are equal but for evaluation_id and schema_version"
+    runs = table(title, ("evaluation", "model", "kept run", "dropped run", "records"), rows)
+    return joined(numbers, about, *identities, runs)
 
 
 def _identities(kind: str, found: Identities) -> Html:

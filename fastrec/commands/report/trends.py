@@ -98,11 +98,13 @@ def _drawing(trend: Trend, evaluation: EvaluationTrend, models: Sequence[ModelTr
             if point.value is not None
         }
         changed = [at[columns[change.after]] for change in model.changes if change.significant]
-        paths.append(tag("path", class_=f"line c{number}", d=_line(at)))
+        # The line has a gap where a corpus has no value.
+        line = "".join(f"{'L' if column - 1 in at else 'M'}{x} {y}" for column, (x, y) in at.items())
+        paths.append(tag("path", class_=f"line c{number}", d=line))
         paths.append(tag("path", class_=f"spot c{number}", d="".join(f"M{x} {y}h0" for x, y in at.values())))
         if changed:
-            paths.append(tag("path", class_=f"ring c{number}", d="".join(f"M{x} {y}h0" for x, y in changed)))
-            paths.append(tag("path", class_="hole", d="".join(f"M{x} {y}h0" for x, y in changed)))
+            rings = "".join(f"M{x} {y}h0" for x, y in changed)
+            paths += [tag("path", class_=f"ring c{number}", d=rings), tag("path", class_="hole", d=rings)]
     label = f"{evaluation.measure} of {counted(len(models), 'model')} in {len(columns):,} corpora"
     grid = "".join(f"M0 {y}H{_WIDTH}" for y in (_MARGIN, _HEIGHT // 2, _HEIGHT - _MARGIN))
     drawing = tag(
@@ -122,11 +124,6 @@ def _drawing(trend: Trend, evaluation: EvaluationTrend, models: Sequence[ModelTr
 def _place(value: float, column: int, columns: int, low: float, high: float) -> tuple[int, int]:
     x = round(column / (columns - 1) * _WIDTH) if columns > 1 else _WIDTH // 2
     return x, _HEIGHT - _MARGIN - round(position(value, low, high) * (_HEIGHT - 2 * _MARGIN))
-
-
-def _line(at: dict[int, tuple[int, int]]) -> str:
-    """The path through all corpora; it has a gap where a corpus has no value."""
-    return "".join(f"{'L' if column - 1 in at else 'M'}{x} {y}" for column, (x, y) in at.items())
 
 
 def _legend(evaluation: EvaluationTrend, model: ModelTrend, number: int) -> Html:

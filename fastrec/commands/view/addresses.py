@@ -193,15 +193,9 @@ class Addresses:
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
 
-    def start(self) -> str:
-        return f"{self._prefix}/"
-
-    def file(self, name: str) -> str:
+    def plain(self, name: str = "") -> str:
+        """Make the address of the start page, or of a page or file without state."""
         return f"{self._prefix}/{name}"
-
-    def find(self) -> str:
-        """Questions by hash or id; the form adds the text."""
-        return f"{self._prefix}/find"
 
     def table(self, state: PageState) -> str:
         return self._of("questions", replace(state, show=(), differences=False, whole=False))
@@ -223,8 +217,6 @@ class Addresses:
 
 
 class QuestionAddresses:
-    """Makes the addresses of pages about one question."""
-
     def __init__(self, addresses: Addresses, state: PageState, sample_hash: str) -> None:
         self.all = addresses
         self.state = state

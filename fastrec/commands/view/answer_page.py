@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -23,32 +23,20 @@ _LINES: Final = 8
 _KNOWN_ROLES: Final = {"user", "assistant", "tool", "system"}
 
 
-class _Errors:
-    """Numbers the errors of a page, and links each to the next one."""
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._number = 0
-
-    def mark(self) -> Html:
-        self._number += 1
-        number = self._number
-        following = f"#error-{number + 1}" if number < self._total else "#error-1"
-        text = "next error ↓" if number < self._total else "first error ↑"
-        link = tag("a", text, href=following) if self._total > 1 else None
-        return tag("span", f"error {number} of {self._total} ", link, class_="error-mark", id=f"error-{number}")
+def _error_marks(total: int) -> Iterator[Html]:
+    """Number the errors of a page, and link each to the next one."""
+    for number in range(1, total + 1):
+        following = f"#error-{number + 1}" if number < total else "#error-1"
+        text = "next error ↓" if number < total else "first error ↑"
+        link = tag("a", text, href=following) if total > 1 else None
+        yield tag("span", f"error {number} of {total} ", link, class_="error-mark", id=f"error-{number}")
 
 
-def _errors_in(transcript: Transcript) -> int:
-    calls = sum(call.failed for turn in transcript.turns for call in turn.calls)
-    return calls + sum(turn.failed and not turn.is_result for turn in transcript.turns)
-
-
-def _conversation(transcript: Transcript, most: int | None, whole: str) -> Html:
+def _conversation(transcript: Transcript, errors: int, most: int | None, whole: str) -> Html:
     """Show all turns; texts with more than `most` characters are cut, with a link to the whole."""
-    errors = _Errors(_errors_in(transcript))
+    marks = _error_marks(errors)
     turns = [
-        _turn(turn, errors, most, whole)
+        _turn(turn, marks, most, whole)
         for turn in transcript.turns
         # The result of a call is shown with the call.
         if not turn.is_result or turn.reasoning or turn.calls or turn.other
@@ -56,7 +44,7 @@ def _conversation(transcript: Transcript, most: int | None, whole: str) -> Html:
     return tag("ol", *turns, class_="turns")
 
 
-def _turn(turn: Turn, errors: _Errors, most: int | None, whole: str) -> Html:
+def _turn(turn: Turn, errors: Iterator[Html], most: int | None, whole: str) -> Html:
     role = turn.role if turn.role in _KNOWN_ROLES else "other"
     failed = turn.failed and not turn.is_result
     parts = [
@@ -64,7 +52,7 @@ def _turn(turn: Turn, errors: _Errors, most: int | None, whole: str) -> Html:
             "header",
             tag("b", turn.role or "no role", class_="role"),
             tag("a", f"#{turn.number}", href=f"#turn-{turn.number}", class_="soft"),
-            errors.mark() if failed else None,
+            next(errors) if failed else None,
         )
     ]
     if turn.reasoning:
@@ -78,7 +66,7 @@ def _turn(turn: Turn, errors: _Errors, most: int | None, whole: str) -> Html:
     return tag("li", *parts, class_=class_, id=f"turn-{turn.number}")
 
 
-def _call(call: Call, errors: _Errors, most: int | None, whole: str) -> Html:
+def _call(call: Call, errors: Iterator[Html], most: int | None, whole: str) -> Html:
     arguments = [
         tag("div", tag("dt", name), tag("dd", block(value, most, whole, class_="text code")))
         for name, value in call.arguments.items()
@@ -88,13 +76,10 @@ def _call(call: Call, errors: _Errors, most: int | None, whole: str) -> Html:
         tag("span", "⚙ ", aria_hidden="true"),
         tag("b", call.name or "no name"),
         tag("span", call.id, class_="soft"),
-        errors.mark() if call.failed else None,
+        next(errors) if call.failed else None,
     )
-    parts = [head]
-    if arguments:
-        parts.append(tag("dl", *arguments, class_="arguments"))
-    parts.append(_result(call, most, whole))
-    parts += _others(call.other)
+    listed = tag("dl", *arguments, class_="arguments") if arguments else None
+    parts = (head, listed, _result(call, most, whole), *_others(call.other))
     return tag("section", *parts, class_="call failed" if call.failed else "call")
 
 
@@ -137,7 +122,8 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
     answer, transcript = shown.answer, shown.transcript
     whole = here.answer(shown.name, whole=True)
     most = None if state.whole else _MOST
-    errors = _errors_in(transcript)
+    errors = sum(call.failed for turn in transcript.turns for call in turn.calls)
+    errors += sum(turn.failed and not turn.is_result for turn in transcript.turns)
     body = [
         tag(
             "header",
@@ -148,7 +134,7 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
         ),
         tag("p", "Error: ", answer.error, class_="error-text") if answer.error else Html(""),
         _links_to_errors(errors),
-        _conversation(transcript, most, whole),
+        _conversation(transcript, errors, most, whole),
         _extracted(transcript.extracted, most, whole),
         _table("Metadata", transcript.metadata, most, whole),
         _table("Unknown keys", transcript.other, most, whole),

@@ -18,7 +18,6 @@ _BAR: Final = 60
 
 
 def verdict(outcome: Outcome) -> Html:
-    """Make a badge: a sign, the word, and a colour."""
     return tag("span", tag("span", SIGNS[outcome], aria_hidden="true"), f" {outcome}", class_=f"verdict {outcome}")
 
 
@@ -62,7 +61,6 @@ def figures(answer: Answer) -> tuple[str, str, str]:
 
 
 def facts(answer: Answer) -> Html:
-    """Say score, tokens and latency of an answer in one line."""
     named = zip(FIGURES, figures(answer), strict=True)
     said = (tag("span", f"{name} ", tag("b", value)) for name, value in named if value)
     return tag("span", *said, class_="facts")
@@ -84,8 +82,6 @@ _KEYS: Final = (
 
 
 class Frame:
-    """Makes whole pages of one corpus."""
-
     def __init__(self, addresses: Addresses, corpus: str) -> None:
         self.addresses = addresses
         self._corpus = corpus
@@ -97,9 +93,9 @@ class Frame:
             tag("meta", charset="utf-8"),
             tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
             tag("title", f"{title} · {self._corpus} · fastrec"),
-            tag("link", rel="stylesheet", href=self.addresses.file("page.css")),
+            tag("link", rel="stylesheet", href=self.addresses.plain("page.css")),
             # Not deferred: the chosen theme must be known before anything is drawn.
-            tag("script", src=self.addresses.file("page.js")),
+            tag("script", src=self.addresses.plain("page.js")),
         )
         bar = tag("header", self._trail(trail), tag("div", tools, _buttons(), class_="tools"), class_="top")
         skip = tag("a", "Skip to the content", href="#content", class_="skip")
@@ -112,7 +108,7 @@ class Frame:
         return self.page(title, [], body)
 
     def _trail(self, trail: Sequence[tuple[str, str | None]]) -> Html:
-        names = [(self._corpus, self.addresses.start()), *trail]
+        names = [(self._corpus, self.addresses.plain()), *trail]
         up = max((number for number, (_, address) in enumerate(names[:-1]) if address), default=None)
         items = [
             tag("li", tag("a", name, href=address, data_key="u" if number == up else None) if address else name)

@@ -212,10 +212,8 @@ def repeat_text(one: NumberedAnswer) -> str:
 
 
 def _cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
-    """Show answers as cards, or as a list if there are many."""
     if len(shown) <= _MOST_CARDS:
-        made = (_card(here, one) for one in shown)
-        return tag("div", *made, class_="cards")
+        return tag("div", *(_card(here, one) for one in shown), class_="cards")
     rows = (_row(here, one) for one in shown)
     names = ("verdict", "model", *FIGURES)
     head = tag("div", tag("span", *(tag("span", name) for name in names), class_="grid"), class_="list-head")
@@ -311,7 +309,6 @@ def _body(here: QuestionAddresses, one: NumberedAnswer, most: int, text: Html | 
 
 
 def folded(title: str, text: str, most: int | None, address: str | None, *, class_: str = "text") -> Html:
-    """Show a text that unfolds."""
     size = tag("span", counted(len(text), "character"), class_="soft")
     return tag("details", tag("summary", f"{title} ", size), block(text, most, address, class_=class_), class_="folded")
 
@@ -331,9 +328,10 @@ def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, ro
         shown = [by_choice[chosen] for chosen in state.show if chosen in by_choice]
     some = shown or numbered(index.answers(row))  # the chosen models may lack this question
     title = str(row.sample_id)
+    metric = [] if scope.metric is None else [metric_name(scope.metric)]
     question = joined(
         tag("h1", title),
-        tag("p", _about(scope, row), class_="soft"),
+        tag("p", " · ".join([*metric, *tally_facts(row, graded=scope.graded)]), class_="soft"),
         *(question_card(here, one.transcript) for one in some[:1]),
     )
     other = metric_links(index, query, lambda metric: here.question(query=replace(query, metric=metric)))
@@ -347,11 +345,6 @@ def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, ro
         other,
         tag("div", tag("section", question, class_="asked"), tag("section", outcomes, answers), class_="columns"),
     )
-
-
-def _about(scope: Scope, row: QuestionRow) -> str:
-    metric = [] if scope.metric is None else [metric_name(scope.metric)]
-    return " · ".join([*metric, *tally_facts(row, graded=scope.graded)])
 
 
 def _links(here: QuestionAddresses, index: Index) -> Html:
@@ -432,11 +425,9 @@ def _square(here: QuestionAddresses, model: str, outcome: Outcome) -> Html:
 
 
 def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
-    """Show the answers in a form to choose some of them."""
     state = here.state
     all_answers = here.question(show=(), differences=False)
-    rest = shown
-    two = Html("")
+    rest, two = shown, None
     if state.differences and len(shown) > 1:
         two, rest = _compared(here, *shown[:2]), shown[2:]
     elif state.differences:
@@ -453,13 +444,6 @@ def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
         tag("a", "All answers", href=all_answers, class_="button") if state.show else None,
         class_="answer-tools",
     )
-    listed = _cards(here, rest) if rest else Html("")
-    return tag(
-        "form",
-        hidden_fields(query_pairs(state.query)),
-        tools,
-        two,
-        listed,
-        action=all_answers.partition("?")[0],
-        id="answers",
-    )
+    listed = _cards(here, rest) if rest else None
+    parts = (hidden_fields(query_pairs(state.query)), tools, two, listed)
+    return tag("form", *parts, action=all_answers.partition("?")[0], id="answers")

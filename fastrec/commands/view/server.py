@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import uvicorn
 from starlette.applications import Starlette
@@ -26,6 +26,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import Scope as HttpScope
 
 from fastrec.answers.index import Index
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -38,11 +40,6 @@ from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.html import Html, tag
 from fastrec.storage import is_url, parent_and_name
-
-_Scope = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-_App = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 
 _POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; form-action 'self'; base-uri 'none'; "
@@ -57,41 +54,40 @@ HEADERS: Final = {
     "cache-control": "no-store",
 }
 _SPELLED: Final = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-_METHODS: Final = ("GET", "HEAD")
 _HINT: Final = "Open the address that `fastrec view` has printed: it is new at every start."
 
 
 class _Guard:
     """Passes requests for this server, with its token, to an application below `/TOKEN`."""
 
-    def __init__(self, app: _App, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app = app
         self._token = token.encode()
         self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
         if port == 80:
             self._hosts |= {b"127.0.0.1", b"localhost"}
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # a web socket: not one of ours
             return
 
-        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", ()), *_SPELLED]}
             await send(message)
 
         problem = self._problem(scope)
-        if problem is not None:
+        if problem is None:
+            await self._app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send_with_headers)
+        else:
             await _refuse(scope, send_with_headers, *problem)
-            return
-        await self._app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send_with_headers)
 
-    def _problem(self, scope: _Scope) -> tuple[int, str] | None:
+    def _problem(self, scope: HttpScope) -> tuple[int, str] | None:
         """The status and the reason why a request is refused."""
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
             return 403, "This server answers only to 127.0.0.1 and localhost."
-        if scope["method"] not in _METHODS:
+        if scope["method"] not in {"GET", "HEAD"}:
             return 405, "This server only shows things: it answers GET and HEAD."
         token, slash, _ = scope["path"][1:].encode("utf-8", "replace").partition(b"/")
         if not secrets.compare_digest(token, self._token):
@@ -99,7 +95,7 @@ class _Guard:
         return None if slash else (404, "There is no such page.")
 
 
-async def _refuse(scope: _Scope, send: _Send, status: int, reason: str) -> None:
+async def _refuse(scope: HttpScope, send: Send, status: int, reason: str) -> None:
     body = (
         "<!doctype html>" + tag("html", tag("title", "fastrec view"), tag("h1", reason), tag("p", _HINT), lang="en")
     ).encode()
@@ -113,7 +109,6 @@ async def _refuse(scope: _Scope, send: _Send, status: int, reason: str) -> None:
 
 
 _TYPES: Final = {"page.css": "text/css", "page.js": "text/javascript"}
-_Page = Callable[[Request], Response]
 
 
 class _MissingError(Exception):
@@ -150,18 +145,15 @@ class _Pages:
 
     def question(self, request: Request) -> Response:
         state, scope = self._state(request)
-        page = question_page(self.frame(request), self._index, scope, state, self._row(request, state))
-        return _html(page)
+        return _html(question_page(self.frame(request), self._index, scope, state, self._row(request, state)))
 
     def disagreement(self, request: Request) -> Response:
         state, _ = self._state(request)
         row = self._row(request, state)
         frame = self.frame(request)
         following = self._index.next_disagreement(state.query, row.sample_hash)
-        if following is None:
-            address = frame.addresses.question(state, row.sample_hash)
-            return RedirectResponse(f"{address}#{NO_MORE}", 303)
-        return RedirectResponse(frame.addresses.question(state, following.sample_hash), 303)
+        address = frame.addresses.question(state, (following or row).sample_hash)
+        return RedirectResponse(address if following else f"{address}#{NO_MORE}", 303)
 
     def answer(self, request: Request) -> Response:
         state, row, answer = self._answer(request)
@@ -206,7 +198,8 @@ class _Pages:
             hint = f"`fastrec verify {shown(self._index.corpus)}` lists all problems of the corpus."
             return _html(frame.problem("The corpus cannot be read", str(exc), hint), 500)
         if isinstance(exc, OSError):
-            return _html(frame.problem("The corpus cannot be read", _os_error(exc)), 500)
+            file = f"{shown(str(exc.filename))}: " if exc.filename else ""
+            return _html(frame.problem("The corpus cannot be read", f"{file}{exc.strerror or exc}"), 500)
         said = f"{type(exc).__name__}: {exc}"
         return _html(frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."), 500)
 
@@ -222,11 +215,6 @@ def _was_replaced(index: Index) -> bool:
     return False
 
 
-def _os_error(exc: OSError) -> str:
-    file = f"{shown(str(exc.filename))}: " if exc.filename else ""
-    return f"{file}{exc.strerror or exc}"
-
-
 def _file(request: Request) -> Response:
     name = request.url.path.rpartition("/")[2]
     data = files("fastrec.commands.view").joinpath(name).read_bytes()
@@ -236,7 +224,7 @@ def _file(request: Request) -> Response:
 def _make_app(index: Index) -> Starlette:
     """Make the application; it must be mounted at a prefix, and guarded."""
     pages = _Pages(index)
-    routes: dict[str, _Page] = {
+    routes: dict[str, Callable[[Request], Response]] = {
         "/": pages.start,
         "/find": pages.find,
         "/questions": pages.table,

@@ -77,11 +77,10 @@ def _find_form(frame: Frame, text: str) -> Html:
         "input", type="search", name="text", value=Exact(text), placeholder="sample_id, or the beginning of a hash",
         aria_label="Find a question", data_key="/",
     )  # fmt: skip
-    return tag("form", box, tag("button", "Find", class_="button"), action=frame.addresses.find(), class_="find")
+    return tag("form", box, tag("button", "Find", class_="button"), action=frame.addresses.plain("find"), class_="find")
 
 
 def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
-    """List the questions that a hash or an id finds."""
     rows = []
     for row in found:
         state = PageState(query=Query(evaluation_name=row.evaluation_name, metric=row.metric))

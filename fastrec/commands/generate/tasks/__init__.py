@@ -15,7 +15,7 @@ from operator import add, mul, sub, truediv
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from fastrec.commands.generate.producers import Record
+from fastrec.commands.generate.producers import Record, Reply
 from fastrec.commands.generate.text import Rng
 
 STYLES: Final = 4
@@ -34,17 +34,6 @@ class Trial(NamedTuple):
         return self.rng.chance(self.ability)
 
 
-class Given(NamedTuple):
-    """A model's answer to a task; `turns` are those before the answer, without `turn_idx`."""
-
-    text: str
-    extracted: str
-    score: float
-    """From 0 to 1: the share of what was asked for."""
-    reasoning: str
-    turns: Sequence[Record] = ()
-
-
 class Task(NamedTuple):
     """A question, and a function that answers it."""
 
@@ -52,13 +41,9 @@ class Task(NamedTuple):
     reference: str
     subject: str
     tags: Sequence[str]
-    answer: Callable[[Trial], Given]
+    answer: Callable[[Trial], Reply]
     choices: list[str] | None = None
     also: str = ""
-
-
-TaskMaker = Callable[[Rng, int], Task]
-"""Makes the task with a number, random in everything else. Neighbouring numbers give different kinds of tasks."""
 
 
 @cache
@@ -134,13 +119,13 @@ def trivia(rng: Rng, number: int) -> Task:
     )
 
 
-def _choose(fact: _Fact, choices: list[str], trial: Trial) -> Given:
+def _choose(fact: _Fact, choices: list[str], trial: Trial) -> Reply:
     rng, right = trial.rng, trial.succeeds()
     chosen = fact.answer
     if not right:
         if rng.chance(0.04):
             text = "I am not sure, and I would rather not guess."
-            return Given(text, "", 0, f"{fact.question} I do not remember this, and I should not guess.")
+            return Reply(text, "", 0, f"{fact.question} I do not remember this, and I should not guess.")
         tempting = fact.lure if fact.lure and rng.chance(0.6) else ""
         chosen = tempting or rng.choice([text for text in choices if text != fact.answer])
     letter = _LETTERS[choices.index(chosen)]
@@ -157,7 +142,7 @@ def _choose(fact: _Fact, choices: list[str], trial: Trial) -> Given:
         f"The question is: {fact.question} The choices are {options}. "
         f'I considered "{doubts}", but I remember it like this: {statement} So I choose {letter}.'
     )
-    return Given(text, letter, right, reasoning)
+    return Reply(text, letter, right, reasoning)
 
 
 # Open questions, graded by how many points of the reference an answer makes.
@@ -180,7 +165,7 @@ def explanation(_: Rng, number: int) -> Task:
     )
 
 
-def _explain(topic: dict[str, Any], trial: Trial) -> Given:
+def _explain(topic: dict[str, Any], trial: Trial) -> Reply:
     points: list[str] = topic["points"]
     made = [point for point in points if trial.succeeds()]
     sentences = made if len(made) > 1 else [topic["myth"], *made]
@@ -199,7 +184,7 @@ def _explain(topic: dict[str, Any], trial: Trial) -> Given:
         reasoning += f"I am sure of {len(made)} points and keep it short."
     else:
         reasoning += "I go through all of it in order."
-    return Given(text, text, len(made) / len(points), reasoning)
+    return Reply(text, text, len(made) / len(points), reasoning)
 
 
 # Word problems: numbers are drawn, the result follows from them, and answers show the steps. A wrong answer has one
@@ -224,11 +209,7 @@ class _Step(NamedTuple):
         return f"{self.left} {self.operation} {self.right} = {self.value}"
 
 
-def word_problem(rng: Rng, number: int) -> Task:
-    return problem(rng, "en", number)
-
-
-def problem(rng: Rng, language: str, number: int) -> Task:
+def problem(rng: Rng, number: int, language: str = "en") -> Task:
     """Make a word problem in a language; the kinds take turns."""
     kinds, texts = table("problems")["kinds"], table("problems")["texts"][language]
     names = [name for name in kinds if name in texts]
@@ -240,12 +221,30 @@ def problem(rng: Rng, language: str, number: int) -> Task:
     people = dict(zip(("name", "other", "third"), rng.shuffled(texts["names"].split()), strict=False))
     solution = _solve(kind["steps"], numbers)
     tell = texts[name]["tell"].replace("{name}", people["name"])
+
+    def answer(trial: Trial) -> Reply:
+        right, style = trial.succeeds(), trial.style
+        steps = solution if right else _mistaken(trial.rng, kind, numbers, solution)
+        result = str(steps[-1].value)
+        lines = [str(step) for step in steps]
+        told = tell.replace("{r}", result)
+        if style == 3:
+            for sign, command in _LATEX.items():
+                lines = [line.replace(sign, command) for line in lines]
+            text = "\n".join([*(f"$${line}$$" for line in lines), "", told, "", f"$\\boxed{{{result}}}$"])
+        elif style == 2:
+            text = "\n".join([*(f"{number}. {line}" for number, line in enumerate(lines, 1)), "", told])
+        else:
+            text = (f"{texts['hello']} " if style else "") + f"{', '.join(lines)}. {told}"
+        reasoning = texts["think"].format(steps=", ".join(map(str, steps)), r=result)
+        return Reply(text, result, right, reasoning)
+
     return Task(
         raw=texts[name]["ask"].format(**numbers, **people),
         reference=str(solution[-1].value),
         subject="arithmetic",
         tags=[name, language, "units"] if "unit" in kind else [name, language],
-        answer=partial(_calculate, kind, numbers, solution, texts, tell),
+        answer=answer,
     )
 
 
@@ -282,7 +281,6 @@ def _solve(formulas: Sequence[str], given: Mapping[str, float], wrong: int = -1,
 def _mistaken(
     rng: Rng, kind: Mapping[str, Any], numbers: Mapping[str, float], solution: Sequence[_Step]
 ) -> Sequence[_Step]:
-    """Take steps to a wrong result."""
     formulas, unit = kind["steps"], kind.get("unit")  # the step that converts a unit, from 1
     if unit and rng.chance(0.5):
         return _solve(formulas, numbers, unit - 1, "skip")
@@ -293,31 +291,6 @@ def _mistaken(
     if steps[-1].value == solution[-1].value:  # such as 2 + 2 instead of 2 × 2
         steps = _solve(formulas, numbers, len(formulas) - 1, "slip")
     return steps
-
-
-def _calculate(  # noqa: PLR0917
-    kind: Mapping[str, Any],
-    numbers: Mapping[str, float],
-    solution: Sequence[_Step],
-    texts: Mapping[str, Any],
-    tell: str,
-    trial: Trial,
-) -> Given:
-    right, style = trial.succeeds(), trial.style
-    steps = solution if right else _mistaken(trial.rng, kind, numbers, solution)
-    result = str(steps[-1].value)
-    lines = [str(step) for step in steps]
-    told = tell.replace("{r}", result)
-    if style == 3:
-        for sign, command in _LATEX.items():
-            lines = [line.replace(sign, command) for line in lines]
-        text = "\n".join([*(f"$${line}$$" for line in lines), "", told, "", f"$\\boxed{{{result}}}$"])
-    elif style == 2:
-        text = "\n".join([*(f"{number}. {line}" for number, line in enumerate(lines, 1)), "", told])
-    else:
-        text = (f"{texts['hello']} " if style else "") + f"{', '.join(lines)}. {told}"
-    reasoning = texts["think"].format(steps=", ".join(map(str, steps)), r=result)
-    return Given(text, result, right, reasoning)
 
 
 # Questions in eight languages: word problems, and capitals with short answers.
@@ -342,7 +315,7 @@ def tongue(rng: Rng, number: int) -> Task:
     # Every language begins with one or the other kind, so that the first few questions show both.
     nth, is_problem = divmod(turn + place % 2, 2)
     if is_problem or nth >= _CAPITALS:
-        return problem(rng, language, turn)
+        return problem(rng, turn, language)
     texts = capitals()[language]
     country, capital = list(texts["rows"].items())[nth]
     return Task(
@@ -354,19 +327,16 @@ def tongue(rng: Rng, number: int) -> Task:
     )
 
 
-def _name_capital(texts: Mapping[str, Any], country: str, capital: str, trial: Trial) -> Given:
+def _name_capital(texts: Mapping[str, Any], country: str, capital: str, trial: Trial) -> Reply:
     right = trial.succeeds()
     said = capital if right else trial.rng.choice([other for other in texts["rows"].values() if other != capital])
     sentence = texts["tell"].format(country=country, capital=said)
     text = (said, f"😀 {sentence}", sentence, f"**{said}**\n\n{sentence}")[trial.style]
-    return Given(text, said, right, texts["think"].format(country=country, capital=said))
-
-
-# Small talk in eight languages: the model must remember what it was told some turns before.
+    return Reply(text, said, right, texts["think"].format(country=country, capital=said))
 
 
 def small_talk(rng: Rng, number: int) -> Task:
-    """Make a conversation whose last question is about a sum or a city."""
+    """Make small talk; its last question is about a sum or a city that the model was told some turns before."""
     turn, place = divmod(number, len(LANGUAGES))
     texts = table("chats")[LANGUAGES[place]]
     a, b = rng.between(2, 9), rng.between(2, 9)
@@ -382,7 +352,7 @@ def small_talk(rng: Rng, number: int) -> Task:
     )
 
 
-def _remember(texts: Mapping[str, str], told: Mapping[str, Any], about: str, trial: Trial) -> Given:
+def _remember(texts: Mapping[str, str], told: Mapping[str, Any], about: str, trial: Trial) -> Reply:
     right = trial.succeeds()
     if about == "sum":
         text, extracted = (texts["right_sum"], told["n"]) if right else (texts["wrong_sum"], told["a"])
@@ -403,13 +373,11 @@ def _remember(texts: Mapping[str, str], told: Mapping[str, Any], about: str, tri
         reasoning = f"Dogs: {told['a']}. Cats: {told['b']}. {told['a']} + {told['b']} = {told['n']}."
     else:
         reasoning = f"Dogs: {told['a']}. I do not remember any other animals."
-    return Given(text.format(**shown), str(extracted), right, reasoning, turns)
-
-
-# Conversations of a help desk, graded by four points: ask, compute, quote the rule, confirm.
+    return Reply(text.format(**shown), str(extracted), right, reasoning, turns)
 
 
 def help_desk(rng: Rng, number: int) -> Task:
+    """Make a conversation of a help desk, graded by four points: ask, compute, quote the rule, confirm."""
     cases, names = table("desk")["cases"], table("desk")["names"]
     case = cases[number % len(cases)]
     facts: dict[str, Any] = {"name": rng.choice(names), "missing": rng.choice(case["missing"])}
@@ -426,7 +394,7 @@ def help_desk(rng: Rng, number: int) -> Task:
     )
 
 
-def _serve(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> Given:
+def _serve(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> Reply:
     points = table("desk")["points"]
     made = [trial.succeeds() for _ in points]
     pairs = zip(made, case["right"], case["wrong"], strict=True)
@@ -439,4 +407,4 @@ def _serve(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> G
     sure = [point for point, good in zip(points, made, strict=True) if good]
     reasoning = "The customer agrees, so I confirm. " + ("; ".join(sure) or "The details do not matter much") + "."
     system = said("system", case["system"].format(**facts))
-    return Given(last["content"], last["content"], sum(made) / len(points), reasoning, [system, *before])
+    return Reply(last["content"], last["content"], sum(made) / len(points), reasoning, [system, *before])

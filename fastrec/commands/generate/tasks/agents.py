@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from fastrec.commands.generate.producers import Record
-from fastrec.commands.generate.tasks import Given, Task, Trial, said, table
+from fastrec.commands.generate.producers import Record, Reply
+from fastrec.commands.generate.tasks import Task, Trial, said, table
 from fastrec.commands.generate.text import Rng
 
 
@@ -52,20 +52,18 @@ class _Session:
         """Run a command in the shell; agents of style 0 do not comment."""
         self.use(output, self.call("run_command", command=command), comment=comment if self.style else "")
 
-    def answer(self, value: str, sentence: str, right: bool, reasoning: str) -> Given:
+    def answer(self, value: str, sentence: str, right: bool, reasoning: str) -> Reply:
         """Make the final answer of an agent with a shell."""
         text = (value, f"Done! 😀 {sentence}", sentence, f"{sentence}\n\n```\n{value}\n```")[self.style]
-        return Given(text, value, right, reasoning, self.turns)
+        return Reply(text, value, right, reasoning, self.turns)
 
 
 def _day(rng: Rng) -> str:
     return f"2026-{rng.between(1, 12):02d}-{rng.between(1, 28):02d}"
 
 
-# Shell: how many lines of a log have errors?
-
-
 def _count(rng: Rng, words: Mapping[str, Any]) -> Task:
+    """How many lines of a log have errors?"""
     services = rng.shuffled(words["services"])[:4]
     errors = dict(zip(services, rng.shuffled(range(3, 240))[:4], strict=True))
     service, folder = rng.choice(services), f"logs/{_day(rng)}"
@@ -73,7 +71,7 @@ def _count(rng: Rng, words: Mapping[str, Any]) -> Task:
     return Task(ask, str(errors[service]), "logs", ["shell", "grep"], partial(_grep, ask, folder, service, errors))
 
 
-def _grep(ask: str, folder: str, service: str, errors: dict[str, int], trial: Trial) -> Given:
+def _grep(ask: str, folder: str, service: str, errors: dict[str, int], trial: Trial) -> Reply:
     rng, right, session = trial.rng, trial.succeeds(), _Session("shell", ask, trial)
     if rng.chance(0.3):
         session.run(f"rg -c ERROR {folder}/{service}.log", "bash: rg: command not found", "I count the lines with rg.")
@@ -88,10 +86,8 @@ def _grep(ask: str, folder: str, service: str, errors: dict[str, int], trial: Tr
     return session.answer(str(value), f"The log has {value} lines with ERROR.", right, reasoning)
 
 
-# Shell: which file defines a function?
-
-
 def _definition(rng: Rng, words: Mapping[str, Any]) -> Task:
+    """Which file defines a function?"""
     name, project = f"{rng.choice(words['verbs'])}_{rng.choice(words['nouns'])}", rng.choice(words["projects"])
     folders = rng.shuffled(words["folders"])[:3]
     files = [f"{project}/{folder}/{rng.choice(words['modules'])}.py" for folder in folders]
@@ -100,7 +96,7 @@ def _definition(rng: Rng, words: Mapping[str, Any]) -> Task:
     return Task(ask, files[0], "code", ["shell", "search"], partial(_find, ask, name, files, line))
 
 
-def _find(ask: str, name: str, files: list[str], line: int, trial: Trial) -> Given:
+def _find(ask: str, name: str, files: list[str], line: int, trial: Trial) -> Reply:
     rng, right, session = trial.rng, trial.succeeds(), _Session("shell", ask, trial)
     home, user, third = files
     listed = "\n".join(("README.md", *sorted(table("agents")["shell"]["folders"])))
@@ -120,10 +116,8 @@ def _find(ask: str, name: str, files: list[str], line: int, trial: Trial) -> Giv
     return session.answer(value, f"The function is defined in {value}.", right, f"{value} {why}.")
 
 
-# Shell: which file is the largest?
-
-
 def _largest(rng: Rng, words: Mapping[str, Any]) -> Task:
+    """Which file is the largest?"""
     names = [f"{product}.parquet" for product in rng.shuffled(words["products"])[:4]]
     # The largest has megabytes, and another one has more digits.
     sizes = [f"{rng.between(11, 98) / 10}M", f"{rng.between(200, 990)}K", f"{rng.between(20, 190)}K"]
@@ -134,7 +128,7 @@ def _largest(rng: Rng, words: Mapping[str, Any]) -> Task:
     return Task(ask, names[0], "files", ["shell"], partial(_list, ask, folder, files))
 
 
-def _list(ask: str, folder: str, files: dict[str, str], trial: Trial) -> Given:
+def _list(ask: str, folder: str, files: dict[str, str], trial: Trial) -> Reply:
     rng, right, session = trial.rng, trial.succeeds(), _Session("shell", ask, trial)
     if rng.chance(0.3):
         session.run(f"du -h /{folder}/*", f"du: cannot access '/{folder}/*': No such file or directory")
@@ -148,10 +142,8 @@ def _list(ask: str, folder: str, files: dict[str, str], trial: Trial) -> Given:
     return session.answer(value, f"The largest file is {value}.", right, reasoning)
 
 
-# Shell: what is the sum of a column?
-
-
 def _column(rng: Rng, words: Mapping[str, Any]) -> Task:
+    """What is the sum of a column?"""
     rows = [(product, rng.between(3, 60)) for product in rng.shuffled(words["products"])[: rng.between(4, 6)]]
     total = sum(number for _, number in rows)
     file = f"sales/{_day(rng)}.csv"
@@ -160,7 +152,7 @@ def _column(rng: Rng, words: Mapping[str, Any]) -> Task:
     return Task(ask, str(total), "tables", ["shell", "csv"], partial(_add, ask, file, rows))
 
 
-def _add(ask: str, file: str, rows: list[tuple[str, int]], trial: Trial) -> Given:
+def _add(ask: str, file: str, rows: list[tuple[str, int]], trial: Trial) -> Reply:
     right, session = trial.succeeds(), _Session("shell", ask, trial)
     listed = "product,sold\n" + "".join(f"{product},{number}\n" for product, number in rows)
     session.run(f"cat {file}", listed, "I look at the file.")
@@ -175,10 +167,8 @@ def _add(ask: str, file: str, rows: list[tuple[str, int]], trial: Trial) -> Give
     return session.answer(str(value), f"In all, {value} were sold.", right, reasoning)
 
 
-# Travel: the cheapest train that arrives in time
-
-
 def _trains(rng: Rng, words: Mapping[str, Any]) -> Task:
+    """The cheapest train that arrives in time."""
     start, end = rng.shuffled(words["cities"])[:2]
     people, date, latest = rng.between(2, 5), _day(rng), rng.between(14, 19)
     hours = rng.shuffled(range(latest - 4, latest))[:3]
@@ -199,7 +189,7 @@ def _trains(rng: Rng, words: Mapping[str, Any]) -> Task:
 
 def _book(  # noqa: PLR0917
     ask: str, where: dict[str, str], date: str, people: int, trains: list[dict[str, Any]], trial: Trial
-) -> Given:
+) -> Reply:
     rng, right, session = trial.rng, trial.succeeds(), _Session("travel", ask, trial)
     if rng.chance(0.3):
         other_date = ".".join(reversed(date.split("-")))
@@ -217,18 +207,16 @@ def _book(  # noqa: PLR0917
         session.use('{"error": "the booking system is busy, try again"}', book, comment=comment)
         if mistake:
             text = "The booking failed, so I could not book a train."
-            return Given(text, "none", right, "There was an error. I tell the user.", session.turns)
+            return Reply(text, "none", right, "There was an error. I tell the user.", session.turns)
         book, comment = session.call("book_train", train=name, seats=seats), "I try again."
     session.use(json.dumps({"status": "booked", "train": name, "total": total}), book, comment=comment)
     text = f"I booked {name}, which arrives at {train['arrives']}. It costs {total} euros in all."
     reasoning = f"{name} costs {train['price']} euros. It arrives at {train['arrives']}, so it is in time."
-    return Given(text + " 😀" * (trial.style == 1), f"{name}, {total} euros", right, reasoning, session.turns)
-
-
-# Travel: the difference of two temperatures
+    return Reply(text + " 😀" * (trial.style == 1), f"{name}, {total} euros", right, reasoning, session.turns)
 
 
 def _weather(rng: Rng, words: Mapping[str, Any]) -> Task:
+    """The difference of two temperatures."""
     one, two, cold, warm = rng.choice(words["cold"]), rng.choice(words["warm"]), -rng.between(1, 9), rng.between(11, 19)
     date = f"2026-{rng.choice(('01', '02', '12'))}-{rng.between(1, 28):02d}"
     ask = f"How many degrees warmer is it in {two} than in {one} on {date}?"
@@ -236,7 +224,7 @@ def _weather(rng: Rng, words: Mapping[str, Any]) -> Task:
     return Task(ask, str(warm - cold), "weather", ["tools", "parallel calls"], partial(_compare, ask, degrees, date))
 
 
-def _compare(ask: str, degrees: Mapping[str, int], date: str, trial: Trial) -> Given:
+def _compare(ask: str, degrees: Mapping[str, int], date: str, trial: Trial) -> Reply:
     rng, right, session = trial.rng, trial.succeeds(), _Session("travel", ask, trial)
     calls = [session.call("get_weather", city=city, date=date) for city in degrees]
     comment = "I look up both cities." if trial.style else ""
@@ -254,13 +242,11 @@ def _compare(ask: str, degrees: Mapping[str, int], date: str, trial: Trial) -> G
     text = f"It is {warm - read} degrees warmer in {here} than in {there}."
     if trial.style >= 2:
         text = f"{here}: {warm} °C\n{there}: {read} °C\n\n{text}"
-    return Given(text, str(warm - read), right, reasoning, session.turns)
-
-
-# Travel: multiply by an exchange rate
+    return Reply(text, str(warm - read), right, reasoning, session.turns)
 
 
 def _money(rng: Rng, words: Mapping[str, Any]) -> Task:
+    """Multiply by an exchange rate."""
     currency = rng.choice(list(words["rates"]))
     rate, amount = rng.between(*words["rates"][currency]), rng.between(100, 2500)
     ask = f"How many {currency} do I get for {amount} EUR at today's rate?"
@@ -268,7 +254,7 @@ def _money(rng: Rng, words: Mapping[str, Any]) -> Task:
     return Task(ask, str(amount * rate), "money", ["tools", "calculator"], answer)
 
 
-def _convert(ask: str, currency: str, rate: int, amount: int, trial: Trial) -> Given:
+def _convert(ask: str, currency: str, rate: int, amount: int, trial: Trial) -> Reply:
     rng, right, session = trial.rng, trial.succeeds(), _Session("travel", ask, trial)
     session.use("2026-11-16", session.call("today"))
     look = session.call("get_rate", base="EUR", quote=currency, date="2026-11-16")
@@ -286,4 +272,4 @@ def _convert(ask: str, currency: str, rate: int, amount: int, trial: Trial) -> G
     text = f"For {amount} EUR you get {value} {currency}."
     if trial.style >= 2:
         text += f" The rate is {rate}, and {formula} = {value}."
-    return Given(text, value, right, f"The rate is {rate}. {formula} = {value}.", session.turns)
+    return Reply(text, value, right, f"The rate is {rate}. {formula} = {value}.", session.turns)
