@@ -88,7 +88,6 @@ class QuestionRow(msgspec.Struct, kw_only=True):
     errors: int
     """Models with nothing but errors."""
     input_chars: int
-    """Characters of the input."""
     output_chars: float | None
     """Characters of an output, or of all messages, on average."""
 
