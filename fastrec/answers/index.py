@@ -78,10 +78,8 @@ def _cache_directory(cache: str | os.PathLike[str] | None) -> Path:
 def _new_file(directory: Path) -> Iterator[Path]:
     """Yield the path of a new file, which is removed in the end unless it is renamed.
 
-    It is in the directory, or in that of temporary files if the directory cannot be written.
-
-    Raises:
-        OSError: The file cannot be written. It names the file, whoever noticed that.
+    It is in the directory, or in that of temporary files if the directory cannot be written. If the file cannot be
+    written, an OSError names it, whoever noticed that.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -38,8 +38,6 @@ RecordMark = tuple[int, int, float, int]
 
 
 class Marks(NamedTuple):
-    """What each model of a scope made of a question."""
-
     flags: bytes
     shares: bytes
     scores: bytes = b""
@@ -74,8 +72,7 @@ def as_double(score: float) -> float:
 def mark(records: Sequence[RecordMark], models: int) -> Marks:
     numbers, kinds, scores, lengths = zip(*records, strict=True)
     if numbers == _first(models):  # one record of each model
-        rights: Sequence[bool] = [kind == RIGHT for kind in kinds]
-        is_scored = scores != (*rights,)
+        is_scored = scores != tuple([kind == RIGHT for kind in kinds])
         return Marks(bytes(kinds), b"", _pack(scores) if is_scored else b"", _pack(lengths))
     return _mark(records, models)
 
@@ -243,8 +240,6 @@ class Cut:
 
 
 class Choices:
-    """The last choices of models."""
-
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, tuple[int, ...]], tuple[str, str]] = OrderedDict()
         self._made = 0

@@ -27,10 +27,10 @@ from fastrec.limits import Limits
 
 # What the index takes from a line, without decoding all of it:
 #
-# {…,"evaluation_name":…,"sample_hash":…,"interaction_type":"single_turn","input":{…},"output":{…},"answer_attribution":[
+# {…,"evaluation_name":…,"sample_hash":…,"interaction_type":"single_turn","input":{…},"output":{…},"answer_attribution":
 #  ┊ run    ┊ question                  ┊ asked                                      ┊ answer     ┊
-# …],"evaluation":{"score":…,"is_correct":…},…}
-#   ┊ verdict
+# […],"evaluation":{"score":…,"is_correct":…},…}
+#    ┊ verdict
 #
 # A line in normal form has its fields in this order, and adjacent lines mostly have the same question and input. So
 # these are decoded when they change. The marks between the stretches are found as bytes. Inside a string their quotes
@@ -83,8 +83,6 @@ class _Verdict(msgspec.Struct, gc=False):
 
 
 class Key(msgspec.Struct, gc=False):
-    """The question of a line, and its metric."""
-
     evaluation_name: str
     sample_id: Raw
     """As it is spelled."""
@@ -105,8 +103,6 @@ class _Record(Key, gc=False, kw_only=True):
 
 
 class Asked(NamedTuple):
-    """What a question asks."""
-
     excerpt: str
     text: bytes
     """What a text search looks at: UTF-8, without case."""
@@ -270,8 +266,6 @@ class ScopeRecords(msgspec.Struct, array_like=True, gc=False):
 
 
 class Question(msgspec.Struct, array_like=True, gc=False):
-    """What some records say about a question."""
-
     evaluation_name: str
     sample_hash: str
     place: int

@@ -70,12 +70,12 @@ def is_failure(result: str) -> bool:
     >>> [is_failure(text) for text in ("Error: no such file", '{"error": null}', '{"status": 503}', "Errors: none")]
     [True, False, True, False]
     """
-    return bool(_ERROR_TEXT.match(result)) or (result.lstrip()[:1] == "{" and _is_failed_document(result))
-
-
-def _is_failed_document(text: str) -> bool:
+    if _ERROR_TEXT.match(result):
+        return True
+    if result.lstrip()[:1] != "{":
+        return False
     try:
-        document: Any = msgspec.json.decode(text)
+        document: Any = msgspec.json.decode(result)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return any(map(document.get, _ERROR_KEYS)) or any(map(_is_failed_status, map(document.get, _STATUS_KEYS)))
@@ -180,7 +180,10 @@ def transcript_of(record: Any) -> Transcript:
     Results of tools are matched with their calls by id, and by order where ids are missing or repeated: see `_Calls`.
     """
     if isinstance(record, bytes):
-        record = _decoded(record)
+        try:
+            record = msgspec.json.decode(record)
+        except (msgspec.DecodeError, RecursionError):  # an integer with too many digits for msgspec, or many levels
+            record, _ = parse(record)
     values: dict[str, Any] = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
     asked = values["input"]
     turns = [_turn(turn, number) for key in _TURNS for number, turn in enumerate(values.get(key) or ())]
@@ -196,13 +199,6 @@ def transcript_of(record: Any) -> Transcript:
         metadata=_all_texts(values.get("metadata") or {}),
         other=dict(_unknown(values)),
     )
-
-
-def _decoded(line: bytes) -> Any:
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):  # an integer with more digits than msgspec decodes, or many levels
-        return parse(line)[0]
 
 
 def _turn(turn: Mapping[str, Any], position: int) -> Turn:

@@ -55,7 +55,7 @@ class KnownInput(msgspec.Struct, gc=False):
     normal: msgspec.Raw
     """Its normal form in the target's version."""
     colons: int
-    """The number of colons in its normal form."""
+    """Those of its normal form."""
     sample_hash: str
     outline: Any
     """The input in the version of the line, without its texts: types and nulls tell versions and upgrades."""
@@ -72,8 +72,6 @@ Learn = Callable[[bytes], KnownInput | None]
 
 
 class _VersionInputs:
-    """The known inputs of one schema version."""
-
     def __init__(self) -> None:
         self.by_hash: dict[int, KnownInput] = {}  # the hash of their texts
         self.order: list[KnownInput] = []

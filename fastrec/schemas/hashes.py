@@ -61,14 +61,13 @@ def _sha256(raw: str, reference: str) -> str:
     return digest.hexdigest()
 
 
-def _xxh3_128(raw: str, reference: str) -> str:
-    return xxh3_128_hexdigest((raw + reference).encode())
-
-
 HASHES: Final = ("sha256", "xxh3_128")
 """The names of the algorithms."""
 
-TEXT_HASHES: Final[dict[str, Hash]] = {"sha256": _sha256, "xxh3_128": _xxh3_128}
+TEXT_HASHES: Final[dict[str, Hash]] = {
+    "sha256": _sha256,
+    "xxh3_128": lambda raw, reference: xxh3_128_hexdigest((raw + reference).encode()),
+}
 """Recipe R1: the functions that compute `sample_hash` if `input.reference` is a string."""
 
 
@@ -147,8 +146,6 @@ _EARLIER: Final[dict[str, tuple[str, ...]]] = {
 }
 """For each recipe, the earlier ones that can hash the same text. All other pairs differ in length or in a character."""
 
-_HEX_DIGITS: Final = 64
-
 
 class RecipeFinder:
     """Finds the recipe of a hash.
@@ -161,12 +158,12 @@ class RecipeFinder:
         self._last = "R1"
 
     def find(self, raw: str, reference: str | list[str], given: str) -> str | None:
-        if len(given) != _HEX_DIGITS:
+        if len(given) != 64:  # hex digits
             return None
         references = [reference] if isinstance(reference, str) else reference
         for name in _candidates(self._last, raw, references):
             text = _text(name, raw, references)
-            if text is not None and _digest(text) == given:
+            if text is not None and sha256(text).hexdigest() == given:
                 self._last = name
                 return _name(name, text, raw, references)
         return None
@@ -181,10 +178,6 @@ def _candidates(last: str, raw: str, references: list[str]) -> Iterator[str]:
     if _is_plain(raw) and all(map(_is_plain, references)):
         same |= {"R8", "R10"}  # nothing to escape
     yield from (name for name in RECIPES if name not in same)
-
-
-def _digest(text: bytes) -> str:
-    return sha256(text).hexdigest()
 
 
 def _text(name: str, raw: str, references: list[str]) -> bytes | None:
