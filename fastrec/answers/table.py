@@ -93,8 +93,6 @@ class QuestionRow(msgspec.Struct, kw_only=True):
 
 
 class Page(msgspec.Struct, kw_only=True):
-    """Some rows of a table of questions."""
-
     total: int
     """How many questions the query chooses."""
     rows: list[QuestionRow]

@@ -55,7 +55,7 @@ class KnownInput(msgspec.Struct, gc=False):
     normal: msgspec.Raw
     """Its normal form in the target's version."""
     colons: int
-    """Those of its normal form."""
+    """The number of colons in its normal form."""
     sample_hash: str
     outline: Any
     """The input in the version of the line, without its texts: types and nulls tell versions and upgrades."""

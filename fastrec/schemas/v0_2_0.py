@@ -71,8 +71,6 @@ class TokenUsage(Base, kw_only=True):
 
 
 class Performance(Base, kw_only=True):
-    """Durations in milliseconds."""
-
     latency_ms: Milliseconds | UnsetType | None = UNSET
     time_to_first_token_ms: Milliseconds | UnsetType | None = UNSET
     generation_time_ms: Milliseconds | UnsetType | None = UNSET
