@@ -1,9 +1,15 @@
 """Models over several corpora, such as those of successive nights.
 
-    paths ──▶ corpora (`corpora`) ──▶ their summaries ──▶ values per evaluation, metric and model (`collect`)
-                                 ──▶ their indexes ──▶ changes between neighbouring corpora that are more than chance
+    paths ──▶ corpora ──▶ their summaries ──▶ values per evaluation, metric and model
+                     ──▶ their indexes ──▶ changes between neighbouring corpora that are more than chance
 
-`document` has the result, which `fastrec trend` prints and the HTML report draws.
+1. Read manifests and summaries; merge what they have into scopes, and choose some of these by filters.
+2. Values, records and errors come from the summaries.
+3. For each corpus and the ones before it in which its models last had answers, compare the values of questions, which
+   come from the indexes of the corpora.
+4. Adjust all p-values for their number.
+
+The result, `Trend`, depends on the corpora, their names and the options alone.
 """
 
 from __future__ import annotations
@@ -12,12 +18,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import pairwise
-from typing import Final, NamedTuple
+from itertools import groupby, pairwise
+from typing import Final
 
 import msgspec
 
-from fastrec.answers.index import Index, choose_scopes, open_index
+from fastrec.answers.index import Index, choose_scopes, open_index, scope_of
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest, read_summary
 from fastrec.errors import UsageError, shown, utf8
@@ -28,10 +34,6 @@ from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.summary.document import LineCounts
 from fastrec.summary.significance import Test, adjust, compare_pairs
 from fastrec.wording import metrics_of, title_of, value_text
-
-# @@ document: The result of `trend`, field by field: the document that `fastrec trend --format json` prints.
-#
-# It depends on the corpora, their names and the options alone.
 
 
 class TrendCorpus(msgspec.Struct, kw_only=True):
@@ -164,20 +166,11 @@ class Trend(msgspec.Struct, kw_only=True):
         ]
 
 
-# @@ corpora: Which corpora paths stand for: each is a corpus, or a directory whose sub-directories are corpora.
+def find_corpora(paths: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Return names and paths of corpora, and notices about directories that are left out.
 
-
-class NamedCorpus(NamedTuple):
-    """A corpus, and its name among others."""
-
-    name: str
-    path: str
-
-
-def find_corpora(paths: Sequence[str]) -> tuple[list[NamedCorpus], list[str]]:
-    """Return the corpora that paths stand for, and notices about directories that are left out.
-
-    Corpora are in the order of the paths. Those of one directory are in the order of their names, numbers by value.
+    A path is a corpus, or a directory whose sub-directories are corpora. Corpora are in the order of the paths. Those
+    of one directory are in the order of their names, numbers by value.
 
     Raises:
         UsageError: There are no paths, or one of them is no corpus and has none.
@@ -201,7 +194,7 @@ def find_corpora(paths: Sequence[str]) -> tuple[list[NamedCorpus], list[str]]:
     names = [utf8(parent_and_name(path)[1]) for path in found]
     ambiguous = {name for name, number in Counter(names).items() if number > 1}
     spelled = (utf8(path) if name in ambiguous else name for name, path in zip(names, found, strict=True))
-    return [NamedCorpus(name, path) for name, path in zip(spelled, found, strict=True)], notices
+    return list(zip(spelled, found, strict=True)), notices
 
 
 def _inside(directory: str) -> tuple[list[str], list[str]]:
@@ -227,21 +220,13 @@ def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
     return [(not piece.isdigit(), int(piece[:4_000]) if piece.isdigit() else 0, piece) for piece in pieces], path
 
 
-# @@ compare: Compare models between corpora, question by question: values come from the indexes of the corpora.
-
 _CELLS: Final = 1_000_000  # values of questions and models to hold at a time, of each of two corpora
-
-
-class _Comparison(msgspec.Struct):
-    """A change to compute."""
-
-    trend: EvaluationTrend
-    model: ModelTrend
-    change: Change
+_Comparison = tuple[EvaluationTrend, ModelTrend, Change]
+"""A change to compute."""
 
 
 def _compare_corpora(
-    corpora: Sequence[NamedCorpus],
+    corpora: Sequence[_Corpus],
     evaluations: Sequence[EvaluationTrend],
     *,
     jobs: int,
@@ -255,56 +240,40 @@ def _compare_corpora(
         for model in trend.models:
             for change in model.changes:
                 pair = numbers[change.after], numbers[change.before]
-                pairs.setdefault(pair, []).append(_Comparison(trend, model, change))
+                pairs.setdefault(pair, []).append((trend, model, change))
     last_use = {number: pair for pair in sorted(pairs) for number in pair}
     with ExitStack() as stack:
         opened: dict[int, Index] = {}
         for pair in sorted(pairs):
             for number in pair:
                 if number not in opened:
-                    path = corpora[number].path
-                    index = open_index(path, jobs=jobs, progress=progress, limits=limits)
+                    index = open_index(corpora[number].path, jobs=jobs, progress=progress, limits=limits)
                     opened[number] = stack.enter_context(index)
             _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])
             for number in [number for number in opened if last_use[number] == pair]:
                 opened.pop(number).close()
-    return [one.change for pair in sorted(pairs) for one in pairs[pair]]
+    return [change for pair in sorted(pairs) for _, _, change in pairs[pair]]
 
 
 def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) -> None:
-    by_scope: dict[int, list[_Comparison]] = {}
-    for one in comparisons:
-        by_scope.setdefault(id(one.trend), []).append(one)
-    for some in by_scope.values():
-        trend = some[0].trend
+    for _, group in groupby(comparisons, key=lambda one: id(one[0])):
+        some = list(group)
+        trend = some[0][0]
+        name = trend.evaluation_name, trend.metric
         query = Query(evaluation_name=trend.evaluation_name, metric=trend.metric)
-        questions = max([scope.questions for index in (old, new) for scope in index.scopes if _is(scope, trend)])
-        step = max(_CELLS // questions, 1)
+        scopes = [scope for index in (old, new) for scope in index.scopes]
+        step = max(_CELLS // max([one.questions for one in scopes if (one.evaluation_name, one.metric) == name]), 1)
         for start in range(0, len(some), step):
             batch = some[start : start + step]
-            models = [one.model.model_id for one in batch]
+            models = [model.model_id for _, model, _ in batch]
             before, after = (index.values(query, models, graded=trend.graded) for index in (old, new))
             common = [(before[name], after[name]) for name in before.keys() & after.keys()]
-            for column, one in enumerate(batch):
+            for column, (_, _, change) in enumerate(batch):
                 pairs = ((first[column], second[column]) for first, second in common)
                 found = compare_pairs(pairs, graded=trend.graded)
-                change = one.change
                 change.questions, change.better, change.worse = found.questions, found.rose, found.fell
                 change.old, change.new, change.difference = found.first, found.second, found.difference
                 change.test, change.p = found.test, found.p
-
-
-def _is(scope: Scope, trend: EvaluationTrend) -> bool:
-    return (scope.evaluation_name, scope.metric) == (trend.evaluation_name, trend.metric)
-
-
-# @@ collect: Collect the values of models over corpora, and find the changes that are more than chance.
-#
-# 1. Read manifests and summaries; merge what they have into scopes, and choose some of these by filters.
-# 2. Values, records and errors come from the summaries.
-# 3. For each corpus and the ones before it in which its models last had answers, compare the values of questions, which
-#    come from the indexes of the corpora.
-# 4. Adjust all p-values for their number.
 
 
 class _Cell(msgspec.Struct, frozen=True, gc=False):
@@ -320,7 +289,8 @@ class _Cell(msgspec.Struct, frozen=True, gc=False):
 class _Corpus(msgspec.Struct):
     """What is needed of the documents of a corpus."""
 
-    named: NamedCorpus
+    name: str
+    path: str
     line_counts: LineCounts
     skipped: int
     hashes: str
@@ -329,31 +299,22 @@ class _Corpus(msgspec.Struct):
     models: dict[tuple[str, str | None], dict[str, _Cell]]
     """By evaluation and metric."""
 
-    @classmethod
-    def read(cls, named: NamedCorpus) -> _Corpus:
-        manifest = read_manifest(named.path)
-        summary = read_summary(named.path, manifest)
-        models = {
-            (one.evaluation_name, one.metric): {
-                model.model_id: _Cell(
-                    model.records, model.errors, model.questions_answered, model.accuracy, model.mean_score
-                )
-                for model in one.by_model
-            }
-            for one in summary.evaluations
-        }
-        scopes = [
-            Scope(
-                evaluation_name=one.evaluation_name,
-                metric=one.metric,
-                questions=one.questions,
-                models=tuple(models[one.evaluation_name, one.metric]),
-                graded=one.graded,
+
+def _read_corpus(name: str, path: str) -> _Corpus:
+    manifest = read_manifest(path)
+    summary = read_summary(path, manifest)
+    models = {
+        (one.evaluation_name, one.metric): {
+            model.model_id: _Cell(
+                model.records, model.errors, model.questions_answered, model.accuracy, model.mean_score
             )
-            for one in summary.evaluations
-        ]
-        hashes = f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
-        return cls(named, summary.line_counts, len(manifest.skipped), hashes, scopes, models)
+            for model in one.by_model
+        }
+        for one in summary.evaluations
+    }
+    scopes = list(map(scope_of, summary.evaluations))
+    hashes = f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
+    return _Corpus(name, path, summary.line_counts, len(manifest.skipped), hashes, scopes, models)
 
 
 def collect_trend(
@@ -368,14 +329,14 @@ def collect_trend(
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
     found, notices = find_corpora(paths)
-    corpora = [_Corpus.read(one) for one in found]
+    corpora = [_read_corpus(name, path) for name, path in found]
     scopes = _merged(corpora)
     metrics = metrics_of(scopes)
     evaluations = [
         _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
         for scope, query in choose_scopes(scopes, filters or Filters())
     ]
-    comparisons = _compare_corpora(found, evaluations, jobs=jobs, progress=progress, limits=limits)
+    comparisons = _compare_corpora(corpora, evaluations, jobs=jobs, progress=progress, limits=limits)
     tested = [(change, change.p) for change in comparisons if change.p is not None]
     for (change, _), adjusted in zip(tested, adjust([value for _, value in tested]), strict=True):
         change.p_adjusted = adjusted
@@ -412,25 +373,22 @@ def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequ
             model = corpus.models.get((scope.evaluation_name, scope.metric), {}).get(name)
             if model is None:
                 continue
-            here = corpus.named.name
-            points.append(_point(here, model, graded=scope.graded))
+            points.append(
+                Point(
+                    corpus=corpus.name,
+                    records=model.records,
+                    errors=model.errors,
+                    questions=model.answered,
+                    value=model.mean_score if scope.graded else model.accuracy,
+                )
+            )
             if model.answered:
                 if last is not None:
-                    changes.append(_no_change(last, here))
-                last = here
+                    changes.append(_no_change(last, corpus.name))
+                last = corpus.name
         made.append(ModelTrend(model_id=name, points=points, changes=changes))
     return EvaluationTrend(
         evaluation_name=scope.evaluation_name, metric=scope.metric, metrics=metrics, graded=scope.graded, models=made
-    )
-
-
-def _point(corpus: str, model: _Cell, *, graded: bool) -> Point:
-    return Point(
-        corpus=corpus,
-        records=model.records,
-        errors=model.errors,
-        questions=model.answered,
-        value=model.mean_score if graded else model.accuracy,
     )
 
 
@@ -443,17 +401,17 @@ def _no_change(before: str, after: str) -> Change:
 
 def _described(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) -> Iterator[TrendCorpus]:
     """Describe each corpus, with the chosen models that it has and the one before has not, and the other way round."""
-    there: dict[str, set[str]] = {corpus.named.name: set() for corpus in corpora}
+    there: dict[str, set[str]] = {corpus.name: set() for corpus in corpora}
     for evaluation in evaluations:
         for model in evaluation.models:
             for point in model.points:
                 there[point.corpus].add(model.model_id)
     before: set[str] | None = None
     for corpus in corpora:
-        models = there[corpus.named.name]
+        models = there[corpus.name]
         yield TrendCorpus(
-            name=corpus.named.name,
-            path=utf8(corpus.named.path),
+            name=corpus.name,
+            path=utf8(corpus.path),
             line_counts=corpus.line_counts,
             skipped=corpus.skipped,
             models=len(models),
@@ -468,6 +426,6 @@ def _mismatches(corpora: Sequence[_Corpus]) -> Iterator[str]:
     for old, new in pairwise(corpora):
         if old.hashes != new.hashes:
             yield (
-                f"{old.named.name} has {old.hashes}, {new.named.name} has {new.hashes}: their questions cannot be "
+                f"{old.name} has {old.hashes}, {new.name} has {new.hashes}: their questions cannot be "
                 "matched, so nothing is compared"
             )

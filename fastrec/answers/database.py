@@ -1,7 +1,6 @@
 """What an index knows: scopes, questions, and where their records are.
 
-Facts about all models of a scope are in the file, those about a choice of models follow from the marks (`choices`).
-
+Facts about all models of a scope are in the file, those about a choice of models follow from their marks (`Choices`).
 The ids that a query chooses are kept, so that the next page, and the questions before and after one, need no search.
 """
 
@@ -12,88 +11,27 @@ import sqlite3
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, Choices, Cut
+from fastrec.answers.marks import ANSWERS, ERROR, RIGHT, WRONG, Choices, Cut
 from fastrec.answers.reading import Range
 from fastrec.answers.table import Query, QuestionRow, Scope, Sort, Which
 from fastrec.corpus.scan import decode_sample_id
 from fastrec.errors import DamagedFileError
 from fastrec.filters import matcher
 
-# @@ index_file: The SQLite file of an index, open for reading by several threads in turn.
-
-_HEADER_BYTES: Final = 100
-_LARGEST_PAGE: Final = 1 << 16
-
-
-class IndexFile:
-    """A connection, and a lock around it."""
-
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self._path = path
-        self._connection = connection
-        self._lock = threading.RLock()
-
-    @contextmanager
-    def use(self) -> Iterator[sqlite3.Connection]:
-        """Hold the connection.
-
-        Raises:
-            DamagedFileError: The file is damaged, as SQLite finds. It is removed, so the next run builds it again.
-        """
-        with self._lock:
-            try:
-                yield self._connection
-            except sqlite3.DatabaseError as exc:
-                if type(exc) is not sqlite3.DatabaseError:  # a mistake of ours, or a full disk
-                    raise
-                with suppress(OSError):
-                    self._path.unlink()
-                reason = "this index of a corpus was removed; run the command again to rebuild it"
-                raise DamagedFileError(str(self._path), reason) from exc
-
-    def close(self) -> None:
-        with self._lock:
-            self._connection.close()
-
-
-def open_file(path: Path) -> IndexFile | None:
-    """Open the file of an index; None if there is none, or if it is cut or no SQLite file."""
-    try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-        page_bytes, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
-        if not pages or path.stat().st_size != pages * (_LARGEST_PAGE if page_bytes == 1 else page_bytes):
-            return None
-        # An index never changes, so SQLite needs no locks.
-        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
-        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
-        try:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        except sqlite3.Error:
-            connection.close()
-            raise
-        return IndexFile(path, connection)
-    except (OSError, sqlite3.Error):
-        return None
-
-
-# @@ queries: From a query to SQL: which questions of a scope, in which order.
-
 FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, low, high, output_chars, input_chars"
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
 _MOST_NAMES: Final = 1_000  # values in a statement
-_ANSWERS: Final = RIGHT | WRONG
 _WHICH: Final[dict[Which, str]] = {
     "all": "",
-    "all-wrong": f"q.kinds & {_ANSWERS} = {WRONG}",
-    "all-right": f"q.kinds & {_ANSWERS} = {RIGHT}",
+    "all-wrong": f"q.kinds & {ANSWERS} = {WRONG}",
+    "all-right": f"q.kinds & {ANSWERS} = {RIGHT}",
     "disagreement": "q.spread > 0",
     "errors": f"q.kinds & {ERROR}",
 }
@@ -110,14 +48,9 @@ _ORDERS: Final[dict[Sort, str]] = {
 
 
 def _ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, graded: bool) -> tuple[str, list[Any]]:
-    """Return the SQL for the ids of the questions that a query chooses, and its values.
+    """Return the SQL for the ids of the questions that a query chooses in a scope, and its values.
 
-    Args:
-        query: The query.
-        table: The table with the facts about the models that count.
-        scope: The number of the scope.
-        models: The models of the scope.
-        graded: Whether the score counts, and not the share of right answers.
+    `table` has the facts about the models that count, `models` are all models of the scope.
     """
     tests, values = ["q.kinds > 0"], []  # type: tuple[list[str], list[Any]]
     if _WHICH[query.which]:
@@ -205,11 +138,13 @@ _decode_spelled = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class Database:
     """The questions of an index. May be used by several threads, one at a time."""
 
-    def __init__(self, file: IndexFile) -> None:
-        self._file = file
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+        self._lock = threading.RLock()
         self._kept: OrderedDict[Query, array[int]] = OrderedDict()
         self._choices = Choices()
-        with file.use() as connection:
+        with self._use():
             rows = connection.execute(
                 "SELECT evaluation_name, metric, questions, models, graded, range FROM scope ORDER BY id"
             ).fetchall()
@@ -226,6 +161,24 @@ class Database:
         self._ranges = [row[-1] for row in rows]
         self._numbers = {(scope.evaluation_name, scope.metric): number for number, scope in enumerate(self.scopes)}
 
+    @contextmanager
+    def _use(self) -> Iterator[sqlite3.Connection]:
+        """Hold the connection.
+
+        Raises:
+            DamagedFileError: The file is damaged, as SQLite finds. It is removed, so the next run builds it again.
+        """
+        with self._lock:
+            try:
+                yield self._connection
+            except sqlite3.DatabaseError as exc:
+                if type(exc) is not sqlite3.DatabaseError:  # a mistake of ours, or a full disk
+                    raise
+                with suppress(OSError):
+                    self._path.unlink()
+                reason = "this index of a corpus was removed; run the command again to rebuild it"
+                raise DamagedFileError(str(self._path), reason) from exc
+
     def scope(self, query: Query) -> Scope | None:
         number = self._numbers.get((query.evaluation_name, query.metric))
         return None if number is None else self.scopes[number]
@@ -234,16 +187,20 @@ class Database:
         number = self._numbers.get((query.evaluation_name, query.metric))
         if number is None:
             return array("q")
-        with self._file.use() as connection:
+        with self._use() as connection:
             if query in self._kept:
                 self._kept.move_to_end(query)
                 return self._kept[query]
             scope = self.scopes[number]
             sql, values = _ids_query(query, self._facts(connection, query), number, scope.models, graded=scope.graded)
             if "has_sample_id" in sql:
-                connection.create_function("has_sample_id", 1, _id_test(query.sample_ids))
+                match_id = matcher(query.sample_ids)
+                connection.create_function(
+                    "has_sample_id", 1, lambda ids: any(map(match_id, map(str, _sample_ids(ids))))
+                )
             if "has_hash" in sql:
-                connection.create_function("has_hash", 1, _database_hash_test(query.hashes))
+                match_hash = matcher(query.hashes)
+                connection.create_function("has_hash", 1, lambda found: match_hash(found.decode()) is not None)
             # One text with all ids: stepping through a million rows in Python takes longer.
             (text,) = connection.execute(f"SELECT json_group_array(id) FROM ({sql})", values).fetchone()  # noqa: S608
             found = array("q", _decode_numbers(text))
@@ -257,13 +214,13 @@ class Database:
             return []
         number = self._numbers[query.evaluation_name, query.metric]
         columns = ", ".join(f"q.{column}" for column in FACT_COLUMNS.split(", "))
-        with self._file.use() as connection:
+        with self._use() as connection:
             facts = self._facts(connection, query)
             found = connection.execute(
                 f"SELECT {columns}, a.sample_hash, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
                 "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ? "
                 "WHERE q.id IN (SELECT value FROM json_each(?))",
-                (number, _spelled(ids)),
+                (number, str(list(ids))),
             ).fetchall()
         by_id = {row[0]: self._row(number, row) for row in found}
         return [by_id[one] for one in ids if one in by_id]
@@ -290,7 +247,6 @@ class Database:
         )
 
     def find(self, text: str, limit: int, shortest: int) -> list[QuestionRow]:
-        """Return questions by their hash, or else by a sample_id, or else by the beginning of a hash."""
         spelled = _spelled_ids(text)
         if not text or not spelled:
             return []
@@ -303,7 +259,7 @@ class Database:
         if len(text) >= shortest:
             beyond = prefix + b"\xff"
             searches += [("SELECT id, NULL FROM asked WHERE sample_hash BETWEEN ? AND ?", (prefix, beyond))]
-        with self._file.use() as connection:
+        with self._use() as connection:
             for sql, values in searches:
                 found = connection.execute(f"{sql} ORDER BY id LIMIT ?", (*values, limit)).fetchall()
                 if found:
@@ -311,9 +267,8 @@ class Database:
         return []
 
     def prefix_of(self, sample_hash: str, shortest: int) -> str:
-        """Return the beginning of a hash, as short as possible, that finds no question with another hash."""
         whole = sample_hash.encode()
-        with self._file.use() as connection:
+        with self._use() as connection:
             for length in range(shortest, len(sample_hash)):
                 text = sample_hash[:length]
                 ids = _spelled_ids(text)
@@ -329,21 +284,16 @@ class Database:
         for place, scope in found:
             for number in range(len(self.scopes)) if scope is None else [scope]:
                 by_scope.setdefault(number, set()).add(place)
-        rows = [
-            row
-            for number, places in sorted(by_scope.items())
-            for row in self.rows(self._all_of(number), sorted(places))
-        ]
+        rows = []
+        for number, places in sorted(by_scope.items()):
+            name, metric = self.scopes[number].evaluation_name, self.scopes[number].metric
+            rows += self.rows(Query(evaluation_name=name, metric=metric), sorted(places))
         return sorted(rows, key=lambda row: row.number)
-
-    def _all_of(self, number: int) -> Query:
-        scope = self.scopes[number]
-        return Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
 
     def number_of(self, query: Query, sample_hash: str) -> int | None:
         number = self._numbers.get((query.evaluation_name, query.metric))
         sql = "SELECT a.id FROM asked a JOIN question q ON q.id = a.id AND q.scope = ? WHERE a.sample_hash = ?"
-        with self._file.use() as connection:
+        with self._use() as connection:
             row = connection.execute(sql, (number, sample_hash.encode(errors="surrogatepass"))).fetchone()
         return None if row is None else row[0]
 
@@ -356,8 +306,8 @@ class Database:
             "CROSS JOIN marks m ON m.scope = ? AND m.id = j.value CROSS JOIN asked a ON a.id = j.value"
         )
         for start in range(0, len(ids), _BATCH):
-            some = _spelled(ids[start : start + _BATCH])
-            with self._file.use() as connection:
+            some = str(list(ids[start : start + _BATCH]))
+            with self._use() as connection:
                 rows = connection.execute(sql, (some, number)).fetchall()
             yield list(zip(*rows, strict=True))
 
@@ -365,21 +315,22 @@ class Database:
         """Return the first of some questions on which the models of a query disagree."""
         for start in range(0, len(ids), _BATCH):
             some = ids[start : start + _BATCH]
-            with self._file.use() as connection:
+            with self._use() as connection:
                 facts = self._facts(connection, query)
                 sql = f"SELECT id FROM {facts} WHERE spread > 0 AND id IN (SELECT value FROM json_each(?))"  # noqa: S608
-                disputed = {row[0] for row in connection.execute(sql, (_spelled(some),))}
+                disputed = {row[0] for row in connection.execute(sql, (str(list(some)),))}
             if disputed:
                 return next(place for place in some if place in disputed)
         return None
 
     def ranges(self, place: int) -> list[Range]:
-        with self._file.use() as connection:
+        with self._use() as connection:
             row = connection.execute("SELECT ranges FROM asked WHERE id = ?", (place,)).fetchone()
         return _decode_ranges(row[0]) if row else []
 
     def close(self) -> None:
-        self._file.close()
+        with self._lock:
+            self._connection.close()
 
     def _facts(self, connection: sqlite3.Connection, query: Query) -> str:
         """Return the table, or what selects from it, with the facts about the models of a query."""
@@ -392,18 +343,25 @@ class Database:
         return self._choices.facts(connection, number, chosen, graded=scope.graded)
 
 
-def _spelled(ids: Sequence[int]) -> str:
-    return str(list(ids))
-
-
-def _id_test(patterns: tuple[str, ...]) -> Callable[[bytes], bool]:
-    match = matcher(patterns)
-    return lambda ids: any(map(match, map(str, _sample_ids(ids))))
-
-
-def _database_hash_test(patterns: tuple[str, ...]) -> Callable[[bytes], bool]:
-    match = matcher(patterns)
-    return lambda sample_hash: match(sample_hash.decode()) is not None
+def open_database(path: Path) -> Database | None:
+    """Open the file of an index; None if there is none, or if it is cut, damaged or no SQLite file."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+        page_bytes, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
+        if not pages or path.stat().st_size != pages * (1 << 16 if page_bytes == 1 else page_bytes):
+            return None
+        # An index never changes, so SQLite needs no locks.
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            return Database(path, connection)
+        except (DamagedFileError, sqlite3.Error, msgspec.MsgspecError, UnicodeDecodeError):
+            connection.close()
+            return None
+    except (OSError, sqlite3.Error):
+        return None
 
 
 def _sample_ids(spelled: bytes) -> list[int | str]:

@@ -30,15 +30,13 @@ from typing import Final, Self
 
 import msgspec
 
-from fastrec.answers.database import Database, open_file
-from fastrec.answers.marks import Cut, Facts, Marks, outcome_of, values_or_none
+from fastrec.answers.database import Database, open_database
+from fastrec.answers.marks import OUTCOMES_BY_FLAGS, Cut, Facts, Marks, values_or_none
 from fastrec.answers.reading import Answer, read_answers
 from fastrec.answers.scan import (
     Question,
     Rows,
-    ScanScope,
     ScanTask,
-    ScopeShape,
     join_questions,
     read_batches,
     rows_of,
@@ -62,12 +60,11 @@ from fastrec.summary.present_choice import check_patterns, matching_scopes
 _SUFFIX: Final = ".index"
 _BUILDING: Final = ".building"
 _DAY: Final = 24 * 60 * 60
-_UNUSED_DAYS: Final = 30
 _EXAMPLES: Final = 5  # ids in a message
 _LONGEST: Final = 80  # characters of an id in a message
 
 
-def _cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
+def _cache_directory(cache: str | os.PathLike[str] | None) -> Path:
     if cache is not None:
         return Path(cache)
     if named := os.environ.get("FASTREC_CACHE"):
@@ -81,10 +78,8 @@ def _cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
 def _new_file(directory: Path) -> Iterator[Path]:
     """Yield the path of a new file, which is removed in the end unless it is renamed.
 
-    It is in the directory, or in that of temporary files if the directory cannot be written.
-
-    Raises:
-        OSError: The file cannot be written. It names the file, whoever noticed that.
+    It is in the directory, or in that of temporary files if the directory cannot be written. If the file cannot be
+    written, an OSError names it, whoever noticed that.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -110,7 +105,7 @@ def _remove_unused(directory: Path) -> None:
     now = time.time()
     with suppress(OSError):
         for path in directory.iterdir():
-            days = {_SUFFIX: _UNUSED_DAYS, _BUILDING: 1}.get(path.suffix)
+            days = {_SUFFIX: 30, _BUILDING: 1}.get(path.suffix)
             with suppress(OSError):
                 if days and now - path.stat().st_mtime > days * _DAY:
                     path.unlink()
@@ -159,7 +154,8 @@ def build_index(
         tempfile.TemporaryDirectory(prefix="fastrec-") as scratch,
         closing(sqlite3.connect(path, isolation_level=None)) as database,
     ):
-        tasks = _tasks(parts, manifest, evaluations, scratch, limits)
+        scopes = tuple(map(scope_of, evaluations))
+        tasks = _tasks(parts, manifest, scopes, scratch, limits)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
             database.execute(f"PRAGMA {pragma}")  # the file counts only once it is renamed
         database.executescript(_TABLES)
@@ -167,24 +163,26 @@ def build_index(
         results = run_in_order(scan_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
         for task, _ in zip(tasks, with_progress(results, parts, progress, "index"), strict=True):
             _insert(database, read_batches(task.rows, Rows))
-        _insert(database, _joined(tasks, [ScopeShape(one.models, one.graded) for one in evaluations]))
+        _insert(database, _joined(tasks, scopes))
         for number, one in enumerate(evaluations):
             _insert_scope(database, number, one)
         database.execute("COMMIT")
         database.executescript(_INDEXES)
 
 
-def _tasks(
-    parts: Sequence[PartFile],
-    manifest: Manifest,
-    evaluations: Sequence[EvaluationSummary],
-    scratch: str,
-    limits: Limits,
-) -> list[ScanTask]:
-    scopes = tuple(
-        ScanScope(one.evaluation_name, one.metric, tuple(model.model_id for model in one.by_model), one.graded)
-        for one in evaluations
+def scope_of(evaluation: EvaluationSummary) -> Scope:
+    return Scope(
+        evaluation_name=evaluation.evaluation_name,
+        metric=evaluation.metric,
+        questions=evaluation.questions,
+        models=tuple(model.model_id for model in evaluation.by_model),
+        graded=evaluation.graded,
     )
+
+
+def _tasks(
+    parts: Sequence[PartFile], manifest: Manifest, scopes: tuple[Scope, ...], scratch: str, limits: Limits
+) -> list[ScanTask]:
     return [
         ScanTask(
             part=part,
@@ -200,11 +198,11 @@ def _tasks(
     ]
 
 
-def _joined(tasks: Iterable[ScanTask], shapes: list[ScopeShape]) -> Iterator[Rows]:
+def _joined(tasks: Iterable[ScanTask], scopes: Sequence[Scope]) -> Iterator[Rows]:
     """Join the questions that may have records in several parts."""
     pieces = merge(*(read_batches(task.pieces, Question) for task in tasks), key=lambda question: question.key)
     for _, group in groupby(pieces, key=lambda question: question.key[:2]):
-        yield rows_of(join_questions(list(group)), shapes)
+        yield rows_of(join_questions(list(group)), scopes)
 
 
 def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
@@ -240,17 +238,10 @@ def _insert_scope(database: sqlite3.Connection, number: int, scope: EvaluationSu
 class Index:
     """The index of a corpus. May be used by several threads."""
 
-    corpus: str
-    manifest: Manifest
-    scopes: list[Scope]
-    """By evaluation, then metric."""
-    models: list[str]
-    """All models, in order of their ids."""
-
     def __init__(self, corpus: str, manifest: Manifest, database: Database, limits: Limits) -> None:
         self.corpus = corpus
         self.manifest = manifest
-        self.scopes = database.scopes
+        self.scopes = database.scopes  # by evaluation, then metric
         self.models = sorted({model for scope in self.scopes for model in scope.models})
         self._database = database
         self._limits = limits
@@ -261,18 +252,14 @@ class Index:
         return Page(total=len(ids), rows=self._database.rows(query, ids[offset : offset + limit]))
 
     def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
-        """Find the questions whose `sample_id` is some text, or else whose `sample_hash` begins with it.
+        """Find questions by their `sample_hash`, or else by a `sample_id`, or else by the beginning of a hash.
 
-        If a `sample_hash` is that text, only these questions are returned. A question is listed once per metric. The
-        beginning of a hash needs at least `shortest` characters.
+        A question is listed once per metric. The beginning of a hash needs at least `shortest` characters.
         """
         return self._database.find(text, limit, shortest)
 
     def prefix_of(self, sample_hash: str, shortest: int) -> str:
-        """The beginning of a `sample_hash` that `find` needs: it finds no question with another hash.
-
-        It has at least `shortest` characters, if the hash has.
-        """
+        """The shortest beginning of a `sample_hash`, of at least so many characters, that `find`s no other hash."""
         return self._database.prefix_of(sample_hash, shortest)
 
     def row(self, query: Query, sample_hash: str) -> QuestionRow | None:
@@ -281,10 +268,7 @@ class Index:
         return None if number is None else self._row(query, number)
 
     def neighbours(self, query: Query, sample_hash: str) -> tuple[QuestionRow | None, QuestionRow | None]:
-        """The questions before and after one, in the order of the query; None at both ends.
-
-        Two Nones if the query does not choose the question.
-        """
+        """The questions before and after one, in the order of the query; None if there is none, or it is not chosen."""
         ids, at = self._position(query, sample_hash)
         if at is None:
             return None, None
@@ -292,10 +276,7 @@ class Index:
         return before, self._row(query, ids[at + 1]) if at + 1 < len(ids) else None
 
     def next_disagreement(self, query: Query, sample_hash: str) -> QuestionRow | None:
-        """The next question on which the models of the query disagree, in the order of the query.
-
-        The first one if the query does not choose the question.
-        """
+        """The next question on which the models disagree; the first one if the query does not choose the question."""
         ids, at = self._position(query, sample_hash)
         found = self._database.first_disputed(query, ids[0 if at is None else at + 1 :])
         return None if found is None else self._row(query, found)
@@ -307,7 +288,7 @@ class Index:
             return {}
         everyone = Cut(range(len(scope.models)))
         _, flags = next(self._database.marks(query, [number], everyone, "flags"))
-        return {model: outcome_of(kind) for model, kind in zip(scope.models, flags[0], strict=True)}
+        return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(scope.models, flags[0], strict=True)}
 
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None
@@ -381,13 +362,6 @@ def open_index(
 ) -> Index:
     """Open the index of a corpus; build it first if there is none in the cache directory.
 
-    Args:
-        corpus: A directory or URL that `normalize` published.
-        jobs: Processes to use for building.
-        cache: The cache directory; by default `FASTREC_CACHE`, or `fastrec` in the user's cache directory.
-        progress: Receives the progress of building.
-        limits: Sizes of buffers.
-
     Raises:
         UsageError: The directory is not a corpus.
         CorpusError: A file of the corpus is damaged.
@@ -400,7 +374,7 @@ def open_index(
     directory = _cache_directory(cache)
     checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
     path = directory / f"{checksum}-{_INDEX_FORMAT}{_SUFFIX}"
-    if database := _opened(path):
+    if database := open_database(path):
         with suppress(OSError):
             os.utime(path)  # it is in use
         return Index(corpus, manifest, database, limits)
@@ -411,22 +385,10 @@ def open_index(
             building.replace(path)
         else:  # the directory cannot be written
             path = building
-        database = _opened(path)
+        database = open_database(path)
     if database is None:
         raise DamagedFileError(str(path), "it cannot be read after it was written")
     return Index(corpus, manifest, database, limits)
-
-
-def _opened(path: Path) -> Database | None:
-    """Open an index; None if there is none, or if it is damaged."""
-    file = open_file(path)
-    if file is None:
-        return None
-    try:
-        return Database(file)
-    except (DamagedFileError, sqlite3.Error, msgspec.MsgspecError, UnicodeDecodeError):
-        file.close()
-        return None
 
 
 @contextmanager
@@ -446,19 +408,18 @@ def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope
     Raises:
         UsageError: A pattern matches nothing, or nothing is left. The message lists what there is.
     """
-    found = matching_scopes(scopes, filters, lambda scope: scope.models)
-    return [(scope, _query(scope, models, filters)) for scope, models in found]
-
-
-def _query(scope: Scope, models: Collection[str], filters: Filters) -> Query:
-    return Query(
-        evaluation_name=scope.evaluation_name,
-        metric=scope.metric,
-        models=() if len(models) == len(scope.models) else tuple(filter(models.__contains__, scope.models)),
-        sample_ids=filters.sample_id,
-        hashes=filters.hash,
-        outcomes=tuple(outcome for name, outcome in OUTCOME_FILTERS.items() if getattr(filters, name)),
-    )
+    chosen = []
+    for scope, models in matching_scopes(scopes, filters, lambda scope: scope.models):
+        query = Query(
+            evaluation_name=scope.evaluation_name,
+            metric=scope.metric,
+            models=() if len(models) == len(scope.models) else tuple(filter(models.__contains__, scope.models)),
+            sample_ids=filters.sample_id,
+            hashes=filters.hash,
+            outcomes=tuple(outcome for name, outcome in OUTCOME_FILTERS.items() if getattr(filters, name)),
+        )
+        chosen.append((scope, query))
+    return chosen
 
 
 def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters: Filters) -> None:
@@ -476,8 +437,9 @@ def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters
         first = msgspec.structs.replace(query, outcomes=(), sample_ids=(), hashes=())
         examples |= {str(row.sample_id)[:_LONGEST]: row.sample_hash for row in index.page(first, limit=_EXAMPLES).rows}
     asked = Filters(sample_id=filters.sample_id, hash=filters.hash)
-    there_are = f"sample_ids: {', '.join(list(examples)[:_EXAMPLES])}, …" if filters.sample_id else ""
-    if not there_are:
+    if filters.sample_id:
+        there_are = f"sample_ids: {', '.join(list(examples)[:_EXAMPLES])}, …"
+    else:
         there_are = f"hashes: {', '.join(list(examples.values())[:2])}, …; give 'abcd*' for the beginning of a hash"
     raise NoMatchError(f"no question matches {asked}; {there_are}")
 

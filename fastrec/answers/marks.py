@@ -26,11 +26,10 @@ from fastrec.answers.table import Outcome
 RIGHT: Final = 1
 WRONG: Final = 2
 ERROR: Final = 4
-_OUTCOMES: Final[tuple[Outcome, ...]] = ("none", "right", "wrong", "mixed", "error", "right", "wrong", "mixed")
-"""By the flags of a model."""
+OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = ("none", "right", "wrong", "mixed", "error", "right", "wrong", "mixed")
 _SHARES: Final = (0.0, 1.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.5)
 """By the flags of a model, unless it is right and wrong."""
-_ANSWERS: Final = RIGHT | WRONG
+ANSWERS: Final = RIGHT | WRONG
 _LARGEST: Final = sys.float_info.max
 _SQUARED: Final = 1e140  # the squares of smaller scores can be added up
 
@@ -39,8 +38,6 @@ RecordMark = tuple[int, int, float, int]
 
 
 class Marks(NamedTuple):
-    """What each model of a scope made of a question."""
-
     flags: bytes
     shares: bytes
     scores: bytes = b""
@@ -72,15 +69,10 @@ def as_double(score: float) -> float:
         return _LARGEST if score > 0 else -_LARGEST
 
 
-def outcome_of(flags: int) -> Outcome:
-    return _OUTCOMES[flags]
-
-
 def mark(records: Sequence[RecordMark], models: int) -> Marks:
     numbers, kinds, scores, lengths = zip(*records, strict=True)
     if numbers == _first(models):  # one record of each model
-        rights: Sequence[bool] = [kind == RIGHT for kind in kinds]
-        is_scored = scores != (*rights,)
+        is_scored = scores != tuple([kind == RIGHT for kind in kinds])
         return Marks(bytes(kinds), b"", _pack(scores) if is_scored else b"", _pack(lengths))
     return _mark(records, models)
 
@@ -112,7 +104,7 @@ def _mark(records: Sequence[RecordMark], models: int) -> Marks:
             shares[model] = sum([flag == RIGHT for _, flag, _, _ in found]) / count
             scores[model] = _mean_of([score for _, _, score, _ in found])
             lengths[model] = sum([length for _, _, _, length in found]) / count
-    is_mixed = any(kind & _ANSWERS == _ANSWERS for kind in flags)
+    is_mixed = any(kind & ANSWERS == ANSWERS for kind in flags)
     return Marks(
         bytes(flags),
         _pack(shares) if is_mixed else b"",
@@ -133,7 +125,7 @@ def _values_of(marks: Marks, models: Sequence[int], *, graded: bool) -> list[flo
 def values_or_none(marks: Marks, models: Sequence[int | None], *, graded: bool) -> tuple[float | None, ...]:
     """Return the values of some models; None for one that is not in the scope, or has no answer."""
     flags = marks.flags
-    answering = [model for model in models if model is not None and flags[model] & _ANSWERS]
+    answering = [model for model in models if model is not None and flags[model] & ANSWERS]
     values = dict(zip(answering, _values_of(marks, answering, graded=graded), strict=True))
     return tuple([None if model is None else values.get(model) for model in models])
 
@@ -175,7 +167,7 @@ def _answering(flags: bytes, models: Sequence[int], answers: int) -> Sequence[in
     """Return the models with an answer, given the flags of all, and their number."""
     if answers == len(models):
         return models
-    return [model for model, kind in zip(models, flags, strict=True) if kind & _ANSWERS]
+    return [model for model, kind in zip(models, flags, strict=True) if kind & ANSWERS]
 
 
 @lru_cache(maxsize=1 << 12)  # of few models, most questions have the same flags as another one
@@ -184,7 +176,7 @@ def _facts_of_flags(flags: bytes) -> Facts:
     kinds = 0
     for kind in set(flags):
         kinds |= kind
-    shares = [_SHARES[kind] for kind in flags if kind & _ANSWERS]
+    shares = [_SHARES[kind] for kind in flags if kind & ANSWERS]
     errors = flags.count(ERROR)
     if not shares:
         return Facts(kinds, 0, 0.0, None, None, errors, None, None)
@@ -210,9 +202,7 @@ def _spread(values: Sequence[float]) -> float:
     return 2 * math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / len(values))
 
 
-# @@ choices: Choices of models: the facts about some models of a scope, for all questions.
-#
-# Of few models, most questions have the same marks as another one. So SQL cuts the marks of these models out of the
+# Of few models, most questions have the same marks as another one. So SQL cuts the marks of chosen models out of the
 # packed columns, and finds those that differ. Their facts are computed once, and kept in a temporary table. What is
 # selected from `marks` and this table together has the columns of the table `question`, so that the same SQL works on
 # both. Graded scores hardly repeat: then the table has the facts of each question.
@@ -250,8 +240,6 @@ class Cut:
 
 
 class Choices:
-    """The last choices of models."""
-
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, tuple[int, ...]], tuple[str, str]] = OrderedDict()
         self._made = 0

@@ -19,11 +19,9 @@ from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.schemas.schema import Schema, build
 
-# @@ answer: One answer to a question: a record of the corpus, and what a reader wants to know of it at once.
-
 
 class Answer(msgspec.Struct, kw_only=True):
-    """An answer of a model to a question."""
+    """An answer of a model to a question: a record of the corpus, and what a reader wants to know of it at once."""
 
     model_id: str
     evaluation_id: str
@@ -39,8 +37,6 @@ class Answer(msgspec.Struct, kw_only=True):
     latency_ms: float | None
     source: Source | None
     """Where the record comes from, if the corpus has tracked it."""
-    record: Any
-    """The record, as a Struct of the schema version of the corpus."""
     line: bytes
     """The record, as it is in the part."""
 
@@ -58,7 +54,7 @@ def read_answers(
     metric: str | None,
     models: Collection[str],
     limits: Limits,
-    sources_in: str | None = None,
+    sources_in: str | None,
 ) -> list[Answer]:
     """Read the records of a question, of one metric, and of some models or all of them.
 
@@ -79,15 +75,12 @@ def read_answers(
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             raise CorpusError(part.path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
     if sources_in is not None:
-        for answer, source in zip(answers, _sources(sources_in, places), strict=True):
+        sources: list[Source] = []
+        for part, some in groupby(places, key=itemgetter(0)):
+            sources += read_sources(sources_in, part.entry, [number for _, number in some])
+        for answer, source in zip(answers, sources, strict=True):
             answer.source = source
     return answers
-
-
-def _sources(corpus: str, places: Sequence[tuple[PartFile, int]]) -> Iterator[Source]:
-    """Yield where records come from, which are in the order of the corpus."""
-    for part, some in groupby(places, key=itemgetter(0)):
-        yield from read_sources(corpus, part.entry, [number for _, number in some])
 
 
 def _lines(parts: Sequence[PartFile], ranges: Sequence[Range], limits: Limits) -> Iterator[tuple[PartFile, int, bytes]]:
@@ -151,6 +144,5 @@ def _answer(line: bytes, metric: str | None, sample_id: int | str, record: Any) 
         output_tokens=usage.output_tokens if usage else None,
         latency_ms=None if latency is UNSET else latency,
         source=None,
-        record=record,
         line=line,
     )

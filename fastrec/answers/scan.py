@@ -1,5 +1,8 @@
 """Scan one part of a corpus for the index. Runs in a worker.
 
+    lines of a part ──▶ `Question`, one per question of the part ──▶ joined with those of other parts ──▶ `Rows`
+
+Batches of questions and rows go through files, so that tasks return counts only.
 In a corpus whose records are sorted by question, only the first and the last question of a part may have more records
 in other parts. All others are packed here. In a corpus of another order, every question may have more records.
 """
@@ -8,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
 from itertools import islice
 from typing import Any, BinaryIO, Final, NamedTuple, TypeVar
 
@@ -17,28 +19,28 @@ from msgspec import UNSET, Raw, UnsetType
 from stringzilla import count, find
 
 from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, as_double, facts_of, mark, mean_length
+from fastrec.answers.table import Scope
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, key_mark, skim_lines
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import Limits
 
-# @@ lines: What the index takes from the lines of a part, without decoding all of them.
+# What the index takes from a line, without decoding all of it:
 #
-#     {…,"evaluation_name":…,"sample_hash":…,"interaction_type":"single_turn","input":{…},"output":{…},"answer_attribution":[
-#      ┊ run    ┊ question                  ┊ asked                                      ┊ answer     ┊
-#     …],"evaluation":{"score":…,"is_correct":…},…}
-#       ┊ verdict
+# {…,"evaluation_name":…,"sample_hash":…,"interaction_type":"single_turn","input":{…},"output":{…},"answer_attribution":
+#  ┊ run    ┊ question                  ┊ asked                                      ┊ answer     ┊
+# […],"evaluation":{"score":…,"is_correct":…},…}
+#    ┊ verdict
 #
-# A line in normal form has its fields in this order, and adjacent lines mostly have the same question and input. So these
-# are decoded when they change. The marks between the stretches are found as bytes. Inside a string their quotes would be
-# escaped, but an unknown key of an inner object may look the same. It does no harm: every stretch that was not seen
-# before is decoded, and one that begins or ends at another level is not JSON. Then the line is decoded as a whole.
+# A line in normal form has its fields in this order, and adjacent lines mostly have the same question and input. So
+# these are decoded when they change. The marks between the stretches are found as bytes. Inside a string their quotes
+# would be escaped, but an unknown key of an inner object may look the same. It does no harm: every stretch that was not
+# seen before is decoded, and one that begins or ends at another level is not JSON. Then the line is decoded as a whole.
 
 _EXCERPT_CHARS: Final = 200
 _SEARCH_CHARS: Final = 20_000
 """Characters of an input, and of each reference, that a text search looks at."""
 _MOST_TEXTS: Final = 20  # an input and its first references
-_BETWEEN: Final = b"\xff"  # in no text
 
 _MOST_RUNS: Final = 10_000
 _QUESTION: Final = key_mark("evaluation_name")
@@ -46,8 +48,6 @@ _TYPE: Final = key_mark("interaction_type")
 _INPUT: Final = key_mark("input")
 _OUTPUT: Final = key_mark("output") + b"{"
 _TEXT: Final = b'{"raw":"'
-_NEXT_KEY: Final = b'","'
-_CODE_POINT: Final = b"\\u"
 _AROUND_TEXT: Final = len('{"raw":""}')
 _ATTRIBUTION: Final = key_mark("answer_attribution") + b"["
 _EVALUATION: Final = key_mark("evaluation") + b"{"
@@ -83,8 +83,6 @@ class _Verdict(msgspec.Struct, gc=False):
 
 
 class Key(msgspec.Struct, gc=False):
-    """The question of a line, and its metric."""
-
     evaluation_name: str
     sample_id: Raw
     """As it is spelled."""
@@ -105,8 +103,6 @@ class _Record(Key, gc=False, kw_only=True):
 
 
 class Asked(NamedTuple):
-    """What a question asks."""
-
     excerpt: str
     text: bytes
     """What a text search looks at: UTF-8, without case."""
@@ -179,16 +175,16 @@ class LineReader:
         text = data[start:end]
         if not self._single:
             return _total_of_turns(_decode_turns(text))
-        if text.startswith(_TEXT) and find(text, _NEXT_KEY) < 0:  # the text is the only value
+        if text.startswith(_TEXT) and find(text, b'","') < 0:  # the text is the only value
             chars = (len(text) if text.isascii() else len(text.decode())) - _AROUND_TEXT
             backslashes: int = count(text, b"\\")
             if not backslashes:
                 return chars
-            if find(text, _CODE_POINT) < 0:  # each escape has one character more than what it stands for
+            if find(text, b"\\u") < 0:  # each escape has one character more than what it stands for
                 pairs: int = count(text, b"\\\\")
                 return chars - backslashes + pairs
         raw = _decode_output(text).raw
-        return len(raw) if isinstance(raw, str) else _total(raw)
+        return len(raw) if isinstance(raw, str) else sum(map(len, raw))
 
     def _read_run(self, data: bytearray, begin: int) -> tuple[bytes, str]:
         end = find(data, _QUESTION, begin)
@@ -226,7 +222,8 @@ class LineReader:
         self.key, self.model_id, self.input = record, record.model_id, record.input
         turns, output = record.messages or record.interactions, record.output
         raw = output.raw if output else ""
-        self.length = _total_of_turns(turns) if turns else len(raw) if isinstance(raw, str) else _total(raw)
+        texts = [raw] if isinstance(raw, str) else raw
+        self.length = _total_of_turns(turns) if turns else sum(map(len, texts))
         self.flag = ERROR if record.error else RIGHT if record.evaluation.is_correct else WRONG
         self.score = as_double(record.evaluation.score)
         return end + 1
@@ -234,13 +231,9 @@ class LineReader:
     def asked(self) -> Asked:
         raw, references = self.input.raw, self.input.reference
         texts = [raw, references] if isinstance(references, str) else [raw, *references]
-        text = _BETWEEN.join([text[:_SEARCH_CHARS].casefold().encode() for text in texts[:_MOST_TEXTS]])
+        text = b"\xff".join([text[:_SEARCH_CHARS].casefold().encode() for text in texts[:_MOST_TEXTS]])
         excerpt = " ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS]
         return Asked(excerpt, text, len(raw))
-
-
-def _total(texts: Sequence[str]) -> int:
-    return sum(map(len, texts))
 
 
 def _total_of_turns(turns: Sequence[_Turn]) -> int:
@@ -258,12 +251,6 @@ def _record_of(line: bytes) -> _Record:
     return msgspec.convert(value, _Record)
 
 
-# @@ questions: Questions on their way into the index: what a part says about each, joined over parts, and packed into rows.
-#
-#     lines of a part ──▶ `Question`, one per question of the part ──▶ joined with those of other parts ──▶ `Rows`
-#
-# Batches of them go through files, so that tasks return counts only.
-
 _BATCH: Final = 1_000
 _SIZE: Final = struct.Struct("<Q")
 Item = TypeVar("Item")
@@ -279,8 +266,6 @@ class ScopeRecords(msgspec.Struct, array_like=True, gc=False):
 
 
 class Question(msgspec.Struct, array_like=True, gc=False):
-    """What some records say about a question."""
-
     evaluation_name: str
     sample_hash: str
     place: int
@@ -307,24 +292,13 @@ class Question(msgspec.Struct, array_like=True, gc=False):
         return self.evaluation_name, self.sample_hash, self.place
 
 
-AskedRow = tuple[int, bytes, bytes, int, bytes, bytes]
-"""place, sample_hash, excerpt, input_chars, ranges, text"""
-QuestionEntry = tuple[Any, ...]
-"""scope, place, sample_ids, the columns of `Facts`, output_chars, the columns of `Marks`"""
-
-
 class Rows(NamedTuple):
     """The rows of a question in the tables of the index."""
 
-    asked: AskedRow
-    entries: list[QuestionEntry]
-
-
-class ScopeShape(msgspec.Struct, frozen=True, array_like=True):
-    """What packing the records of a scope depends on."""
-
-    models: int
-    graded: bool
+    asked: tuple[int, bytes, bytes, int, bytes, bytes]
+    """place, sample_hash, excerpt, input_chars, ranges, text"""
+    entries: list[tuple[Any, ...]]
+    """scope, place, sample_ids, the columns of `Facts`, output_chars, the columns of `Marks`"""
 
 
 def join_questions(questions: list[Question]) -> Question:
@@ -338,18 +312,18 @@ def join_questions(questions: list[Question]) -> Question:
     return first
 
 
-def rows_of(question: Question, shapes: list[ScopeShape]) -> Rows:
+def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
     asked = question.asked
     ranges = msgspec.msgpack.encode(question.ranges)
     entries = []
-    for scope in question.scopes:
-        shape = shapes[scope.scope]
-        marks = mark(scope.records, shape.models)
-        everyone = range(shape.models)
-        facts = facts_of(marks, everyone, graded=shape.graded)
+    for found in question.scopes:
+        scope = scopes[found.scope]
+        everyone = range(len(scope.models))
+        marks = mark(found.records, len(scope.models))
+        facts = facts_of(marks, everyone, graded=scope.graded)
         length = mean_length(marks.flags, marks.lengths, everyone)
-        ids = b"[" + b",".join(scope.sample_ids) + b"]"
-        entries.append((scope.scope, question.place, ids, *facts, length, *marks))
+        ids = b"[" + b",".join(found.sample_ids) + b"]"
+        entries.append((found.scope, question.place, ids, *facts, length, *marks))
     row = (question.place, question.sample_hash.encode(), asked.excerpt.encode(), asked.chars, ranges, asked.text)
     return Rows(row, entries)
 
@@ -373,21 +347,12 @@ _PLACE_BITS: Final = 40
 """Bits of a place for the offset in the text of a part; those above are the number of the part."""
 
 
-class ScanScope(msgspec.Struct, frozen=True):
-    """A scope that records of the corpus can have."""
-
-    evaluation_name: str
-    metric: str | None
-    models: tuple[str, ...]
-    graded: bool
-
-
 class ScanTask(msgspec.Struct, frozen=True):
     """A part to scan, and the files to write."""
 
     part: PartFile
     number: int
-    scopes: tuple[ScanScope, ...]
+    scopes: tuple[Scope, ...]
     sorted_by_question: bool
     turns_field: str
     limits: Limits
@@ -475,10 +440,7 @@ class _Scanner:
 def scan_part(task: ScanTask) -> int:
     """Scan a part, and write its questions to files; return the number of its records."""
     scanner = _Scanner(task)
-    shapes = [ScopeShape(len(scope.models), scope.graded) for scope in task.scopes]
-    with ExitStack() as stack:
-        rows: BinaryIO = stack.enter_context(open(task.rows, "wb"))  # noqa: PTH123
-        pieces: BinaryIO = stack.enter_context(open(task.pieces, "wb"))  # noqa: PTH123
+    with open(task.rows, "wb") as rows, open(task.pieces, "wb") as pieces:  # noqa: PTH123
         questions = scanner.questions()
         if not task.sorted_by_question:
             _write_batches(pieces, questions)
@@ -488,7 +450,7 @@ def scan_part(task: ScanTask) -> int:
             def inner() -> Iterator[object]:
                 for question in questions:
                     if len(edges) > 1:
-                        yield rows_of(edges.pop(), shapes)
+                        yield rows_of(edges.pop(), task.scopes)
                     edges.append(question)
 
             _write_batches(rows, inner())

@@ -136,14 +136,9 @@ class ShownQuestion(msgspec.Struct, kw_only=True):
 def read_question(
     index: Index, queries: Sequence[Query], sample_hash: str, filters: Filters, models: Sequence[str] = ()
 ) -> ShownQuestion | None:
-    """Read a question and its answers; None if the queries do not have it.
+    """Read a question and its answers; None if the queries, one for each metric of an evaluation, do not have it.
 
-    Args:
-        index: The index.
-        queries: Queries of one evaluation: one for each metric.
-        sample_hash: The question.
-        filters: Only answers with the sample_ids and outcomes that they choose are shown.
-        models: Only answers of these models are shown; those of the queries if there are none.
+    Of the filters, those by sample_id and outcome count. Without `models`, the models of the queries are shown.
     """
     shown: ShownQuestion | None = None
     answers: dict[bytes, ShownAnswer] = {}
@@ -152,12 +147,12 @@ def read_question(
         row = index.row(query, sample_hash)
         if row is None:
             continue
-        for answer in index.answers(row, models or query.models):
-            if not filters.accepts_sample_id(answer.sample_id):
+        for record in index.answers(row, models or query.models):
+            if not filters.accepts_sample_id(record.sample_id):
                 continue
             if shown is None:
-                shown = _question(answer, query, sample_hash)
-            _add(answers, answer, shown)
+                shown = _question(record, query, sample_hash)
+            _add(answers, record, shown)
         if shown is not None:
             shown.tallies.append(
                 Tally(
@@ -172,7 +167,13 @@ def read_question(
             )
     if shown is not None:
         numbered = _number(sorted(answers.values(), key=lambda one: one.model_id))
-        shown.answers = [one for one in numbered if _keep_outcomes(one, filters)]
+        for answer in numbered:
+            answer.verdicts = [
+                one
+                for one in answer.verdicts
+                if filters.accepts_outcome(is_correct=one.outcome == "right", has_error=one.outcome == "error")
+            ]
+        shown.answers = [answer for answer in numbered if answer.verdicts]
     return shown
 
 
@@ -183,16 +184,6 @@ def _number(answers: Sequence[ShownAnswer]) -> Sequence[ShownAnswer]:
         for number, (one, trial) in enumerate(zip(same, tell_apart([one.trial for one in same]), strict=True), start=1):
             one.number, one.total, one.trial = number, len(same), trial
     return answers
-
-
-def _keep_outcomes(answer: ShownAnswer, filters: Filters) -> bool:
-    """Remove the verdicts that the filters leave out; return whether some stay."""
-    answer.verdicts = [
-        one
-        for one in answer.verdicts
-        if filters.accepts_outcome(is_correct=one.outcome == "right", has_error=one.outcome == "error")
-    ]
-    return bool(answer.verdicts)
 
 
 def _question(answer: Answer, query: Query, sample_hash: str) -> ShownQuestion:

@@ -88,14 +88,11 @@ class QuestionRow(msgspec.Struct, kw_only=True):
     errors: int
     """Models with nothing but errors."""
     input_chars: int
-    """Characters of the input."""
     output_chars: float | None
     """Characters of an output, or of all messages, on average."""
 
 
 class Page(msgspec.Struct, kw_only=True):
-    """Some rows of a table of questions."""
-
     total: int
     """How many questions the query chooses."""
     rows: list[QuestionRow]

@@ -7,16 +7,12 @@ schema does not know stays: unknown keys are in `other`, next to what they belon
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
 from fastrec.judge.parse import parse, spell
-
-# @@ tool_results: Results of tools: which call they belong to, and whether they are errors.
-
-T = TypeVar("T")
 
 _ERROR_TEXT: Final = re.compile(
     r"""\s*(?:
@@ -33,7 +29,7 @@ _ERROR_KEYS: Final = ("error", "errors", "is_error", "isError")
 _STATUS_KEYS: Final = ("status", "status_code", "statusCode")
 
 
-class Calls(Generic[T]):
+class _Calls:
     """Calls of tools that wait for their results.
 
     Calls that follow each other without a result in between are a group. A result belongs to the first open call of
@@ -42,25 +38,23 @@ class Calls(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._groups: list[list[tuple[str, T]]] = []
-        self._closed = True
-        """Whether a result came since the last call."""
+        self._groups: list[list[Call]] = []
+        self._closed = True  # whether a result came since the last call
 
-    def add(self, calls: Iterable[tuple[str, T]]) -> None:
-        if added := list(calls):
+    def add(self, calls: list[Call]) -> None:
+        if calls:
             if self._closed:
                 self._groups.append([])
-            self._groups[-1].extend(added)
+            self._groups[-1].extend(calls)
             self._closed = False
 
-    def take(self, call_id: str) -> T | None:
+    def take(self, call_id: str) -> Call | None:
         """Take the call that a result belongs to; None if there is none. The id is empty if the result has none."""
         self._closed = True
         for group in reversed(self._groups):
-            for position, (open_id, call) in enumerate(group):
-                if not call_id or call_id == open_id:
-                    del group[position]
-                    return call
+            for position, call in enumerate(group):
+                if not call_id or call_id == call.id:
+                    return group.pop(position)
         return None
 
 
@@ -76,12 +70,12 @@ def is_failure(result: str) -> bool:
     >>> [is_failure(text) for text in ("Error: no such file", '{"error": null}', '{"status": 503}', "Errors: none")]
     [True, False, True, False]
     """
-    return bool(_ERROR_TEXT.match(result)) or (result.lstrip()[:1] == "{" and _is_failed_document(result))
-
-
-def _is_failed_document(text: str) -> bool:
+    if _ERROR_TEXT.match(result):
+        return True
+    if result.lstrip()[:1] != "{":
+        return False
     try:
-        document: Any = msgspec.json.decode(text)
+        document: Any = msgspec.json.decode(result)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return any(map(document.get, _ERROR_KEYS)) or any(map(_is_failed_status, map(document.get, _STATUS_KEYS)))
@@ -147,7 +141,6 @@ class Transcript(msgspec.Struct, kw_only=True):
     turns: list[Turn]
     """What the model said and did; without the question, if the answer is a single turn."""
     extracted: list[str]
-    """What was taken out of the conversation as the answer."""
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     """Values that are no text are JSON."""
     other: dict[str, str] = msgspec.field(default_factory=dict)
@@ -184,11 +177,13 @@ def transcript_of(record: Any) -> Transcript:
     """Return the conversation of a record of any schema version: a line, a decoded line, or a Struct.
 
     A Struct has unknown keys only if its class was made for them; a line has them all.
-
-    Results of tools are matched with their calls by id, and by order where ids are missing or repeated: see `Calls`.
+    Results of tools are matched with their calls by id, and by order where ids are missing or repeated: see `_Calls`.
     """
     if isinstance(record, bytes):
-        record = _decoded(record)
+        try:
+            record = msgspec.json.decode(record)
+        except (msgspec.DecodeError, RecursionError):  # an integer with too many digits for msgspec, or many levels
+            record, _ = parse(record)
     values: dict[str, Any] = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
     asked = values["input"]
     turns = [_turn(turn, number) for key in _TURNS for number, turn in enumerate(values.get(key) or ())]
@@ -204,13 +199,6 @@ def transcript_of(record: Any) -> Transcript:
         metadata=_all_texts(values.get("metadata") or {}),
         other=dict(_unknown(values)),
     )
-
-
-def _decoded(line: bytes) -> Any:
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):  # an integer with more digits than msgspec decodes, or many levels
-        return parse(line)[0]
 
 
 def _turn(turn: Mapping[str, Any], position: int) -> Turn:
@@ -246,7 +234,7 @@ def _outputs(output: Mapping[str, Any], *, after_turns: bool) -> Iterator[Turn]:
 
 def _match_results(turns: list[Turn], ids: list[Any]) -> None:
     """Give each call its result, and each result the ids of its calls."""
-    calls: Calls[Call] = Calls()
+    calls = _Calls()
     for position, (turn, named) in enumerate(zip(turns, ids, strict=True)):
         wanted = _texts(named)
         if wanted or turn.role in ("tool", "function"):
@@ -257,7 +245,7 @@ def _match_results(turns: list[Turn], ids: list[Any]) -> None:
                     call.result, call.result_turn, call.failed = turn.text, position, turn.failed
                     turn.is_result = True
                     turn.answers_call = turn.answers_call or call.id or None
-        calls.add((call.id, call) for call in turn.calls)
+        calls.add(turn.calls)
 
 
 def _unknown(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

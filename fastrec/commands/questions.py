@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Unpack
 
 import msgspec
 
 from fastrec.answers.index import Index, check_questions, choose_model, open_scopes
-from fastrec.answers.table import SORTS, Query, QuestionRow, Scope, Sort, Which
+from fastrec.answers.table import SORTS, QuestionRow, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.limits import current_limits
@@ -111,34 +111,36 @@ def questions(
     if split is not None and (isinstance(split, str) or len(split) != 2):
         raise UsageError(f"split must be two models, not {split!r}")
     right, wrong = as_tuple("right_by", right_by), as_tuple("wrong_by", wrong_by)
-    which = _which(right, wrong)
+    if "all" in right and "all" in wrong:
+        raise UsageError("no question is both right and wrong by all models: choose one of --right-by and --wrong-by")
+    which: Which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
     chosen = make_filters(**filters)
     with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
         check_questions(index, scopes, chosen)
         models = {model for scope, _ in scopes for model in scope.models}
-        of_right, of_wrong = _names(right), _names(wrong)
+        of_right, of_wrong = ([pattern for pattern in given if pattern != "all"] for given in (right, wrong))
         check_patterns("model", [*of_right, *of_wrong], models)
         if split:
             of_right.append(choose_model(split[0], models))
             of_wrong.append(choose_model(split[1], models))
-        more: dict[str, Any] = {"which": which, "text": text, "sort": sort}
         tables = []
         for scope, query in scopes:
             models_right, models_wrong = (_models_of(scope, patterns) for patterns in (of_right, of_wrong))
             if models_right is not None and models_wrong is not None:
-                query = msgspec.structs.replace(query, **more, right=models_right, wrong=models_wrong)
-                tables.append(_table(index, scope, query, limit))
+                query = msgspec.structs.replace(
+                    query, which=which, text=text, sort=sort, right=models_right, wrong=models_wrong
+                )
+                page = index.page(query, limit=limit)
+                table = EvaluationQuestions(
+                    evaluation_name=scope.evaluation_name,
+                    metric=scope.metric,
+                    graded=scope.graded,
+                    models=len(query.models or scope.models),
+                    total=page.total,
+                    questions=[_question(index, row) for row in page.rows],
+                )
+                tables.append(table)
         return Questions(tables)
-
-
-def _which(right: Sequence[str], wrong: Sequence[str]) -> Which:
-    if "all" in right and "all" in wrong:
-        raise UsageError("no question is both right and wrong by all models: choose one of --right-by and --wrong-by")
-    return "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
-
-
-def _names(patterns: Sequence[str]) -> list[str]:
-    return [pattern for pattern in patterns if pattern != "all"]
 
 
 def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
@@ -146,18 +148,6 @@ def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
     if any(not any(matches_any(model, [pattern]) for model in scope.models) for pattern in patterns):
         return None
     return tuple(model for model in scope.models if patterns and matches_any(model, patterns))
-
-
-def _table(index: Index, scope: Scope, query: Query, limit: int) -> EvaluationQuestions:
-    page = index.page(query, limit=limit)
-    return EvaluationQuestions(
-        evaluation_name=scope.evaluation_name,
-        metric=scope.metric,
-        graded=scope.graded,
-        models=len(query.models or scope.models),
-        total=page.total,
-        questions=[_question(index, row) for row in page.rows],
-    )
 
 
 def _question(index: Index, row: QuestionRow) -> Question:

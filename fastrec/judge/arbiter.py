@@ -37,10 +37,7 @@ _UNEXPLAINED: Final[Report] = ("schema.type", (), "the record does not match the
 
 
 def judge_slowly(line: bytes, schema: Schema | None = None) -> tuple[dict[str, Any], Schema] | Errors:
-    """Judge one line by a version, or else by the version that its shape belongs to.
-
-    The result is the record as a dict and its version, or the errors of the version that the line comes closest to.
-    """
+    """Judge one line by a version, or by its shape; the errors are those of the version that it comes closest to."""
     return judge_value(*parse(line), schema)
 
 
@@ -236,7 +233,8 @@ def _items(node: dict[str, Any]) -> Check:
 
 def _one_of(node: dict[str, Any]) -> Check:
     forms = [_compile(form) for form in node["oneOf"]]
-    expected = f"expected {_forms(node)}"
+    names = [_types(form) + (f" of {form['items']['type']}s" if "items" in form else "") for form in node["oneOf"]]
+    expected = f"expected {_either(names)}"
 
     def errors(value: Any, steps: Steps) -> Iterator[Report]:
         if sum(_is_valid(form, value) for form in forms) != 1:
@@ -254,10 +252,6 @@ def _not(node: dict[str, Any]) -> Check:
             yield "schema.type", steps, expected, value
 
     return errors
-
-
-def _all_of(node: dict[str, Any]) -> Check:
-    return _all([_compile(child) for child in node["allOf"]])
 
 
 def _if(node: dict[str, Any]) -> Check:
@@ -304,13 +298,6 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'aio' else 'a'} {name}"
 
 
-def _forms(node: dict[str, Any]) -> str:
-    """Describe a `oneOf` of plain types and arrays of plain types."""
-    return _either(
-        [f"{_types(form)} of {form['items']['type']}s" if "items" in form else _types(form) for form in node["oneOf"]]
-    )
-
-
 def _either(words: list[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
@@ -337,7 +324,7 @@ _KEYWORDS: Final[dict[str, Callable[[dict[str, Any]], Check]]] = {
     "items": _items,
     "oneOf": _one_of,
     "not": _not,
-    "allOf": _all_of,
+    "allOf": lambda node: _all([_compile(child) for child in node["allOf"]]),
     "if": _if,
     "additionalProperties": _additional_properties,
 }

@@ -60,10 +60,6 @@ class RecordFilter:
         return names
 
 
-_evaluation_name: Final = attrgetter("evaluation_name")
-_model_id: Final = attrgetter("model_id")
-
-
 class InvalidLine(msgspec.Struct, frozen=True):
     """A line that is not a valid record, with every reason; or a record that is left out because of a conflict."""
 
@@ -125,12 +121,11 @@ class Batch(msgspec.Struct):
     records: list[Record] = msgspec.field(default_factory=list)
     """The valid records in the order of the lines. Unlike their normal forms, they may lack unknown keys and inputs."""
     numbers: list[int] = msgspec.field(default_factory=list)
-    """Line number of each record."""
     ends: list[int] = msgspec.field(default_factory=list)
     """End of each record's normal form, newline included, in the buffer of normal forms."""
     rejected: list[InvalidLine] = msgspec.field(default_factory=list)
     warnings: list[tuple[int, Finding]] = msgspec.field(default_factory=list)
-    """Warnings, each with the number of its line."""
+    """Each with the number of its line."""
     versions: Counter[str] = msgspec.field(default_factory=Counter)
     """Records by schema version."""
     notes: Counter[str] = msgspec.field(default_factory=Counter)
@@ -164,8 +159,9 @@ class Batch(msgspec.Struct):
 
     @property
     def recipes(self) -> Counter[tuple[str, str, str]]:
-        """Number of records by evaluation_name, model_id and recipe."""
-        columns = [*map(_evaluation_name, self.records)], [*map(_model_id, self.records)], self.recipe_names
+        """Counts by evaluation_name, model_id and recipe."""
+        names = (list(map(attrgetter(field), self.records)) for field in ("evaluation_name", "model_id"))
+        columns = [*names, self.recipe_names]
         # The records of a chunk are mostly of one evaluation, model and recipe. Comparing them with the first takes
         # half of the time of counting them.
         if self.records and all(values.count(values[0]) == len(self.records) for values in columns):

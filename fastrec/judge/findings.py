@@ -210,19 +210,16 @@ def first_errors(reports: Iterable[Report], most: int = MOST_ERRORS) -> Errors:
         count = counts[code] = counts.get(code, 0) + 1
         if count <= most:
             message = text if value is NO_VALUE else f"{text}, found {describe(value)}"
-            kept.add(_shared(Finding(code, json_path(steps), message)))
+            finding = Finding(code, json_path(steps), message)
+            # Use an equal finding of an earlier line, if there is one: ten findings are larger than a short line.
+            if len(_common) >= _MOST_COMMON:
+                _common.clear()
+            kept.add(_common.setdefault(finding, finding))
     found = sorted(kept, key=lambda one: (_RANK[one.code], one.path, one.message))
     unlisted = {code: count - most for code, count in counts.items() if count > most}
     for finding in found[most:]:
         unlisted[finding.code] = unlisted.get(finding.code, 0) + 1
     return Errors(tuple(found[:most]), dict(sorted(unlisted.items(), key=lambda item: _RANK[item[0]])))
-
-
-def _shared(finding: Finding) -> Finding:
-    """Use an equal finding of an earlier line, if there is one: ten findings are larger than a short line."""
-    if len(_common) >= _MOST_COMMON:
-        _common.clear()
-    return _common.setdefault(finding, finding)
 
 
 def json_path(steps: Iterable[str | int], *, whole: bool = False) -> str:

@@ -49,8 +49,6 @@ _ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per characte
 
 
 class _Stop(Enum):
-    """Why the fast path stopped."""
-
     END = auto()
     OTHER = auto()
     """A line is not a valid record of this version, as far as the fast path can tell."""
@@ -69,10 +67,10 @@ class Judge:
         self._filter = RecordFilter(settings.filters) if settings.filters else None
         # Without normal forms, known inputs save no more than it costs to find them.
         self._known_inputs = KnownInputs(settings.known_input_bytes if settings.normal else 0)
-        self._find_recipe: FindRecipe = RecipeFinder().find if settings.any_recipe else _no_recipe
+        self._find_recipe: FindRecipe = RecipeFinder().find if settings.any_recipe else lambda *_: None
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._all_rules = RulesByVersion(settings)
-        self._rules = self._all_rules.first
+        self._rules = self._all_rules.of(self._all_rules.schemas[0])
         self._judge_slow = SlowPath(settings, self._all_rules, self._judged_as, self._find_recipe, self._filter).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
@@ -287,10 +285,6 @@ def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
 
 def _none(record: Any) -> int:  # noqa: ARG001 - it stands for the counters of a decoder
     return 0
-
-
-def _no_recipe(_raw: str, _reference: str | list[str], _given: str) -> str | None:
-    return None
 
 
 class JudgedChunk(NamedTuple):

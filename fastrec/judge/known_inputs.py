@@ -72,8 +72,6 @@ Learn = Callable[[bytes], KnownInput | None]
 
 
 class _VersionInputs:
-    """The known inputs of one schema version."""
-
     def __init__(self) -> None:
         self.by_hash: dict[int, KnownInput] = {}  # the hash of their texts
         self.order: list[KnownInput] = []

@@ -29,7 +29,6 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)  # the parser reports 
 _LEVELS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS: Final = bytes(set(range(256)) - _LEVELS.keys())
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_WHITE_SPACE: Final = " \t\r\n"
 _SURROGATE: Final = "this {} contains half of a surrogate pair"
 _CLOSING: Final = {"Expecting property name enclosed in double quotes": "}", "Expecting value": "]"}
 
@@ -95,7 +94,7 @@ def _syntax_error(text: str, exc: json.JSONDecodeError) -> str:
         return f"not JSON; the line begins with `{beginning[:16]}{'…' if len(beginning) > 16 else ''}`"
     problem, position = exc.msg[0].lower() + exc.msg[1:].removesuffix(" starting at"), exc.pos
     # Python 3.13 has a message for a trailing comma; before, the error is at the bracket. All versions report the same.
-    before = text[: exc.pos].rstrip(_WHITE_SPACE)
+    before = text[: exc.pos].rstrip(" \t\r\n")
     if exc.msg.startswith("Illegal trailing comma"):
         problem = "trailing comma"
     elif before.endswith(",") and text[exc.pos : exc.pos + 1] == _CLOSING.get(exc.msg):
@@ -132,7 +131,11 @@ class _Hooks:
     def _integer(self, text: str) -> int | float:
         if len(text) <= 18:
             return int(text)
-        return self._no_number(text) if len(text.lstrip("-")) > _MAX_DIGITS else _long_integer(text)
+        if len(text.lstrip("-")) > _MAX_DIGITS:
+            return self._no_number(text)
+        value = LongInteger(-_digits(text[1:]) if text[0] == "-" else _digits(text))
+        value.text = text
+        return value
 
     def _no_number(self, text: str) -> float:
         self.flawed = True
@@ -155,12 +158,6 @@ def _is_text(value: Any) -> bool:
 def _depth(line: bytes) -> int:
     brackets = _STRING.sub(b"", line).translate(None, _NO_BRACKETS)
     return max(accumulate(map(_LEVELS.__getitem__, brackets)), default=0)
-
-
-def _long_integer(text: str) -> LongInteger:
-    value = LongInteger(-_digits(text[1:]) if text[0] == "-" else _digits(text))
-    value.text = text
-    return value
 
 
 def _digits(text: str) -> int:

@@ -92,9 +92,7 @@ _KINDS: Final = {dict: "object", list: "array", str: "string", bool: "boolean", 
 # The repairs. Each says when it does not fit.
 
 _NOT_FITTING: Final = object()
-"""The repair is not for this value."""
 _LEFT_OUT: Final = object()
-"""The value is left out."""
 
 _PLACEHOLDER: Final = 0.0
 _NO_NUMBERS: Final = frozenset(sign + word for sign in ("", "+", "-") for word in ("nan", "inf", "infinity"))
@@ -235,10 +233,9 @@ _PREFIX: Final = "repair."
 
 
 class Repaired(NamedTuple):
-    """What became of a repaired record."""
+    """A repaired record, which is valid now."""
 
     schema: Schema
-    """The version of the record, which is valid now."""
     repairs: dict[str, Finding]
     """By code, the first change of each repair: where and what."""
 
@@ -279,8 +276,6 @@ def repair(value: Any, errors: Errors, schema: Schema | None = None) -> Repaired
 
 
 class _Repairs:
-    """The repairs of one record."""
-
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
         self._steps: list[str | int] = []

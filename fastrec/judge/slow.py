@@ -26,9 +26,6 @@ from fastrec.schemas.upgrade import upgrade_value
 FindRecipe = Callable[[str, str | list[str], str], str | None]
 """From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there is none."""
 
-JudgeFast = Callable[[bytes, bytearray, int, int, VersionRules], Batch | None]
-"""The fast path for one line of a version; None if it refuses the line."""
-
 
 class _Prepared(NamedTuple):
     """A valid record, upgraded and in normal form."""
@@ -39,7 +36,6 @@ class _Prepared(NamedTuple):
     unknown: dict[str, set[str]]
     """The unknown keys of the line by the path of their object."""
     label: str
-    """The `schema_version` of the line."""
     rules: VersionRules
     notes: list[str]
     recipe: str
@@ -48,13 +44,11 @@ class _Prepared(NamedTuple):
 
 
 class SlowPath:
-    """Judges lines one by one."""
-
     def __init__(
         self,
         settings: JudgeSettings,
         rules: RulesByVersion,
-        judge_fast: JudgeFast,
+        judge_fast: Callable[[bytes, bytearray, int, int, VersionRules], Batch | None],
         find_recipe: FindRecipe,
         record_filter: RecordFilter | None,
     ) -> None:

@@ -40,7 +40,6 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     So such a record counts as one that repairs would keep.
     """
     algorithm: str = "sha256"
-    """How `sample_hash` is computed."""
     sample_hash: SampleHashMode = "replace"
     """What to do with a wrong `sample_hash`."""
     any_recipe: bool = True
@@ -51,7 +50,6 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     records: bool = False
     """Batches have records and their line numbers even if `normal` is false."""
     repairs: frozenset[str] = frozenset()
-    """Codes of the repairs that may be made."""
     known_input_bytes: int = KNOWN_INPUT_BYTES
     """Memory for known inputs. They make judging faster, but records with them have no `input` of their own."""
     filters: Filters = Filters()
@@ -95,13 +93,9 @@ class RulesByVersion:
     def __init__(self, settings: JudgeSettings) -> None:
         self.schema: Final = chosen_schema(settings.schema)
         self.target: Final = TARGETS[settings.target] if settings.target else None
-        self._schemas = [self.schema] if self.schema else list(SCHEMAS.values())
+        self.schemas: Final = [self.schema] if self.schema else list(SCHEMAS.values())
         self._algorithm = settings.algorithm
         self._made: dict[tuple[str, str], VersionRules] = {}
-
-    @property
-    def first(self) -> VersionRules:
-        return self.of(self._schemas[0])
 
     def of(self, schema: Schema, target: Schema | None = None) -> VersionRules:
         """The rules of a version; its records are upgraded to the target of the judge, or to another one."""
@@ -111,7 +105,7 @@ class RulesByVersion:
 
     def find(self, line: memoryview, but: VersionRules) -> VersionRules | None:
         """Find the version that a line is surely a record of; None if there is none besides that of `but`."""
-        for schema in self._schemas:
+        for schema in self.schemas:
             if schema is but.schema:
                 continue
             rules = self.of(schema)
@@ -131,7 +125,7 @@ class RulesByVersion:
             schema,
             decoder,
             schema.labels if self.schema else schema.sure_labels,
-            _always if self.schema else schema.claims,
+            (lambda _: True) if self.schema else schema.claims,
             schema.follows_rules,
             target,
             target.drop_nulls,
@@ -171,7 +165,3 @@ def _learner(schema: Schema, target: Schema, decoder: LearningDecoder, compute_h
         return KnownInput(text, msgspec.Raw(normal), count(normal, b":"), computed, outline)
 
     return learn
-
-
-def _always(record: Any) -> bool:  # noqa: ARG001 - it stands for the claims of a version
-    return True

@@ -137,17 +137,13 @@ def warnings_of(record: Any, schema: Schema, label: str, source: Schema, *, wron
     if wrong_hash:
         found.append(Finding("warn.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference"))
     if label not in source.labels:
-        found.append(_about_label(label, source))
+        code = label_code(label)
+        problem = "not a known version" if code == "version.unknown" else "the record follows another version"
+        expected = f"expected {' or '.join(sorted(source.labels))}, found {describe(label)}"
+        found.append(Finding(code, "$.schema_version", f"{problem}: {expected}"))
     return found
 
 
 def label_code(label: str) -> str:
     """The code of a `schema_version` that is not one of the version that the record follows."""
     return "version.mismatch" if label in LABELS else "version.unknown"
-
-
-def _about_label(label: str, schema: Schema) -> Finding:
-    expected = f"expected {' or '.join(sorted(schema.labels))}, found {describe(label)}"
-    code = label_code(label)
-    problem = "not a known version" if code == "version.unknown" else "the record follows another version"
-    return Finding(code, "$.schema_version", f"{problem}: {expected}")

@@ -40,8 +40,9 @@ def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
     if moved:
         metadata = add_moved(metadata or {}, moved, found)
     if schema is V0_2_1:
-        upgraded = _later(record, metadata)
-    elif _has_details(record.performance):
+        fields = {name: getattr(record, name) for name in V0_2_1.record.__struct_fields__}
+        upgraded = Record(**{**fields, "schema_version": NEWEST.label, "metadata": metadata})  # only the label changes
+    elif record.performance and getattr(record.performance, "additional_details", UNSET) is not UNSET:
         return None
     else:
         upgraded = _earlier(record, schema, result_id, metadata, found)
@@ -65,12 +66,6 @@ def _newest_fields(moved: dict[str, Any], found: set[str]) -> Any:
         if moved:
             found.add("upgrade.unknown_root_key")
     return result_id
-
-
-def _later(record: Any, metadata: Any) -> Record:
-    """Upgrade a record of 0.2.1: only the label changes."""
-    fields = {name: getattr(record, name) for name in V0_2_1.record.__struct_fields__}
-    return Record(**{**fields, "schema_version": NEWEST.label, "metadata": metadata})
 
 
 def _earlier(record: Any, schema: Schema, result_id: Any, metadata: Any, found: set[str]) -> Record:
@@ -176,10 +171,6 @@ def _performance(performance: Any) -> Any:
         generation_time_ms=performance.generation_time_ms,
     )
     return _with_unknown(new, performance, added=1)
-
-
-def _has_details(performance: Any) -> bool:
-    return bool(performance) and getattr(performance, "additional_details", UNSET) is not UNSET
 
 
 def _unknown(value: Any, known: int) -> dict[str, Any]:

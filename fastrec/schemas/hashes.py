@@ -61,14 +61,12 @@ def _sha256(raw: str, reference: str) -> str:
     return digest.hexdigest()
 
 
-def _xxh3_128(raw: str, reference: str) -> str:
-    return xxh3_128_hexdigest((raw + reference).encode())
-
-
 HASHES: Final = ("sha256", "xxh3_128")
-"""The names of the algorithms."""
 
-TEXT_HASHES: Final[dict[str, Hash]] = {"sha256": _sha256, "xxh3_128": _xxh3_128}
+TEXT_HASHES: Final[dict[str, Hash]] = {
+    "sha256": _sha256,
+    "xxh3_128": lambda raw, reference: xxh3_128_hexdigest((raw + reference).encode()),
+}
 """Recipe R1: the functions that compute `sample_hash` if `input.reference` is a string."""
 
 
@@ -147,8 +145,6 @@ _EARLIER: Final[dict[str, tuple[str, ...]]] = {
 }
 """For each recipe, the earlier ones that can hash the same text. All other pairs differ in length or in a character."""
 
-_HEX_DIGITS: Final = 64
-
 
 class RecipeFinder:
     """Finds the recipe of a hash.
@@ -161,7 +157,7 @@ class RecipeFinder:
         self._last = "R1"
 
     def find(self, raw: str, reference: str | list[str], given: str) -> str | None:
-        if len(given) != _HEX_DIGITS:
+        if len(given) != 64:  # hex digits
             return None
         references = [reference] if isinstance(reference, str) else reference
         for name in _candidates(self._last, raw, references):

@@ -116,7 +116,6 @@ CORPUS_LABELS: Final[dict[str, Schema]] = {schema.label: schema for schema in TA
 
 
 AnyRecord = Record | ReleasedRecord | Record021 | Record030
-"""A record of any version."""
 
 _BY_RECORD: Final = {schema.record: schema for schema in SCHEMAS.values()}
 

@@ -29,7 +29,6 @@ class Field(msgspec.Struct, frozen=True):
     """What the normal form needs to know about one known field."""
 
     name: str
-    """The attribute of the Struct."""
     integer: bool
     """The normal form spells an integral number here as an integer."""
     drops_null: bool
@@ -95,13 +94,10 @@ class Rule(NamedTuple):
     """A conditional rule of a schema: what records of some interaction types must have or lack."""
 
     code: str
-    """The code of the finding if a record breaks the rule."""
     types: tuple[str, ...]
     """The interaction types that the rule applies to."""
     field: str
-    """The field that the rule is about."""
     message: str
-    """The rule in a sentence."""
     test: str
     """A Python expression over `record` that is true if a record of the right types follows the rule."""
 
@@ -120,9 +116,7 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """A version of the schema. Compared by identity: there is one object per version and process."""
 
     name: str
-    """What users call it."""
     about: str
-    """What it is, in a few words."""
     label: str
     """The `schema_version` of records that are upgraded to this version, and `schema` in manifests."""
     labels: frozenset[str]
@@ -130,19 +124,15 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     file: str
     """The JSON Schema, in `files/`. The arbiter validates against it; the Structs are tested against it."""
     record: type[Any]
-    """The Struct of a record."""
     rules: tuple[Rule, ...]
     """The conditional rules (`allOf` in the file), those of equal interaction types next to each other."""
     hashes: Mapping[str, Hash]
     """By algorithm, the function from `input.raw` and `input.reference` to `sample_hash`."""
     recipe: str
-    """The name of the recipe of these hashes."""
     identity: tuple[str, ...]
     """The fields that identify a record. Records of equal identity are repeats."""
     sort_fields: tuple[str, ...]
-    """The fields that records are sorted by, in the default order."""
     turns_field: str
-    """The field with the turns of a conversation."""
     sure_labels: frozenset[str]
     """With these labels, a record that decodes as this version, and follows its rules, is of this version."""
     claims: Callable[[Any], bool]
@@ -158,7 +148,6 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def source(self) -> bytes:
-        """The schema file, byte for byte."""
         path = Path(__file__).parent / "files" / self.file
         if path.exists():
             return path.read_bytes()
@@ -174,7 +163,6 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def shape(self) -> Shape:
-        """The known fields at every level, for code that walks plain dicts."""
         record: type[Base] = self.record
         return shape_of(record)
 
@@ -188,23 +176,20 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def follows_rules(self) -> Callable[[Any], bool]:
-        """The function that says whether a record of the right types follows the conditional rules."""
         return compile_follows_rules(self.rules)
 
     @cached_property
     def drop_nulls(self) -> Callable[[Any], int]:
-        """The function that unsets the nulls of a record that mean the same as absence, and counts them."""
         return compile_drop_nulls(self.shape)
 
     @cached_property
     def rules_by_type(self) -> dict[str, dict[str, Rule]]:
-        """The conditional rules by interaction type, then by field."""
         types = {kind for rule in self.rules for kind in rule.types}
         return {kind: {rule.field: rule for rule in self.rules if kind in rule.types} for kind in types}
 
 
 def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:
-    """Generate the function that says whether a record follows all rules; rules of equal types must be adjacent."""
+    """Generate the function that says whether a record of the right types follows all rules."""
     lines = ["def follows_rules(record):", "    kind = record.interaction_type"]
     for types, group in groupby(rules, key=lambda rule: rule.types):
         tests = " and ".join(f"({rule.test})" for rule in group)
@@ -214,7 +199,7 @@ def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:
 
 
 def compile_drop_nulls(shape: Shape) -> Callable[[Any], int]:
-    """Generate the function that unsets every optional field that is null, and returns how many there were."""
+    """Generate the function that unsets the nulls that mean the same as absence, and returns how many there were."""
     body = list(_null_checks(shape, "record", 1))
     return compile_function("drop_nulls", ["def drop_nulls(record):", "    dropped = 0", *body, "    return dropped"])
 

@@ -62,9 +62,6 @@ def rewrite_hint(hint: Any, replace: Callable[[Any], Any]) -> Any:
 # spellings of each version, so a label proves nothing. But one that names no version, or another version than the one
 # that the record follows, is a likely mistake.
 
-_PREFIX: Final = "instance_level_eval_"
-_PUBLISHED: Final = ("0.0.1", "0.2.0", "0.2.1", "0.2.2", "0.2.3", "0.3.0")
-
 
 def labels_of(*versions: str) -> frozenset[str]:
     """The labels of published versions: each version, with and without the prefix.
@@ -72,8 +69,8 @@ def labels_of(*versions: str) -> frozenset[str]:
     >>> sorted(labels_of("0.2.0"))
     ['0.2.0', 'instance_level_eval_0.2.0']
     """
-    return frozenset(prefix + version for version in versions for prefix in ("", _PREFIX))
+    return frozenset(prefix + version for version in versions for prefix in ("", "instance_level_eval_"))
 
 
-LABELS: Final = labels_of(*_PUBLISHED)
+LABELS: Final = labels_of("0.0.1", "0.2.0", "0.2.1", "0.2.2", "0.2.3", "0.3.0")
 """The labels of all published versions, whether or not fastrec can judge records by them."""

@@ -41,9 +41,6 @@ UPGRADES: Final[dict[str, str]] = {
 }
 """What the steps do that lose or may confuse something, by code."""
 
-_DETAILS: Final = "performance.additional_details"
-"""The name in `metadata` of additional details that are not an object."""
-
 
 def _spell_long_integer(value: Any) -> msgspec.Raw:
     """Encode an integer that the parser keeps by its digits: Python prints no more than 4,300 of them."""
@@ -83,7 +80,10 @@ def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any]
         moved["schema_version"] = value["schema_version"]
         found.add("upgrade.label")
     upgraded["schema_version"] = NEWEST.label
-    upgraded["sample_id"] = _sample_id(value["sample_id"], found)
+    sample_id = value["sample_id"]
+    if not isinstance(sample_id, str):  # 1.0 is an integer in JSON Schema
+        upgraded["sample_id"] = as_text(int(sample_id) if isinstance(sample_id, float) else sample_id)
+        found.add("upgrade.sample_id_number")
     upgraded["input"] = _with_lists(upgraded["input"], ("reference",), "upgrade.reference_empty", found)
     if "output" in upgraded:
         upgraded["output"] = _with_lists(upgraded["output"], ("raw", "reasoning_trace"), "upgrade.output_empty", found)
@@ -91,7 +91,10 @@ def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any]
         upgraded[NEWEST.turns_field] = [_message(turn, found) for turn in upgraded[NEWEST.turns_field]]
         if NEWEST.turns_field != schema.turns_field:
             _look_at_turns(upgraded, schema, found)
-    upgraded["evaluation"] = _evaluation(upgraded["evaluation"], found)
+    score = upgraded["evaluation"]["score"]
+    if isinstance(score, bool):
+        upgraded["evaluation"] = upgraded["evaluation"] | {"score": float(score)}
+        found.add("upgrade.score_from_boolean")
     if "performance" in upgraded:
         upgraded["performance"] = _performance(upgraded["performance"], moved, found)
     metadata = as_texts(upgraded.get("metadata", {}), "upgrade.metadata_text", found)
@@ -116,13 +119,6 @@ def _without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
     return kept
 
 
-def _sample_id(sample_id: Any, found: set[str]) -> str:
-    if isinstance(sample_id, str):
-        return sample_id
-    found.add("upgrade.sample_id_number")
-    return as_text(int(sample_id) if isinstance(sample_id, float) else sample_id)  # 1.0 is an integer in JSON Schema
-
-
 def _with_lists(value: dict[str, Any], names: tuple[str, ...], code: str, found: set[str]) -> dict[str, Any]:
     """Turn fields with a text into lists of one text."""
     changed = {name: [value[name]] for name in names if isinstance(value.get(name), str)}
@@ -136,14 +132,13 @@ def _message(turn: dict[str, Any], found: set[str]) -> dict[str, Any]:
     if isinstance(turn.get("tool_call_id"), str):
         turn["tool_call_id"] = [turn["tool_call_id"]]
     if "tool_calls" in turn:
-        turn["tool_calls"] = [_tool_call(call, found) for call in turn["tool_calls"]]
+        turn["tool_calls"] = [
+            call | {"arguments": as_texts(call["arguments"], "upgrade.arguments_text", found)}
+            if "arguments" in call
+            else call
+            for call in turn["tool_calls"]
+        ]
     return turn
-
-
-def _tool_call(call: dict[str, Any], found: set[str]) -> dict[str, Any]:
-    if "arguments" not in call:
-        return call
-    return call | {"arguments": as_texts(call["arguments"], "upgrade.arguments_text", found)}
 
 
 def _look_at_turns(record: dict[str, Any], old: Schema, found: set[str]) -> None:
@@ -155,13 +150,6 @@ def _look_at_turns(record: dict[str, Any], old: Schema, found: set[str]) -> None
         found.add("upgrade.attribution_source")
 
 
-def _evaluation(evaluation: dict[str, Any], found: set[str]) -> dict[str, Any]:
-    if not isinstance(evaluation["score"], bool):
-        return evaluation
-    found.add("upgrade.score_from_boolean")
-    return evaluation | {"score": float(evaluation["score"])}
-
-
 def _performance(performance: dict[str, Any], moved: dict[str, Any], found: set[str]) -> dict[str, Any]:
     """Turn additional details, which were an unknown key, into the field: an object of texts."""
     name = "additional_details"
@@ -170,7 +158,7 @@ def _performance(performance: dict[str, Any], moved: dict[str, Any], found: set[
     details = performance[name]
     if isinstance(details, dict):
         return performance | {name: as_texts(details, "upgrade.details_text", found)}
-    moved[_DETAILS] = details
+    moved[f"performance.{name}"] = details
     found.add("upgrade.details_moved")
     return {key: child for key, child in performance.items() if key != name}
 

@@ -18,8 +18,6 @@ from fastrec.schemas.structs import Base, Count, Free, Milliseconds, PositiveCou
 
 
 class Input(Base, kw_only=True):
-    """What was asked, and the reference answer."""
-
     raw: str
     formatted: str | UnsetType = UNSET
     reference: str
@@ -27,23 +25,17 @@ class Input(Base, kw_only=True):
 
 
 class Output(Base, kw_only=True):
-    """What a model answered in a single turn."""
-
     raw: str
     reasoning_trace: str | UnsetType | None = UNSET
 
 
 class ToolCall(Base, kw_only=True):
-    """One call of a tool, made in a turn."""
-
     id: str
     name: str
     arguments: dict[str, Free] | UnsetType = UNSET
 
 
 class Interaction(Base, kw_only=True):
-    """One turn of a conversation."""
-
     turn_idx: Count
     role: str
     content: str | UnsetType | None = UNSET
@@ -63,8 +55,6 @@ class AnswerAttribution(Base, kw_only=True):
 
 
 class Evaluation(Base, kw_only=True):
-    """The score of an answer."""
-
     score: int | float | bool
     is_correct: bool
     num_turns: PositiveCount | UnsetType = UNSET
@@ -72,8 +62,6 @@ class Evaluation(Base, kw_only=True):
 
 
 class TokenUsage(Base, kw_only=True):
-    """Tokens read and written."""
-
     input_tokens: Count
     output_tokens: Count
     total_tokens: Count
@@ -83,8 +71,6 @@ class TokenUsage(Base, kw_only=True):
 
 
 class Performance(Base, kw_only=True):
-    """Durations in milliseconds."""
-
     latency_ms: Milliseconds | UnsetType | None = UNSET
     time_to_first_token_ms: Milliseconds | UnsetType | None = UNSET
     generation_time_ms: Milliseconds | UnsetType | None = UNSET

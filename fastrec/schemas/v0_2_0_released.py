@@ -19,8 +19,6 @@ from fastrec.schemas.v0_2_0 import AnswerAttribution, Evaluation, Interaction, P
 
 
 class Input(Base, kw_only=True):
-    """What was asked, and the reference answers."""
-
     raw: str
     formatted: str | UnsetType = UNSET
     reference: list[str] | str
@@ -28,8 +26,6 @@ class Input(Base, kw_only=True):
 
 
 class Output(Base, kw_only=True):
-    """What a model answered in a single turn."""
-
     raw: list[str] | str
     reasoning_trace: list[str] | str | UnsetType = UNSET
 
@@ -57,7 +53,6 @@ class Record(Base, kw_only=True):
 
 _LABELS: Final = labels_of("0.2.0")
 _KNOWN: Final = len(Record.__struct_fields__)
-_RESULT_ID: Final = "evaluation_result_id"
 
 
 def _claims(record: Any) -> bool:
@@ -75,7 +70,7 @@ def _claims(record: Any) -> bool:
     ):
         return True
     unknown = [name for name in record.__struct_fields__[_KNOWN:] if getattr(record, name) is not UNSET]
-    if unknown == [_RESULT_ID] and record.evaluation_result_id.__class__ is str:
+    if unknown == ["evaluation_result_id"] and record.evaluation_result_id.__class__ is str:
         return False  # one of 0.3.0, whatever its label says
     return bool(unknown) or record.schema_version in _LABELS
 

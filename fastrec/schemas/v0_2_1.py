@@ -14,8 +14,6 @@ from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
 
 
 class Input(Base, kw_only=True):
-    """What was asked, and the reference answers."""
-
     raw: str
     formatted: str | UnsetType | None = UNSET
     reference: list[str]
@@ -23,23 +21,17 @@ class Input(Base, kw_only=True):
 
 
 class Output(Base, kw_only=True):
-    """What a model answered in a single turn."""
-
     raw: list[str]
     reasoning_trace: list[str] | UnsetType | None = UNSET
 
 
 class ToolCall(Base, kw_only=True):
-    """One call of a tool, made in a turn."""
-
     id: str
     name: str
     arguments: dict[str, str] | UnsetType | None = UNSET
 
 
 class Message(Base, kw_only=True):
-    """One turn of a conversation."""
-
     turn_idx: Count
     role: str
     content: str | UnsetType | None = UNSET
@@ -49,8 +41,6 @@ class Message(Base, kw_only=True):
 
 
 class Evaluation(Base, kw_only=True):
-    """The score of an answer."""
-
     score: int | float
     is_correct: bool
     num_turns: PositiveCount | UnsetType | None = UNSET

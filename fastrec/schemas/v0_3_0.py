@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.structs import Base, labels_of
+from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
 from fastrec.schemas.v0_2_1 import RULES, Evaluation, Input, Message, Output, Performance
 
@@ -70,14 +71,7 @@ SCHEMA: Final = Schema(
     hashes=LIST_HASHES,
     recipe="R5",
     identity=("evaluation_id", "evaluation_name", "evaluation_result_id", "model_id", "sample_id"),
-    sort_fields=(
-        "evaluation_name",
-        "sample_hash",
-        "model_id",
-        "evaluation_id",
-        "sample_id",
-        "evaluation_result_id",
-    ),
+    sort_fields=(*V0_2_0.sort_fields, "evaluation_result_id"),
     turns_field="messages",
     sure_labels=_LABELS,
     claims=_claims,

@@ -38,11 +38,6 @@ _STRINGS: Final[dict[frozenset[Any], str]] = {
 """By the types of a value, the expression for the number of its strings; `float` stands for all numbers."""
 
 
-def _compile_count_strings(record: type[Any]) -> Callable[[Any], int]:
-    lines = ["def count_strings(record, UNSET=UNSET):", "    n = 0", *_counts(record, "record", 1), "    return n"]
-    return compile_function("count_strings", lines, count_free=_count_free)
-
-
 def _counts(struct: type[Any], name: str, depth: int) -> Iterator[str]:
     """Yield the lines of code that count the strings of the object in the variable `name`."""
     indent = "    " * depth
@@ -227,5 +222,7 @@ class LearningDecoder:
     def count_strings(self) -> Count:
         """The function that counts the strings of a record, keys included; made at first use."""
         if self._count_strings is None:
-            self._count_strings = _compile_count_strings(self._known)
+            counts = _counts(self._known, "record", 1)
+            lines = ["def count_strings(record, UNSET=UNSET):", "    n = 0", *counts, "    return n"]
+            self._count_strings = compile_function("count_strings", lines, count_free=_count_free)
         return self._count_strings

@@ -133,7 +133,7 @@ def test_names_of_corpora(nights: Path, tmp_path: Path) -> None:
     """Corpora with one name are told apart by their paths."""
     shutil.copytree(nights / "night-9", tmp_path / "night-9")
     found, _ = find_corpora([str(nights / "night-9"), str(tmp_path / "night-9"), str(nights / "night-10")])
-    assert [one.name for one in found] == [str(nights / "night-9"), str(tmp_path / "night-9"), "night-10"]
+    assert [name for name, _ in found] == [str(nights / "night-9"), str(tmp_path / "night-9"), "night-10"]
 
 
 @settings(max_examples=examples(18, 200))
