@@ -3,8 +3,8 @@
 1. The input is either one published corpus, whose summary has all the numbers, or any shards. Shards go through both
    passes of `normalize` in a temporary directory, so that duplicates count once and every number is the one that their
    corpus would have. Nothing is published.
-2. Choose evaluations, metrics and models (`summary.present_choice`). Filters by sample, hash or outcome need the records:
-   they make a corpus of the matching ones first.
+2. Choose evaluations, metrics and models (`summary.present_choice`). Filters by sample, hash or outcome make a corpus
+   of the matching records first.
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
 4. Rank the models (`summary.present_ranking`).
 5. With `joins`, find out which questions the chosen models have in common (`joins`).
