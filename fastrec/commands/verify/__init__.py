@@ -57,7 +57,6 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url, join, storage_of
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import read_census, read_part_counts
@@ -123,7 +122,7 @@ def _check_summary(
         return None, list(problems)
     _check_counts(summary, manifest, problems)
     if statistics is not None:
-        _check_statistics(summary, CORPUS_LABELS[manifest.schema], options, statistics, problems)
+        _check_statistics(summary, options, statistics, problems)
     return summary, list(problems)
 
 
@@ -156,9 +155,7 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
         problems.compare(kind, name, claim, Statement("its notes have", notes[code]))
 
 
-def _check_statistics(
-    summary: Summary, schema: Schema, options: Options, statistics: Sequence[str], problems: Problems
-) -> None:
+def _check_statistics(summary: Summary, options: Options, statistics: Sequence[str], problems: Problems) -> None:
     """Build the summary again from the records, and compare everything that depends only on them."""
     tally = read_part_counts(statistics).tally
     found = summarize(
@@ -167,7 +164,7 @@ def _check_statistics(
         msgspec.structs.replace(summary.sample_hash, algorithm=options.hash_algorithm),
         tally,
         read_census(statistics),
-        schema=schema,
+        schema=options.target,
         versions=summary.versions,
         notes=summary.notes,
         repaired=summary.repaired,
@@ -366,10 +363,11 @@ def _check(
         if is_plain(entry.file) and is_file.get(entry.file)
     ]
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        tasks = [
-            CheckTask(part, options, f"{scratch}/{number}", _sources_of(corpus, part, is_file))
-            for number, part in enumerate(parts)
-        ]
+        tasks = []
+        for number, part in enumerate(parts):
+            name = part.entry.sources.file if part.entry.sources else ""
+            sources = join(corpus, name) if is_plain(name) and is_file.get(name) else ""
+            tasks.append(CheckTask(part, options, f"{scratch}/{number}", sources))
         results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
         checked = list(with_progress(results, parts, progress, "check"))
         problems += _compare_parts(checked, manifest.sort_fields)
@@ -388,12 +386,6 @@ def _check(
     problems += found
     if manifest.rejects is not None and is_plain(manifest.rejects.file):
         problems += _check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
-
-
-def _sources_of(corpus: str, part: PartFile, is_file: dict[str, bool]) -> str:
-    """The path of the sources of a part; empty if there are none to read."""
-    name = part.entry.sources.file if part.entry.sources else ""
-    return join(corpus, name) if is_plain(name) and is_file.get(name) else ""
 
 
 def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Problem]:
