@@ -53,9 +53,7 @@ from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import names_of
 
-_SPECIAL: Final = re.compile(r"[*?\[]")
-"""The characters that make a name a pattern."""
-
+_SPECIAL: Final = re.compile(r"[*?\[]")  # the characters that make a name a pattern
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,4000}")
 _HEXADECIMAL: Final = re.compile(r"-?0x[0-9a-f]+")
 _ERROR: Final = b'},"error":"'  # the field before `error` is always an object
@@ -63,6 +61,8 @@ _CORRECT: Final = b'"is_correct":'
 _TRUE: Final = ord("t")
 _MOST_NAMES: Final = 16  # more needles than this are slower than decoding every head
 _RAREST_FIRST: Final = ("sample_hash", "sample_id", METRIC, "model_id", "evaluation_name")
+_KINDS: Final = ("evaluation", "metric", "model")
+_SPEED: Final = 4  # searching is 4 times faster than other work on text, so a pool pays only for 4 times as much
 
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,22 +83,16 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     rest: Filters = Filters()
     """Patterns that a record must match, too: of ids and hashes, and of names that are not known."""
 
-    @property
-    def chooses_outcomes(self) -> bool:
-        return self.right or self.wrong or self.errors
-
     def values(self) -> dict[str, tuple[int | str, ...]]:
         """The values that match, by field of the head; fields without a filter are left out."""
-        texts = {
+        values: dict[str, tuple[int | str, ...]] = {
             "evaluation_name": self.evaluation,
             METRIC: self.metric,
             "sample_hash": self.hash,
             "model_id": self.model,
+            "sample_id": (*map(int, filter(_INTEGER.fullmatch, self.sample_id)), *self.sample_id),
         }
-        values: dict[str, tuple[int | str, ...]] = {name: found for name, found in texts.items() if found}
-        if self.sample_id:
-            values["sample_id"] = (*map(int, filter(_INTEGER.fullmatch, self.sample_id)), *self.sample_id)
-        return values
+        return {name: found for name, found in values.items() if found}
 
 
 class SortRange:
@@ -115,14 +109,13 @@ class SortRange:
         self._position_of = position_maker(sort_fields)
         self._allowed = [wanted.get(field) for field in sort_fields]
         leading = self._allowed[: len(wanted)]
-        is_exact = not selection.chooses_outcomes and not selection.rest
+        is_exact = not (selection.right or selection.wrong or selection.errors or selection.rest)
         self.is_contiguous = is_exact and all(values and len(values) == 1 for values in leading)
         """Whether the matching records are exactly those of one stretch of the corpus."""
         self.can_end_early = any(self._allowed[:2])
         """Whether checking for the last possible match is worth its time."""
 
     def may_be_in(self, part: PartEntry) -> bool:
-        """Whether a part may have a matching record."""
         if self._is_impossible:  # records of this schema version have no metrics
             return False
         first = list(self._position_of(part.first))
@@ -282,9 +275,6 @@ def _spell(value: int | str) -> bytes:
         raise UsageError(f"no record can have the value {value!r}: it is not valid UTF-8") from exc
 
 
-_KINDS: Final = ("evaluation", "metric", "model")
-
-
 def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
     """Make the selection of some filters; None if no record can match. Without a summary, names stay patterns."""
     outcomes = {name: getattr(filters, name) for name in ("right", "wrong", "errors")}
@@ -293,9 +283,8 @@ def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
     for kind in _KINDS:
         if not _is_open(filters, kind):
             exact[kind] = getattr(filters, kind)
-        elif summary is None:
-            rest |= _only(filters, kind)
-        else:
+            continue
+        if summary is not None:
             names = getattr(names_of(summary.evaluations), f"{kind}s")
             accepts = getattr(filters, f"accepts_{kind}")
             found = tuple(name for name in names if accepts(name))
@@ -303,10 +292,11 @@ def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
                 return None
             if len(found) == len(names):
                 continue
-            if None in found:  # what is not there cannot be searched for
-                rest |= _only(filters, kind)
-            else:
+            if None not in found:  # what is not there cannot be searched for
                 exact[kind] = found
+                continue
+        given = msgspec.structs.asdict(filters)
+        rest |= {name: given[name] for name in given if name.removeprefix("exclude_") == kind}
     for kind in ("sample_id", "hash"):
         patterns = getattr(filters, kind)
         (rest if any(map(_SPECIAL.search, patterns)) else exact)[kind] = patterns
@@ -321,41 +311,24 @@ def _is_open(filters: Filters, kind: str) -> bool:
     )  # fmt: skip
 
 
-def _only(filters: Filters, kind: str) -> dict[str, tuple[str, ...]]:
-    names = (kind, f"exclude_{kind}")
-    return {name: value for name, value in msgspec.structs.asdict(filters).items() if name in names}
+def _label(path: str, sources: Iterator[tuple[int, bytes]], data: bytearray, end: int, text: bytes) -> bytes:
+    """Add sources to the matching lines of the next buffer of a part; `text` has these lines, without others.
 
-
-class _SourceLabels:
-    """For `source`: adds their sources to the matching lines of a part, buffer by buffer."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._sources = source_lines(path)
-        self._done = 0  # records in the buffers before
-
-    def label(self, data: bytearray, end: int, text: bytes) -> bytes:
-        """Add sources to the matching lines of the next buffer; `text` has these lines, without others.
-
-        No two lines of a part are the same, so a line is found in the buffer by its text.
-        """
-        records = data.count(b"\n", 0, end)
-        sources = list(islice(self._sources, records))
-        if len(sources) < records:
-            raise CorpusError(self._path, f"has fewer lines than its part has records; {VERIFY_HINT}")
-        first, self._done = self._done, self._done + records
-        if not text:
-            return b""
-        lines = enumerate(bytes(memoryview(data)[:end]).split(b"\n"))
-        labelled = []
-        for wanted in text.removesuffix(b"\n").split(b"\n"):
-            at = next(at for at, line in lines if line == wanted)
-            source = decode_source(self._path, first + at + 1, sources[at])
-            labelled.append(line_begin(source.shard) + b'%d,"record":%b}\n' % (source.line, wanted))
-        return b"".join(labelled)
-
-
-_SPEED: Final = 4  # searching is 4 times faster than other work on text, so a pool pays only for 4 times as much
+    No two lines of a part are the same, so a line is found in the buffer by its text.
+    """
+    records = data.count(b"\n", 0, end)
+    numbered = list(islice(sources, records))
+    if len(numbered) < records:
+        raise CorpusError(path, f"has fewer lines than its part has records; {VERIFY_HINT}")
+    if not text:
+        return b""
+    lines = enumerate(bytes(memoryview(data)[:end]).split(b"\n"))
+    labelled = []
+    for wanted in text.removesuffix(b"\n").split(b"\n"):
+        at = next(at for at, line in lines if line == wanted)
+        source = decode_source(path, *numbered[at])
+        labelled.append(line_begin(source.shard) + b'%d,"record":%b}\n' % (source.line, wanted))
+    return b"".join(labelled)
 
 
 def cat(
@@ -479,7 +452,7 @@ def _take(path: str, block_bytes: int) -> Iterator[bytes]:
 def _matching_text(task: _SearchTask) -> Generator[bytes]:
     """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
     wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
-    labels = _SourceLabels(task.sources) if task.sources else None
+    sources = enumerate(source_lines(task.sources), 1) if task.sources else None
     for data, end in skim_lines(task.part, task.limits):
         last = data.rfind(b"\n", 0, end - 1) + 1
         try:
@@ -487,8 +460,8 @@ def _matching_text(task: _SearchTask) -> Generator[bytes]:
                 text = bytes(memoryview(data)[:end])
             else:
                 text = b"".join(finder.lines(data, end))
-            if labels:
-                text = labels.label(data, end, text)
+            if sources:
+                text = _label(task.sources, sources, data, end, text)
             if text:
                 yield text
             if wanted.can_end_early and not wanted.may_follow(read_head(data, last), task.part.entry):

@@ -135,7 +135,9 @@ def _clean_store(
             unpublished, others = made.leftovers()
             found = _measured([work for some in map(_existing, works) for work in some])
             if unpublished:
-                found.append(RemovedWork(output, len(unpublished), _size_in_store(output, unpublished)))
+                sizes = {one.path: one.size for one in OBJECT_STORE.find(output)}  # one request for all of them
+                freed = sum(sizes.get(path, 0) for path in unpublished)
+                found.append(RemovedWork(output, len(unpublished), freed))
             if not dry_run:
                 lease.renew()
                 for one in found:
@@ -160,8 +162,10 @@ def _measured(directories: Sequence[str]) -> list[RemovedWork]:
     found = []
     for path in directories:
         if is_url(path):
-            files = storage_of(path).files_in(path)
-            found.append(RemovedWork(path, len(files), _size_in_store(path, files)))
+            from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
+
+            sizes = [one.size for one in OBJECT_STORE.find(path)]
+            found.append(RemovedWork(path, len(sizes), sum(sizes)))
             continue
         freed = 0
         for one in statuses[path]:
@@ -169,14 +173,6 @@ def _measured(directories: Sequence[str]) -> list[RemovedWork]:
                 freed += one.st_size
         found.append(RemovedWork(path, len(statuses[path]), freed))
     return found
-
-
-def _size_in_store(directory: str, files: Sequence[str]) -> int:
-    """Add up the sizes of objects below a directory, with one request for all of them."""
-    from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415 - only URLs need it
-
-    sizes = {found.path: found.size for found in OBJECT_STORE.find(directory)}
-    return sum(sizes.get(path, 0) for path in files)
 
 
 def _statuses(directory: str) -> list[os.stat_result]:

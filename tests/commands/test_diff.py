@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.commands.diff import Difference, diff, plan
-from fastrec.commands.diff.questions import OTHER_FIELDS, compare_lines, value_of
+from fastrec.commands.diff.questions import OTHER_FIELDS, compare_lines, rate_maker, value_of
 from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import KeyEntry, PartEntry
 from fastrec.corpus.scan import PartFile
@@ -230,13 +230,14 @@ def check_totals(difference: Difference) -> None:
 def test_the_fields_of_two_records_that_differ_are_found(old: dict[str, Any], new: dict[str, Any]) -> None:
     """The paths agree with a walk over both records, in which 1 and 1.0 differ."""
     lines = [fastrec.judge(json.dumps(record)).normal for record in (old, new)]
-    paths, *verdicts = compare_lines(*lines)
+    rate = rate_maker(scored=False, errors_as_wrong=False)
+    paths, *verdicts = compare_lines(*lines, rate)
     wanted = differing(*map(spelled, lines)) - {"$.evaluation_id"}
     assert set(paths) == wanted
     assert len(paths) == len(wanted)
-    assert verdicts == ([value_of(line) for line in lines] if wanted else [None, None])
+    assert verdicts == ([value_of(line, rate) for line in lines] if wanted else [None, None])
     for line, record in zip(lines, map(json.loads, lines), strict=True):
-        assert value_of(line) is (None if record.get("error") else record["evaluation"]["is_correct"])
+        assert value_of(line, rate) is (None if record.get("error") else record["evaluation"]["is_correct"])
 
 
 # The result

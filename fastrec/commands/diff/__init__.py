@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from typing import Any, Final, Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import msgspec
 
@@ -37,6 +37,7 @@ from fastrec.commands.diff.questions import (
     Compared,
     MismatchError,
     ModelName,
+    Read,
     Scope,
     Totals,
     compare_questions,
@@ -49,9 +50,6 @@ from fastrec.limits import Limits, current_limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.summary.document import ModelSummary
 from fastrec.summary.significance import adjust, paired_test, to_double
-
-_FELL_ROSE: Final = ("fell", "rose")
-_ROSE_FELL: Final = ("rose", "fell")
 
 
 def _compare_models(
@@ -75,15 +73,17 @@ def _compare_models(
         totals = tuple(
             Totals.of_summary(model, errors_as_wrong=errors_as_wrong, scored=scored) for model in (before, after)
         )
+        read = changes.read_of(name)
         try:
-            compared = compare_questions(totals, changes.read_of(name), all_read=all_read)
+            compared = compare_questions(totals, read, all_read=all_read)
             counts = _count_records(totals, changes.counts[name])
         except MismatchError:
             of = repr(evaluation) if metric is None else f"{evaluation!r} by the metric {metric!r}"
             reason = f"its records of {model_id!r} on {of}, those of {shown(old.path)} and the two summaries"
             reason += f" do not add up: one of the corpora is damaged; {VERIFY_HINT}"
             raise CorpusError(new.path, reason) from None
-        flips = [flip for kind in (_ROSE_FELL if lower else _FELL_ROSE) for flip in changes.examples[*name, kind]]
+        kinds = ("rose", "fell") if lower else ("fell", "rose")
+        flips = [flip for kind in kinds for flip in changes.examples[*name, kind]]
         enough = 100 * compared.questions >= Fraction(str(min_compared)) * compared.old_answered
         models.append(
             ModelDifference(
@@ -98,7 +98,7 @@ def _compare_models(
                 new_records=totals[1].records,
                 old_errors=before.errors if before else 0,
                 new_errors=after.errors if after else 0,
-                **_statistics(compared, scored=scored, lower=lower),
+                **_statistics(compared, read, scored=scored, lower=lower),
                 counts=counts,
                 flips=flips,
             )
@@ -132,17 +132,14 @@ def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Cou
     return Counts(unchanged=pairs - kinds["changed"], **kinds)
 
 
-def _statistics(compared: Compared, *, scored: bool, lower: bool) -> dict[str, Any]:
+def _statistics(compared: Compared, read: Read, *, scored: bool, lower: bool) -> dict[str, Any]:
     """Compute the fields of a `ModelDifference` about its questions; `lower` says whether a lower score is better."""
-    number, read = compared.questions, compared.read
-    gain = read.gain()
-    test, p = (
-        paired_test(
-            read.differences, number, total=gain, squares=read.squares(), binary=not (scored or compared.repeats)
-        )
-        if number
-        else (None, None)
-    )
+    number = compared.questions
+    gain, squares = read.gain.total(), read.squares.total()
+    test, p = None, None
+    if number:
+        binary = not (scored or compared.repeats)
+        test, p = paired_test(read.differences, number, total=gain, squares=squares, binary=binary)
     means = [
         to_double(total / number) if number and total is not None else None
         for total in (compared.old_means, compared.new_means)
@@ -204,19 +201,16 @@ class _Gate(msgspec.Struct, frozen=True, kw_only=True):
         if self.fail_on is None:
             return
         p_value = "adjusted p" if self.p_adjust == "bh" else "p"
-        for model in models:
-            if model.regressed:
-                loss = f"lost more than {self.fail_on:g} points with {p_value} < {self.p:g}"
-                yield _failure(model, "regressed", loss)
-        for model in models:
-            if model.status == "missing" and not self._allows(model):
-                yield _failure(model, "missing", "is missing in NEW")
-        for model in models:
-            if model.status == "incomplete" and not self._allows(model):
-                yield _failure(model, "incomplete", _shortfall(model))
-
-    def _allows(self, model: ModelDifference) -> bool:
-        return any(_matches(pattern, model) for pattern in self.allow_missing)
+        loss = f"lost more than {self.fail_on:g} points with {p_value} < {self.p:g}"
+        required = [model for model in models if not any(_matches(pattern, model) for pattern in self.allow_missing)]
+        found: list[tuple[ModelDifference, Literal["regressed", "missing", "incomplete"], str]] = [
+            *((model, "regressed", loss) for model in models if model.regressed),
+            *((model, "missing", "is missing in NEW") for model in required if model.status == "missing"),
+            *((model, "incomplete", _shortfall(model)) for model in required if model.status == "incomplete"),
+        ]
+        for model, reason, message in found:
+            names = {name: getattr(model, name) for name in ("evaluation_name", "metric", "model_id")}
+            yield Failure(**names, reason=reason, message=message)
 
     def notices(self, models: Sequence[ModelDifference]) -> Iterator[str]:
         """Yield a notice for each pattern that matches no model of OLD: it may be misspelled."""
@@ -256,16 +250,6 @@ def _shortfall(model: ModelDifference) -> str:
     if model.old_errors or model.new_errors:
         text += f" ({counted(model.old_errors, 'error')} in OLD, {model.new_errors:,} in NEW)"
     return text
-
-
-def _failure(model: ModelDifference, reason: Literal["regressed", "missing", "incomplete"], message: str) -> Failure:
-    return Failure(
-        evaluation_name=model.evaluation_name,
-        metric=model.metric,
-        model_id=model.model_id,
-        reason=reason,
-        message=message,
-    )
 
 
 def diff(

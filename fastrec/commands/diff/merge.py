@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -57,9 +57,12 @@ from fastrec.sorting.keys import FIELDS
 from fastrec.summary.significance import to_double
 
 _SHORTEST: Final = 1 << 9  # bytes: the search for the first difference stops here
+_AFTER_MODEL: Final = key_mark("evaluation_name")
+_AFTER_METRIC: Final = key_mark("sample_id")
 
 Bounds = tuple[Position | None, Position | None]
 """The positions of a range: the first, and the first after it; None is no bound."""
+_Pair = tuple[list[bytes], list[bytes]]
 
 
 class _Reader:
@@ -73,12 +76,10 @@ class _Reader:
         self._position_of = position_of
         self._buffers = self._read(parts, bounds, limits)
         self.path = ""
-        """The part that is being read."""
         self._offset = 0  # of the buffer in the text of the part
         self.data = bytearray()
         """Whole lines; those from `start` to `end` are still to be read."""
-        self.view = memoryview(self.data)
-        """The same, to slice without copying."""
+        self.view = memoryview(self.data)  # to slice without copying
         self.start = self.end = 0
         self._key: bytes | None = None  # of the line at `start`, once it was read
 
@@ -139,16 +140,7 @@ class _Reader:
         return bytes(self.view[start:end])
 
     def skip_to(self, start: int) -> None:
-        self.start = start
-        self._key = None
-
-    def take_position(self, position: Position, lines: list[bytes], most_bytes: int) -> None:
-        size = sum(map(len, lines))
-        while self.has_line() and self.position(self.start) == position:
-            lines.append(self.take())
-            size += len(lines[-1])
-            if size > most_bytes:
-                raise _too_much(lines[0], most_bytes)
+        self.start, self._key = start, None
 
 
 class _HeldLines:
@@ -160,8 +152,7 @@ class _HeldLines:
         self._lines: list[bytes] = []
         self._size = 0
         self._position: Position | None = None
-        self.key = b""
-        """The key of the last line."""
+        self.key = b""  # of the last line
 
     def hold(self, start: int, end: int) -> None:
         """Keep the lines of the last question between two offsets of the buffer."""
@@ -215,15 +206,7 @@ def _equal_bytes(old: _Reader, new: _Reader) -> int:
     return start - begin
 
 
-_AFTER_MODEL: Final = key_mark("evaluation_name")
-_AFTER_METRIC: Final = key_mark("sample_id")
-
-_Pair = tuple[list[bytes], list[bytes]]
-
-
 class CompareTask(msgspec.Struct, frozen=True):
-    """A range of positions to compare."""
-
     old: Sequence[PartFile]
     new: Sequence[PartFile]
     bounds: Bounds
@@ -271,12 +254,6 @@ class _Merger:
         self._correctness, self._score = (
             rate_maker(scored=scored, errors_as_wrong=task.errors_as_wrong) for scored in (False, True)
         )
-        answers = {value: count_answers([value]) for value in (True, False, None)}
-        self._single = {  # the outcome of a question with one record in each corpus, by whether they are right
-            (was, now): Outcome(answers[was], answers[now], answers[was], answers[now])
-            for was in answers
-            for now in answers
-        }
 
     def merge(self) -> None:
         old, new = self.old, self.new
@@ -315,33 +292,28 @@ class _Merger:
         if follows or self._held.key.startswith(model):
             self._compare_position(self._position_of(read_head(first)), [first], [second])
         elif values := self._compare(first, second, key):
-            self._add_outcome(second, key, self._outcome_of(*values))
-
-    def _outcome_of(self, was: Value, now: Value) -> Outcome:
-        if isinstance(was, bool | None) and isinstance(now, bool | None):
-            return self._single[was, now]
-        old, new = count_answers([was]), count_answers([now])
-        return Outcome(old, new, old, new)
+            self._add_outcome(second, key, _outcome_of(*values))
 
     def _compare_position(self, position: Position, olds: Sequence[bytes] = (), news: Sequence[bytes] = ()) -> None:
         """Compare the records at a position: equal lines before, the given ones, and those that are yet to be read."""
-        held = self._held.at(position)
+        held, most_bytes = self._held.at(position), self._task.limits.diff_position_bytes
         olds, news = [*held, *olds], [*held, *news]
         for reader, lines in ((self.old, olds), (self.new, news)):
-            reader.take_position(position, lines, self._task.limits.diff_position_bytes)
+            size = sum(map(len, lines))
+            while reader.has_line() and reader.position(reader.start) == position:
+                lines.append(reader.take())
+                size += len(lines[-1])
+                if size > most_bytes:
+                    raise _too_much(lines[0], most_bytes)
         for old, new in _group(olds, news, _metric_part) if self._task.by_metric else [(olds, news)]:
             if self._by_key and len(old) == len(new) == 1 and (key := key_of(new[0])) == key_of(old[0]):
                 if values := self._compare(old[0], new[0], key):
-                    self._add_outcome(new[0], key, self._outcome_of(*values))
+                    self._add_outcome(new[0], key, _outcome_of(*values))
             else:
                 self._compare_question(old, new)
 
     def _compare_question(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
-        """Compare the records of a question.
-
-        Records that agree in all fields to compare by are a group. If both corpora have records of it, all of them are
-        compared: in pairs where that is clear, and always by the mean of the question.
-        """
+        """Compare the records of a question, in groups of those that agree in all fields to compare by."""
         line = (news or olds)[0]
         key = key_of(line)
         rate = self._rate(line, key)
@@ -407,12 +379,13 @@ class _Merger:
         """Count a question; `line` is one of its records: a compared one of NEW, if there is any."""
         model = self._model(line, key)
         self.changes.count(model, outcome)
-        if outcome.old_compared != outcome.new_compared and (difference := outcome.difference()):
-            examples = self.changes.examples[*model, "rose" if difference > 0 else "fell"]
-            if len(examples) < self._task.examples:
-                name = name_of(line)
-                old, new = (to_double(answers.mean()) for answers in outcome[2:])
-                examples.append(Flip(sample_id=name.sample_id, sample_hash=name.sample_hash, old=old, new=new))
+        was, now = outcome.old_compared, outcome.new_compared
+        if was == now or not (was.answers and now.answers) or (old := was.mean()) == (new := now.mean()):
+            return
+        examples = self.changes.examples[*model, "rose" if new > old else "fell"]
+        if len(examples) < self._task.examples:
+            name, means = name_of(line), {"old": to_double(old), "new": to_double(new)}
+            examples.append(Flip(sample_id=name.sample_id, sample_hash=name.sample_hash, **means))
 
     def _count(self, kind: str, lines: Sequence[bytes]) -> None:
         """Count records of one model without a pair: `removed`, `added`, `repeats_old` or `repeats_new`."""
@@ -424,6 +397,13 @@ class _Merger:
         examples = self.changes.examples[kind.removesuffix("_old")]
         shown_lines = lines[:1] if kind == "repeats_old" else lines
         examples += map(name_of, shown_lines[: self._task.examples - len(examples)])
+
+
+@lru_cache(maxsize=4_096, typed=True)
+def _outcome_of(was: Value, now: Value) -> Outcome:
+    """The outcome of a question with one record in each corpus."""
+    old, new = count_answers([was]), count_answers([now])
+    return Outcome(old, new, old, new)
 
 
 def _metric_part(line: bytes) -> bytes:

@@ -38,13 +38,10 @@ BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 """The fields to compare by if none are given: the whole sort key except the run, which is new every night. The metric
 is always compared by, where records name one."""
 
-_QUESTION: Final = {"evaluation_name", "sample_hash", "model_id"}
 _RANGES: Final = 16  # enough to keep many workers busy
 
 
 class Corpus(msgspec.Struct):
-    """A corpus to compare."""
-
     path: str
     manifest: Manifest
     parts: list[PartFile]
@@ -61,11 +58,9 @@ class Corpus(msgspec.Struct):
 class Plan(msgspec.Struct):
     tasks: list[CompareTask]
     by: tuple[str, ...]
-    """The fields in which matched records agree."""
     fields: tuple[str, ...]
     """The fields that identify a question of a model."""
     read_all: bool
-    """Whether every question is read, because the summaries do not count these questions."""
     text_bytes: int
     """Text of the parts to read."""
     skipped: int
@@ -140,7 +135,9 @@ def make_plan(
     """Check that two corpora can be compared, and cut the work into ranges."""
     by = _fields_of(old, new, by)
     fields = _position_fields(old, new, by)
-    read_all = not _in_summaries(fields, old, new)
+    # The summaries count the questions of a sample_hash.
+    one_id_per_hash = "evaluation_id" not in fields and old.one_id_per_hash and new.one_id_per_hash
+    read_all = {*fields} - {METRIC} != {"evaluation_name", "sample_hash", "model_id"} and not one_id_per_hash
     same = set() if read_all else _same_parts(old.parts, new.parts, position_maker(fields))
     olds, news = _parts_to_read(old, same), _parts_to_read(new, same)
     # Ranges are cut by the fields before `sample_id`: in the manifest a huge integer is a string.
@@ -172,13 +169,12 @@ def make_plan(
         )
         for bounds in pairwise([None, *cuts, None])
     ]
-    ours, theirs = old.manifest.fastrec, new.manifest.fastrec
-    notice = (
-        f"fastrec {ours} made OLD and fastrec {theirs} made NEW: values that the two versions write differently count "
-        "as changed"
-    )
     text_bytes = sum(part.entry.text_bytes for part in (*olds, *news))
-    notices = [notice] if ours != theirs else []
+    notices = []
+    ours, theirs = old.manifest.fastrec, new.manifest.fastrec
+    if ours != theirs:
+        versions = f"fastrec {ours} made OLD and fastrec {theirs} made NEW"
+        notices.append(f"{versions}: values that the two versions write differently count as changed")
     for name, corpus in (("OLD", old), ("NEW", new)):
         if skipped := skipped_lines(corpus.manifest.skipped):
             notices.append(f"{name} is {skipped[0]} {'; '.join(map(str.strip, skipped[1:]))}")
@@ -195,13 +191,6 @@ def _metric_notices(old: Corpus, new: Corpus) -> Iterator[str]:
                 for corpus in (old, new)
             )
             yield f"{name!r} has no metric in common, so nothing of it is compared: OLD has {ours}, NEW has {theirs}"
-
-
-def _in_summaries(fields: Sequence[str], old: Corpus, new: Corpus) -> bool:
-    """Whether the summaries count the same questions: those of a sample_hash."""
-    if set(fields) - {METRIC} == _QUESTION:
-        return True
-    return "evaluation_id" not in fields and old.one_id_per_hash and new.one_id_per_hash
 
 
 def _same_parts(olds: Sequence[PartFile], news: Sequence[PartFile], position_of: PositionOf) -> set[tuple[str, str]]:

@@ -42,6 +42,16 @@ Rate = Callable[[Raw, bool], Value]
 
 _RUN, _MODEL, _OUTPUT, _TAIL = map(key_mark, ("evaluation_id", "model_id", "output", "answer_attribution"))
 
+Scope = tuple[str, str | None]
+"""An evaluation_name and one of its metrics; None for records that name no metric."""
+
+ModelName = tuple[str, str | None, str]
+"""An evaluation_name, a metric and a model_id."""
+
+OTHER_FIELDS: Final = "(other fields)"
+_ROUNDING = Fraction(1, 10**12)  # of a mean
+_MOST_SIZES = 1_000  # of differences; the exact sign-flip test gives up far below
+_MOST_DENOMINATORS = 4_096
 _NO_ERROR = Raw(b"null")
 _NO_ERRORS = (_NO_ERROR, Raw(b'""'))
 
@@ -81,10 +91,6 @@ def rate_maker(*, scored: bool, errors_as_wrong: bool) -> Rate:
     return lambda evaluation, failed: of_failed if failed else _decode_correctness(evaluation).is_correct
 
 
-correctness = rate_maker(scored=False, errors_as_wrong=False)
-"""Whether the answer is right; None if the record has an error."""
-
-
 @lru_cache(maxsize=4_096)
 def _score_of(spelled: bytes) -> Fraction:
     """Read a score exactly as it is spelled: 0.1 is a tenth, not the double next to it.
@@ -99,12 +105,12 @@ def _score_of(spelled: bytes) -> Fraction:
         return Fraction(parse(spelled)[0])
 
 
-def value_of(line: bytes, rate: Rate = correctness) -> Value:
+def value_of(line: bytes, rate: Rate) -> Value:
     record = _decode_record(line)
     return rate(record.evaluation, bool(record.error))
 
 
-def compare_lines(old: bytes, new: bytes, rate: Rate = correctness) -> tuple[list[str], Value, Value]:
+def compare_lines(old: bytes, new: bytes, rate: Rate) -> tuple[list[str], Value, Value]:
     """Compare two records in normal form, each without its newline.
 
     Returns the paths that differ, each once, without `evaluation_id`, and the values of both. If there are no such
@@ -167,11 +173,6 @@ def _step(path: str, key: str) -> str:
     return path + json_path((key,))[1:]
 
 
-_ROUNDING = Fraction(1, 10**12)  # of a mean
-_MOST_SIZES = 1_000  # of differences; the exact sign-flip test gives up far below
-_MOST_DENOMINATORS = 4_096
-
-
 class MismatchError(Exception):
     """The records that were read and the summaries of the two corpora do not add up."""
 
@@ -199,12 +200,6 @@ class Outcome(NamedTuple):
     """Without records that have no counterpart in NEW."""
     new_compared: Answers
     """Without records that have no counterpart in OLD."""
-
-    def difference(self) -> Fraction | None:
-        """How much the mean grew; None if the question cannot be compared."""
-        if not (self.old_compared.answers and self.new_compared.answers):
-            return None
-        return self.new_compared.mean() - self.old_compared.mean()
 
 
 def count_answers(values: Iterable[Value]) -> Answers:
@@ -286,7 +281,9 @@ class Read:
         self.scored = scored
         self._counts = [Totals(correct=None if scored else 0) for _ in Outcome._fields]
         self._means = [ExactSum() for _ in Outcome._fields]
-        self._size, self._gain, self._squares = ExactSum(), ExactSum(), ExactSum()
+        self.size = ExactSum()
+        """Of the absolute values of all means, which bounds what rounding may amount to."""
+        self.gain, self.squares = ExactSum(), ExactSum()
         self.differences: Counter[Fraction] | None = Counter()
         """Number of compared questions by difference, without those that did not change; None if there are too many
         different ones for an exact test."""
@@ -299,7 +296,7 @@ class Read:
             self._counts[side].count(outcome[side], number)
             if mean is not None:
                 self._means[side].add(number * mean.numerator, mean.denominator)
-                self._size.add(number * abs(mean.numerator), mean.denominator)
+                self.size.add(number * abs(mean.numerator), mean.denominator)
         if not (outcome.old_compared.answers and outcome.new_compared.answers):
             return
         was = old if outcome.old_compared is outcome.old and old is not None else outcome.old_compared.mean()
@@ -307,15 +304,14 @@ class Read:
         for side, mean in ((2, was), (3, now)):
             self._counts[side].count(outcome[side], number)
             self._means[side].add(number * mean.numerator, mean.denominator)
-        if was != now:
-            self._count(now - was, number)
-
-    def _count(self, difference: Fraction, number: int) -> None:
+        if was == now:
+            return
+        difference = now - was
         numerator, denominator = difference.numerator, difference.denominator
         self.fell += number * (numerator < 0)
         self.rose += number * (numerator > 0)
-        self._gain.add(number * numerator, denominator)
-        self._squares.add(number * numerator**2, denominator**2)
+        self.gain.add(number * numerator, denominator)
+        self.squares.add(number * numerator**2, denominator**2)
         if self.differences is not None:
             self.differences[difference] += number
             if len(self.differences) > _MOST_SIZES:
@@ -332,22 +328,12 @@ class Read:
             self.differences = None
 
     def _sums(self) -> list[ExactSum]:
-        return [*self._means, self._size, self._gain, self._squares]
+        return [*self._means, self.size, self.gain, self.squares]
 
     def totals(self) -> list[Totals]:
         """The totals in the order of `Outcome`; the last two have only questions that can be compared."""
         pairs = zip(self._counts, self._means, strict=True)
         return [msgspec.structs.replace(counts, means=means.total()) for counts, means in pairs]
-
-    def size(self) -> Fraction:
-        """The sum of the absolute values of all means, which bounds what rounding may amount to."""
-        return self._size.total()
-
-    def gain(self) -> Fraction:
-        return self._gain.total()
-
-    def squares(self) -> Fraction:
-        return self._squares.total()
 
 
 class Compared(msgspec.Struct, frozen=True):
@@ -355,15 +341,12 @@ class Compared(msgspec.Struct, frozen=True):
 
     questions: int
     old_questions: int
-    """All of OLD, compared or not."""
+    """All of OLD, compared or not; so are the next two."""
     new_questions: int
     old_answered: int
-    """Questions of OLD with an answer, compared or not."""
     old_means: Fraction | None
     """Sum of the means of the compared questions in OLD; None if it overflows a double."""
     new_means: Fraction | None
-    read: Read
-    """The questions that differ, and maybe some that do not."""
     repeats: bool
     """Whether a compared question has several answers in a corpus."""
 
@@ -387,7 +370,7 @@ def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool)
         if counts[0] != counts[1] or min(filter(None, counts[0]), default=0) < 0:
             raise MismatchError
         if same.means is not None and other.means is not None:
-            size = 1 + read.size() + sum(abs(side.means) for side in totals if side.means)
+            size = 1 + read.size.total() + sum(abs(side.means) for side in totals if side.means)
             if abs(same.means - other.means) > _ROUNDING * size:
                 raise MismatchError
         if same.correct is not None and same.answers == same.answered:  # no repeats are left, so the sum is exact
@@ -400,25 +383,14 @@ def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool)
         old_answered=old.answered,
         old_means=sums[0].means,
         new_means=sums[1].means,
-        read=read,
         repeats=any(total.answers > total.answered for total in (same, *compared)),
     )
-
-
-OTHER_FIELDS: Final = "(other fields)"
-
-Scope = tuple[str, str | None]
-"""An evaluation_name and one of its metrics; None for records that name no metric."""
-
-ModelName = tuple[str, str | None, str]
-"""An evaluation_name, a metric and a model_id."""
 
 
 class Changes(msgspec.Struct):
     """The result of a task; unchanged pairs are not counted."""
 
     scored: frozenset[Scope]
-    """The scopes that are compared by score."""
     counts: dict[ModelName, Counter[str]] = msgspec.field(default_factory=lambda: defaultdict(Counter))
     """By model: all of `Counts` except `unchanged`."""
     read: dict[ModelName, Read] = msgspec.field(default_factory=dict)

@@ -13,7 +13,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Final, Unpack
 import msgspec
 
 from fastrec._version import __version__
-from fastrec.commands.export.matrix import LeftOut, Scope, write_answers, write_matrix
+from fastrec.commands.export.matrix import Scope, write_answers, write_matrix
 from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
 from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary, skipped_lines, text_hash
@@ -30,7 +30,7 @@ from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import check_output
 from fastrec.corpus.scan import parts_of, run_in_order, with_progress
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, counted, shown
+from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import matching_corpus
@@ -39,6 +39,8 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url
 
+FORMATS: Final = ("parquet", "csv", "matrix")
+_MARKER: Final = "export.json"
 _CONFIGS: Final = {"parquet": "data/*.parquet", "csv": "records.csv"}
 """By format, the files that the viewer shows."""
 
@@ -137,19 +139,13 @@ def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: boo
     name, value = text_hash(manifest)
     front_matter = ""
     if form in _CONFIGS:
-        path = f'"{_CONFIGS[form]}"'
-        front_matter = (
-            f"---\nconfigs:\n- config_name: default\n  data_files:\n  - split: train\n    path: {path}\n---\n\n"
-        )
+        data_files = f'  data_files:\n  - split: train\n    path: "{_CONFIGS[form]}"\n'
+        front_matter = f"---\nconfigs:\n- config_name: default\n{data_files}---\n\n"
     return (
         f"{front_matter}# Evaluation records\n\n"
         f"{manifest.records:,} records of schema `{manifest.schema}`, exported by fastrec from the corpus whose "
         f"`{name}` is `{value}`.\n\n{columns}{cells}"
     ) + "".join(f"\n{notice}\n" for notice in notices)
-
-
-FORMATS: Final = ("parquet", "csv", "matrix")
-_MARKER: Final = "export.json"
 
 
 class Exported(msgspec.Struct, kw_only=True):
@@ -210,7 +206,10 @@ def export(
         manifest = read_manifest(source)
         parts = parts_of(source, manifest)
         schema = CORPUS_LABELS[manifest.schema]
-        graded = _graded_scopes(source, manifest) if format == "matrix" and has_metrics(schema) else None
+        graded: set[Scope] | None = None
+        if format == "matrix" and has_metrics(schema):
+            evaluations = read_summary(source, manifest).evaluations
+            graded = {(one.evaluation_name, one.metric) for one in evaluations if one.graded}
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
         tasks = [
@@ -279,41 +278,18 @@ def _finish(
     form: str, made: LocalOutput, files: Sequence[str], schema: Schema, graded: set[Scope] | None, *, raw_cells: bool
 ) -> list[str]:
     """Join the files of the parts if the format is a single table; return notices for the user."""
-    notices: list[str] = []
+    if form == "matrix":
+        return write_matrix(files, Path(made.work), made.staging, graded, raw_cells=raw_cells)
     if form == "csv":
         with (made.staging / "records.csv").open("wb") as table:
             table.write(",".join(table_columns(schema)).encode() + b"\n")
             for path in files:
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)
-    elif form == "matrix":
-        left_out = write_matrix(files, Path(made.work), made.staging, graded, raw_cells=raw_cells)
-        notices += _matrix_notices(left_out)
-    elif not files:
-        import_module("fastrec.commands.export.parquet").write_empty(
-            str(made.staging / "data" / "part-00000.parquet"), schema
-        )
-    return notices
-
-
-def _graded_scopes(corpus: str, manifest: Manifest) -> set[Scope]:
-    evaluations = read_summary(corpus, manifest).evaluations
-    return {(evaluation.evaluation_name, evaluation.metric) for evaluation in evaluations if evaluation.graded}
-
-
-def _matrix_notices(left_out: LeftOut) -> Iterator[str]:
-    if left_out.failed:
-        yield f"{counted(left_out.failed, 'record')} with an error left out: their cells are empty"
-    if left_out.repeated:
-        yield (
-            f"{counted(left_out.repeated, 'answer')} left out: only a model's first answer to a question is in the "
-            "matrix"
-        )
-    if left_out.graded:
-        yield (
-            f"correct.csv lacks {counted(left_out.graded, 'column')} of graded metrics: scores other than 0 and 1 are "
-            "neither right nor wrong"
-        )
+    elif not files:  # a file without rows, for a corpus without records
+        path = str(made.staging / "data" / "part-00000.parquet")
+        import_module("fastrec.commands.export.parquet").open_writer(path, schema).close()
+    return []
 
 
 def _describe(

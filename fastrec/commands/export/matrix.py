@@ -14,7 +14,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Final, NamedTuple
+from typing import BinaryIO, Final
 
 import msgspec
 from msgspec import Raw
@@ -22,6 +22,7 @@ from msgspec import Raw
 from fastrec.commands.export.table import CHUNK_BYTES, ExportTask, double_of, has_metrics
 from fastrec.corpus.scan import decode_lines
 from fastrec.csv_writer import CsvWriter
+from fastrec.errors import counted
 from fastrec.sorting.keys import METRIC
 
 _CELL: Final = 8  # bytes: the offset of the answer, or 0 if there is none
@@ -29,17 +30,7 @@ _CELL: Final = 8  # bytes: the offset of the answer, or 0 if there is none
 Scope = tuple[str, str | None]
 """An evaluation_name and one of its metrics; None for records without a metric."""
 
-_Metric = tuple[str, ...]  # the metric, or nothing: no metric sorts first
-_Question = tuple[str, _Metric, str]  # evaluation_name, metric and sample_hash
-
-
-class LeftOut(NamedTuple):
-    failed: int
-    """Records with an error, which are no answers."""
-    repeated: int
-    """Further answers of a model to the same question."""
-    graded: int
-    """Columns that `correct.csv` lacks, because their metric is graded."""
+_Question = tuple[str, tuple[str, ...], str]  # evaluation_name, metric or nothing, which sorts first, and sample_hash
 
 
 class _Evaluation(msgspec.Struct):
@@ -63,18 +54,12 @@ class _LineWithMetric(_Line):
 class _Answer(msgspec.Struct, array_like=True):
     """The values of a record that are in the matrix."""
 
-    evaluation_name: str
-    sample_hash: str
+    question: _Question
     model_id: str
     sample_id: str
     score: str
     is_correct: bool
     failed: bool
-    metric: _Metric = ()
-
-    @property
-    def question(self) -> _Question:
-        return self.evaluation_name, self.metric, self.sample_hash
 
 
 def write_answers(task: ExportTask) -> None:
@@ -91,15 +76,15 @@ def _answer(line: _Line) -> _Answer:
     if sample_id.startswith('"'):
         sample_id = msgspec.json.decode(sample_id)
     score, _ = double_of(line.evaluation.score)
-    names = (line.evaluation_name, line.sample_hash, line.model_id, sample_id)
     metric = (line.metric,) if isinstance(line, _LineWithMetric) and line.metric is not None else ()
-    return _Answer(*names, score, line.evaluation.is_correct, bool(line.error), metric)
+    question = (line.evaluation_name, metric, line.sample_hash)
+    return _Answer(question, line.model_id, sample_id, score, line.evaluation.is_correct, bool(line.error))
 
 
 def write_matrix(
-    answers: Sequence[str], scratch: Path, output: Path, graded: Collection[Scope] | None, *, raw_cells: bool = False
-) -> LeftOut:
-    """Write the matrix, and return what it lacks.
+    answers: Sequence[str], scratch: Path, output: Path, graded: Collection[Scope] | None, *, raw_cells: bool
+) -> list[str]:
+    """Write the matrix, and return notices of what it lacks.
 
     `graded` are the evaluations and metrics whose scores are other than 0 and 1; None if records name no metric.
     """
@@ -109,7 +94,9 @@ def write_matrix(
         sample_ids.setdefault(answer.question, answer.sample_id)
         names.add(answer.model_id)
     questions, models = sorted(sample_ids), sorted(names)
-    is_graded = [graded is not None and _scope(question) in graded for question in questions]
+    is_graded = [
+        graded is not None and (name, metric[0] if metric else None) in graded for name, metric, _ in questions
+    ]
     _write_samples(output, sample_ids, is_graded if graded is not None else None, raw_cells=raw_cells)
     size = len(questions) * len(models) * _CELL
     with (scratch / "cells").open("w+b") as cells, (scratch / "texts").open("w+b") as texts:
@@ -122,12 +109,16 @@ def write_matrix(
             with mmap.mmap(texts.fileno(), 0, access=mmap.ACCESS_READ) as text:
                 _write_rows(output, text, offsets, questions, models, is_graded, raw_cells=raw_cells)
             offsets.release()
-    return LeftOut(failed, repeated, sum(is_graded))
-
-
-def _scope(question: _Question) -> Scope:
-    name, metric, _ = question
-    return name, metric[0] if metric else None
+    notices = []
+    if failed:
+        notices.append(f"{counted(failed, 'record')} with an error left out: their cells are empty")
+    if repeated:
+        reason = "only a model's first answer to a question is in the matrix"
+        notices.append(f"{counted(repeated, 'answer')} left out: {reason}")
+    if columns := sum(is_graded):
+        reason = "scores other than 0 and 1 are neither right nor wrong"
+        notices.append(f"correct.csv lacks {counted(columns, 'column')} of graded metrics: {reason}")
+    return notices
 
 
 def _column_name(question: _Question) -> str:
@@ -141,18 +132,12 @@ def _write_samples(
     """Write the table of columns; those of records that name a metric have two more fields."""
     with (output / "samples.csv").open("w", encoding="utf-8", newline="") as file:
         writer = CsvWriter(file, raw_cells=raw_cells)
-        if is_graded is None:
-            writer.writerow(["sample", "evaluation_name", "sample_hash", "sample_id"])
-            writer.writerows(
-                [_column_name(question), question[0], question[2], sample_ids[question]]
-                for question in sorted(sample_ids)
-            )
-            return
-        writer.writerow(["sample", "evaluation_name", METRIC, "graded", "sample_hash", "sample_id"])
-        for question, graded in zip(sorted(sample_ids), is_graded, strict=True):
+        more = [] if is_graded is None else [METRIC, "graded"]
+        writer.writerow(["sample", "evaluation_name", *more, "sample_hash", "sample_id"])
+        for number, question in enumerate(sorted(sample_ids)):
             name, metric, sample_hash = question
-            cells = [name, *(metric or ("",)), "true" if graded else "false", sample_hash, sample_ids[question]]
-            writer.writerow([_column_name(question), *cells])
+            more = [] if is_graded is None else [*(metric or ("",)), "true" if is_graded[number] else "false"]
+            writer.writerow([_column_name(question), name, *more, sample_hash, sample_ids[question]])
 
 
 def _read(answers: Sequence[str]) -> Iterator[_Answer]:
@@ -169,10 +154,7 @@ def _fill(
     questions: Sequence[_Question],
     models: Sequence[str],
 ) -> tuple[int, int]:
-    """Write the first answer of each model to each question, and its offset into its cell.
-
-    Returns the numbers of records with an error, which are no answers, and of further answers to the same question.
-    """
+    """Write the first answers and their offsets; return the numbers of records with an error and of further answers."""
     columns = {question: number for number, question in enumerate(questions)}
     rows = {model: number * len(questions) for number, model in enumerate(models)}
     failed = repeated = 0
@@ -181,12 +163,11 @@ def _fill(
         cell = rows[answer.model_id] + columns[answer.question]
         if answer.failed:
             failed += 1
-            continue
-        if offsets[cell]:
+        elif offsets[cell]:
             repeated += 1
-            continue
-        offsets[cell] = offset
-        offset += texts.write(f"{answer.score},{answer.is_correct:d}\n".encode())
+        else:
+            offsets[cell] = offset
+            offset += texts.write(f"{answer.score},{answer.is_correct:d}\n".encode())
     return failed, repeated
 
 

@@ -43,6 +43,9 @@ from fastrec.judge.parse import LongInteger, spell
 from fastrec.schemas.schema import Schema, Shape, build
 from fastrec.schemas.structs import rewrite_hint
 
+Steps = tuple[str | int, ...]
+Convert = Callable[[list[Any]], list[Any]]
+
 
 class _DecodedRecord(NamedTuple):
     record: Any
@@ -80,7 +83,7 @@ class Decoder:
         return row
 
 
-def _unknown(value: dict[str, Any], shape: Shape, steps: tuple[str | int, ...]) -> Iterator[tuple[str, Any]]:
+def _unknown(value: dict[str, Any], shape: Shape, steps: Steps) -> Iterator[tuple[str, Any]]:
     """Yield the unknown keys of all objects that have a schema, in the order of the text."""
     for key, child in value.items():
         field = shape.fields.get(key)
@@ -126,9 +129,6 @@ _TYPE_NAMES: Final = {
 }
 _BOUNDS: Final = {pa.int64(): (-(2**63), 2**63 - 1), pa.float64(): (-(2**53), 2**53)}
 """The integers that a type represents exactly."""
-
-Steps = tuple[str | int, ...]
-Convert = Callable[[list[Any]], list[Any]]
 
 
 class _InexactError(Exception):
@@ -314,7 +314,7 @@ def write_parquet(task: ExportTask) -> None:
     pa.set_io_thread_count(1)
     schema = task.schema
     decoder = Decoder(schema)
-    with pq.ParquetWriter(task.output, table_schema(schema), **_settings()) as writer:
+    with open_writer(task.output, schema) as writer:
         group: list[pa.RecordBatch] = []
         size = 0
         for rows, text_bytes in decode_lines(task.part, decoder.decode, _BATCH_BYTES):
@@ -327,15 +327,9 @@ def write_parquet(task: ExportTask) -> None:
             writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
 
 
-def write_empty(path: str, schema: Schema) -> None:
-    """Write a file without rows, for a corpus without records."""
-    with pq.ParquetWriter(path, table_schema(schema), **_settings()):
-        pass
-
-
-def _settings() -> dict[str, Any]:
+def open_writer(path: str, schema: Schema) -> pq.ParquetWriter:
     settings: dict[str, Any] = {"compression": "zstd", "write_page_index": True}
     # Pages cut by content stay the same when other rows change, so deduplicating storage uploads only what is new.
     if "use_content_defined_chunking" in inspect.signature(pq.ParquetWriter).parameters:
         settings["use_content_defined_chunking"] = True
-    return settings
+    return pq.ParquetWriter(path, table_schema(schema), **settings)

@@ -17,13 +17,12 @@ from msgspec import UNSET, Raw, UnsetType
 from fastrec.corpus.scan import PartFile, decode_lines
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import shown
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC
 
 MEASURES: Final = ("response_characters", "turns", "tool_calls")
-_MODEL: Final = "assistant"
 
 
 def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
@@ -37,7 +36,7 @@ def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
             return None, 1, 0
         raw = output.raw
         return len(raw) if raw.__class__ is str else sum(map(len, raw)), 1, 0
-    said = [len(turn.content) if turn.content else 0 for turn in turns if turn.role == _MODEL]
+    said = [len(turn.content) if turn.content else 0 for turn in turns if turn.role == "assistant"]
     calls = sum([len(turn.tool_calls) for turn in turns if turn.tool_calls])
     return sum(said) if said else None, len(turns), calls
 
@@ -67,11 +66,10 @@ class ExportTask(msgspec.Struct, frozen=True):
 
     part: PartFile
     output: str
-    """The file to write."""
-    limits: Limits = LIMITS
-    raw_cells: bool = False
+    limits: Limits
+    raw_cells: bool
     """Whether text that a spreadsheet would evaluate stays as it is."""
-    label: str = ""
+    label: str
     """The schema version, as the manifest spells it."""
 
     @property

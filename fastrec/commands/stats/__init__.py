@@ -3,8 +3,8 @@
 1. The input is either one published corpus, whose summary has all the numbers, or any shards. Shards go through both
    passes of `normalize` in a temporary directory, so that duplicates count once and every number is the one that their
    corpus would have. Nothing is published.
-2. Choose evaluations, metrics and models (`summary.present_choice`). Filters by sample, hash or outcome need the records:
-   they make a corpus of the matching ones first.
+2. Choose evaluations, metrics and models (`summary.present_choice`). Filters by sample, hash or outcome make a corpus
+   of the matching records first.
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
 4. Rank the models (`summary.present_ranking`).
 5. With `joins`, find out which questions the chosen models have in common (`joins`).
@@ -33,8 +33,7 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
-from fastrec.summary.document import ModelRecipes, Summary
-from fastrec.summary.present_choice import Chosen, choose
+from fastrec.summary.present_choice import choose
 from fastrec.summary.present_ranking import RANKINGS, Stats, facts_of, rank
 
 _QUESTION_FIELDS: Final = set(FIELDS[:2])
@@ -115,7 +114,9 @@ def stats(
         )
         found = ranked(chosen)
         if hashes:
-            found.hashes = _hashes(summary, chosen)
+            names_of = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
+            recipes = summary.sample_hash.by_model
+            found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names_of]
         if joins:
             found.joins = find_joins(chosen, corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if not common:
@@ -131,11 +132,6 @@ def stats(
             chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits
         )
         return msgspec.structs.replace(found, evaluations=ranked(recounted).evaluations)
-
-
-def _hashes(summary: Summary, chosen: Sequence[Chosen]) -> list[ModelRecipes]:
-    names = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
-    return [one for one in summary.sample_hash.by_model if (one.evaluation_name, one.model_id) in names]
 
 
 @contextlib.contextmanager

@@ -58,7 +58,6 @@ _Answer = tuple[Sequence[bytes], Any]
 class _PartTask(msgspec.Struct, frozen=True):
     part: PartFile
     schema: str
-    """The name of the schema version of the corpus."""
     sort_fields: tuple[str, ...]
     models: _Models
     limits: Limits
@@ -86,12 +85,7 @@ def only_common(
     progress: Progress | None,
     limits: Limits,
 ) -> list[Chosen]:
-    """Recount the chosen models of a corpus on the questions that all of them have answered.
-
-    Raises:
-        CorpusError: A part does not hold the records that the manifest says.
-        ShardError: A part could not be read completely.
-    """
+    """Recount the chosen models of a corpus on the questions that all of them have answered."""
     models = {
         scope_of(one.evaluation.evaluation_name, one.evaluation.metric): _models(one, errors_as_wrong) for one in chosen
     }
@@ -118,9 +112,7 @@ def only_common(
 
 def _models(chosen: Chosen, errors_as_wrong: bool) -> _ChosenModels:
     everyone = frozenset(encode_text(model.model_id) for model in chosen.models)
-    if errors_as_wrong:
-        return _ChosenModels(everyone, everyone, errors_as_wrong)
-    answering = frozenset(encode_text(model.model_id) for model in chosen.models if model.answers)
+    answering = frozenset(encode_text(model.model_id) for model in chosen.models if errors_as_wrong or model.answers)
     return _ChosenModels(everyone, answering or everyone, errors_as_wrong)
 
 

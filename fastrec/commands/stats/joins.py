@@ -22,8 +22,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from itertools import combinations
-from typing import Any, Final, NamedTuple
+from operator import or_
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -44,8 +46,6 @@ Question = tuple[bytes, int]
 """A question at some id, and the models that were asked it there."""
 Scope = tuple[str, str | None]
 """An evaluation and a metric."""
-Models = dict[Scope, dict[str, int]]
-"""For each evaluation and metric, the chosen models, each with its number."""
 
 
 class _Input(msgspec.Struct, gc=False):
@@ -75,12 +75,6 @@ class _Task(msgspec.Struct, frozen=True):
         return f"reading {shown(self.part.path)}"
 
 
-class _Found(NamedTuple):
-    asked: dict[Scope, Asked]
-    facts: dict[bytes, bytes]
-    """By question, the digests of its texts, by which questions are compared."""
-
-
 _decode: Final = msgspec.json.Decoder(_Line).decode
 _decode_text: Final = msgspec.json.Decoder(str).decode
 _decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
@@ -89,37 +83,35 @@ _decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
 def find_joins(
     chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
 ) -> list[EvaluationJoins]:
-    """Find out which questions the chosen models have in common, for each evaluation.
-
-    Raises:
-        CorpusError: A part does not hold the records that the manifest says.
-        ShardError: A part could not be read completely.
-    """
+    """Find out which questions the chosen models have in common, for each evaluation."""
     evaluations: dict[str, list[Chosen]] = defaultdict(list)
     for one in chosen:
         evaluations[one.evaluation.evaluation_name].append(one)
-    numbers = {name: _numbers(some) for name, some in evaluations.items()}
-    models: Models = {
-        (name, one.evaluation.metric): {model.model_id: numbers[name][model.model_id] for model in one.models}
-        for name, some in evaluations.items()
-        for one in some
-    }
+    everyone: dict[str, list[str]] = {}
+    models: dict[Scope, dict[str, int]] = {}  # each with its number, which is the same for all metrics of an evaluation
+    for name, some in evaluations.items():
+        everyone[name] = sorted({model.model_id for one in some for model in one.models})
+        for one in some:
+            chosen_here = {model.model_id for model in one.models}
+            models[name, one.evaluation.metric] = {
+                model_id: number for number, model_id in enumerate(everyone[name]) if model_id in chosen_here
+            }
     parts = parts_of(corpus, manifest)
     tasks = [_Task(part, list(models.items()), limits) for part in parts]
     asked: dict[Scope, Asked] = {scope: {} for scope in models}
     facts: dict[bytes, bytes] = {}
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
-    for found in with_progress(results, parts, progress, "count"):
-        for scope, part in found.asked.items():
+    for found, found_facts in with_progress(results, parts, progress, "count"):
+        for scope, part in found.items():
             whole = asked[scope]
             for key, mask in part.items():
                 whole[key] = whole.get(key, 0) | mask
-        for question, texts in found.facts.items():  # equal, unless two questions have one hash
+        for question, texts in found_facts.items():  # equal, unless two questions have one hash
             facts[question] = min(texts, facts.get(question, texts))
     return [
         count_joins(
             name,
-            list(numbers[name]),
+            everyone[name],
             {one.evaluation.metric: asked.pop((name, one.evaluation.metric)) for one in some},
             facts,
         )
@@ -127,14 +119,8 @@ def find_joins(
     ]
 
 
-def _numbers(chosen: Sequence[Chosen]) -> dict[str, int]:
-    """Number the models of an evaluation, over all of its metrics."""
-    names = sorted({model.model_id for one in chosen for model in one.models})
-    return {name: number for number, name in enumerate(names)}
-
-
-def _read_part(task: _Task) -> _Found:
-    """Collect what the chosen models were asked in one part. Runs in a worker."""
+def _read_part(task: _Task) -> tuple[dict[Scope, Asked], dict[bytes, bytes]]:
+    """Collect what the chosen models were asked in one part, and the facts of each question. Runs in a worker."""
     models = dict(task.models)
     asked: dict[Scope, Asked] = defaultdict(dict)
     facts: dict[bytes, bytes] = {}
@@ -151,7 +137,7 @@ def _read_part(task: _Task) -> _Found:
             mine[key] = mine.get(key, 0) | 1 << number
             if question not in facts:
                 facts[question] = _facts(line.input)
-    return _Found(dict(asked), facts)
+    return dict(asked), facts
 
 
 def _facts(asked: _Input) -> bytes:
@@ -240,10 +226,7 @@ def _scored(by_metric: Mapping[str | None, Asked], questions: Iterable[bytes], m
 
 
 def _union(masks: Iterable[int]) -> int:
-    union = 0
-    for mask in masks:
-        union |= mask
-    return union
+    return reduce(or_, masks, 0)
 
 
 def _columns(rows: Iterable[int], models: int) -> list[int]:

@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
 from itertools import pairwise
@@ -28,8 +28,9 @@ from fastrec.commands.verify.part import (
     Problems,
     Statement,
     check_inputs,
-    check_listed,
     check_part,
+    file_has,
+    manifest_says,
 )
 from fastrec.corpus.manifest import (
     MANIFEST,
@@ -47,6 +48,7 @@ from fastrec.corpus.manifest import (
 )
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.corpus.scan import PartFile, run_in_order, with_progress
+from fastrec.corpus.sources import has_sources
 from fastrec.corpus.store_output import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, ShardError, UsageError, counted, utf8
@@ -55,42 +57,39 @@ from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.schemas.schema import Schema
-from fastrec.storage import is_url, join, sha256_of_file, storage_of
+from fastrec.storage import is_url, join, storage_of
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import read_census, read_part_counts
 from fastrec.summary.summarize import summarize
 
-_LINE_COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
-
 _ANY: Final = "any repair"
-_manifest_says, _summary_says = partial(Statement, f"{MANIFEST} says"), partial(Statement, f"{SUMMARY} says")
-_file_has = partial(Statement, "the file has")
+_summary_says = partial(Statement, f"{SUMMARY} says")
 
 
 def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
-    """Check that the totals of a manifest are those of its parts, and that the line counts of each input add up."""
+    """Check the totals, the line counts of each input, and that all parts have sources or none, as the options say."""
     problems = Problems(MANIFEST)
     parts = manifest.parts
     hash_name, _ = text_hash(manifest)
-    totals = {
+    totals: dict[str, int | str | None] = {
         "records": sum(part.records for part in parts),
         "text_bytes": sum(part.text_bytes for part in parts),
-        hash_name: _tree_hash(hash_name, (text_hash(part)[1] for part in parts)),
     }
+    try:
+        totals[hash_name] = tree_hash(hash_name, (text_hash(part)[1] for part in parts))
+    except ValueError:  # a digest is not hexadecimal; its part is reported
+        totals[hash_name] = None
     for name, found in totals.items():
-        claim, other = _manifest_says(getattr(manifest, name)), Statement("its entries of parts give", found)
+        claim, other = manifest_says(getattr(manifest, name)), Statement("its entries of parts give", found)
         problems.compare("manifest.total", name, claim, other)
     for entry in manifest.inputs:
         _check_line_counts(problems, "manifest.line_counts", f"{entry.path}: {MANIFEST}", entry)
     yield from problems
-
-
-def _tree_hash(name: str, digests: Iterable[str]) -> str | None:
-    try:
-        return tree_hash(name, digests)
-    except ValueError:  # a digest is not hexadecimal; its part is reported
-        return None
+    tracked = has_sources(manifest)
+    for part in parts:
+        if bool(part.sources) is not tracked:
+            expected, some = ("sources", "none") if tracked else ("no sources, by its options", "some")
+            yield Problem(MANIFEST, None, "manifest.sources", f"{part.file}: expected {expected}, found {some}")
 
 
 def _check_line_counts(problems: Problems, kind: str, by: str, counts: LineCounts | InputEntry) -> None:
@@ -111,7 +110,7 @@ def _check_summary(
     try:
         data = storage_of(corpus).read_all(summary_path(corpus, manifest))
         digest = sha256(data).hexdigest()
-        problems.compare("file.sha256", "SHA-256", _manifest_says(manifest.summary_sha256), _file_has(digest))
+        problems.compare("file.sha256", "SHA-256", manifest_says(manifest.summary_sha256), file_has(digest))
         summary = Summary.from_json(data)
     except (FileNotFoundError, CorpusError):  # reported as a missing file, or as a bad name in the manifest
         return None, []
@@ -123,23 +122,22 @@ def _check_summary(
         return None, list(problems)
     _check_counts(summary, manifest, problems)
     if statistics is not None:
-        _check_statistics(summary, CORPUS_LABELS[manifest.schema], options, statistics, problems)
+        _check_statistics(summary, options, statistics, problems)
     return summary, list(problems)
 
 
 def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> None:
     """Check that the line counts of a summary add up, and agree with everything else that counts the same lines."""
-    kind, counts, codes, hashes = (
-        "summary.line_counts",
-        summary.line_counts,
-        summary.rejected_by_code,
-        summary.sample_hash,
-    )
+    kind, counts = "summary.line_counts", summary.line_counts
+    codes, hashes = summary.rejected_by_code, summary.sample_hash
     _check_line_counts(problems, kind, SUMMARY, counts)
     listed = manifest.rejects.records if manifest.rejects else 0
     inputs_say = f"the inputs in {MANIFEST} add up to"
     others = [
-        *((name, inputs_say, sum(getattr(entry, name) for entry in manifest.inputs)) for name in _LINE_COUNTS),
+        *(
+            (name, inputs_say, sum(getattr(entry, name) for entry in manifest.inputs))
+            for name in LineCounts.__struct_fields__
+        ),
         ("kept", f"{MANIFEST} says that the number of records is", manifest.records),
         ("rejected", "its rejected_by_code adds up to", sum(codes.values())),
         ("rejected", f"{MANIFEST} says that the rejects file has", listed),
@@ -157,9 +155,7 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
         problems.compare(kind, name, claim, Statement("its notes have", notes[code]))
 
 
-def _check_statistics(
-    summary: Summary, schema: Schema, options: Options, statistics: Sequence[str], problems: Problems
-) -> None:
+def _check_statistics(summary: Summary, options: Options, statistics: Sequence[str], problems: Problems) -> None:
     """Build the summary again from the records, and compare everything that depends only on them."""
     tally = read_part_counts(statistics).tally
     found = summarize(
@@ -168,7 +164,7 @@ def _check_statistics(
         msgspec.structs.replace(summary.sample_hash, algorithm=options.hash_algorithm),
         tally,
         read_census(statistics),
-        schema=schema,
+        schema=options.target,
         versions=summary.versions,
         notes=summary.notes,
         repaired=summary.repaired,
@@ -190,17 +186,14 @@ def _check_statistics(
 def _plain(summary: Summary, options: Options) -> Any:
     """Convert a summary to plain values, with evaluations and models by name."""
     plain = msgspec.to_builtins(summary)
+    evaluations = {}
     for evaluation in plain["evaluations"]:
         evaluation["by_model"] = {model["model_id"]: model for model in evaluation["by_model"]}
         if options.leaves_out:
             del evaluation["ids_with_many_hashes"]  # it also counts records that were left out
-    plain["evaluations"] = {_title(evaluation): evaluation for evaluation in plain["evaluations"]}
-    return plain
-
-
-def _title(evaluation: dict[str, Any]) -> str:
-    name, metric = evaluation["evaluation_name"], evaluation["metric"]
-    return name if metric is None else f"{name} · {metric}"
+        name, metric = evaluation["evaluation_name"], evaluation["metric"]
+        evaluations[name if metric is None else f"{name} · {metric}"] = evaluation
+    return plain | {"evaluations": evaluations}
 
 
 def _check_rejects(
@@ -210,9 +203,7 @@ def _check_rejects(
     path = join(corpus, listed.file)
     problems = Problems(listed.file)
     try:
-        size, digest = sha256_of_file(path)
-        problems.compare("file.bytes", "size", _manifest_says(listed.bytes), _file_has(size))
-        problems.compare("file.sha256", "SHA-256", _manifest_says(listed.sha256), _file_has(digest))
+        problems.compare_file(path, listed)
         codes, sources, repairs = _read_rejects(path, problems)
     except FileNotFoundError:  # reported as a missing file
         return
@@ -221,11 +212,11 @@ def _check_rejects(
     except OSError as exc:
         problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
     else:
-        problems.compare("rejects.count", "rejected lines", _manifest_says(listed.records), _file_has(codes.total()))
+        problems.compare("rejects.count", "rejected lines", manifest_says(listed.records), file_has(codes.total()))
         rejected: Counter[str] = Counter()
         for entry in inputs:
             rejected[entry.path] += entry.rejected
-        _compare_counts("of", _manifest_says, rejected, sources, problems)
+        _compare_counts("of", manifest_says, rejected, sources, problems)
         if summary is not None:
             _compare_counts("of code", _summary_says, Counter(summary.rejected_by_code), codes, problems)
             repairable = Counter(summary.repairable.by_code | {_ANY: summary.repairable.lines})
@@ -261,10 +252,7 @@ def _compare_counts(
     what: str, says: Callable[[int], Statement], listed: Counter[str], found: Counter[str], problems: Problems
 ) -> None:
     for name in sorted({*listed, *found}):
-        problems.compare("rejects.count", f"rejected lines {what} {name}", says(listed[name]), _file_has(found[name]))
-
-
-_HASH_TITLES: Final = {"text_xxh3_128": "xxh3 of text", "text_sha256": "SHA-256 of text"}
+        problems.compare("rejects.count", f"rejected lines {what} {name}", says(listed[name]), file_has(found[name]))
 
 
 class Verification(msgspec.Struct, kw_only=True):
@@ -352,25 +340,32 @@ def _check(
 ) -> None:
     problems = verification.problems
     verification.skipped = manifest.skipped
-    is_file = _list_files(corpus)
-    if left := _leftovers(corpus, manifest, is_file):
+    is_file = {
+        utf8(path.removeprefix(join(corpus, ""))): is_url(path) or os.path.isfile(path)  # noqa: PTH113
+        for path in storage_of(corpus).files_in(corpus)
+    }
+    # In a store, runs write their files in place.
+    left = [name for name in is_file if is_url(corpus) and name not in files_of(manifest) and is_of_a_run(name)]
+    if left:
+        for name in left:
+            del is_file[name]
         verification.notices.append(
             f"{counted(len(left), 'file')} of runs that have not published anything are beside the corpus: the next "
             "`normalize --overwrite` that succeeds removes those of runs that have ended"
         )
     problems += _check_files(manifest, is_file)
     problems += _check_manifest(manifest)
-    problems += check_listed(manifest)
     parts = [
         PartFile(join(corpus, entry.file), entry)
         for entry in manifest.parts
         if is_plain(entry.file) and is_file.get(entry.file)
     ]
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        tasks = [
-            CheckTask(part, options, f"{scratch}/{number}", _sources_of(corpus, part, is_file))
-            for number, part in enumerate(parts)
-        ]
+        tasks = []
+        for number, part in enumerate(parts):
+            name = part.entry.sources.file if part.entry.sources else ""
+            sources = join(corpus, name) if is_plain(name) and is_file.get(name) else ""
+            tasks.append(CheckTask(part, options, f"{scratch}/{number}", sources))
         results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
         checked = list(with_progress(results, parts, progress, "check"))
         problems += _compare_parts(checked, manifest.sort_fields)
@@ -391,33 +386,7 @@ def _check(
         problems += _check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
 
 
-def _sources_of(corpus: str, part: PartFile, is_file: dict[str, bool]) -> str:
-    """The path of the sources of a part; empty if there are none to read."""
-    name = part.entry.sources.file if part.entry.sources else ""
-    return join(corpus, name) if is_plain(name) and is_file.get(name) else ""
-
-
-def _list_files(corpus: str) -> dict[str, bool]:
-    """The names in a directory, made printable, and whether each is a file."""
-    found: dict[str, bool] = {}
-    for path in storage_of(corpus).files_in(corpus):
-        name = path.removeprefix(join(corpus, ""))
-        found[utf8(name)] = is_url(path) or os.path.isfile(path)  # noqa: PTH113
-    return found
-
-
-def _leftovers(corpus: str, manifest: Manifest, is_file: dict[str, bool]) -> list[str]:
-    """Remove the files of other runs from a list, and return them: in a store, runs write their files in place."""
-    if not is_url(corpus):
-        return []
-    left = [name for name in is_file if name not in files_of(manifest) and is_of_a_run(name)]
-    for name in left:
-        del is_file[name]
-    return left
-
-
 def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Problem]:
-    """Compare the files that are there with those that the manifest lists."""
     names = [part.file for part in manifest.parts]
     others = [part.sources.file for part in manifest.parts if part.sources]
     others += [manifest.rejects.file] if manifest.rejects else []
@@ -426,7 +395,7 @@ def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Probl
     for name in bad:
         message = f"expected names of files in the corpus, those of parts in ascending order, found {name!r}"
         yield Problem(MANIFEST, None, "manifest.files", message)
-    listed = {MANIFEST, manifest.summary_file, *names, *others}
+    listed = {MANIFEST, *files_of(manifest)}
     for name in sorted(listed):
         if is_plain(name) and not is_file.get(name):
             yield Problem(name, None, "file.missing", f"{MANIFEST} lists this file, but it does not exist")
@@ -437,7 +406,7 @@ def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Probl
 def _compare_parts(checked: Sequence[CheckedPart], sort_fields: Sequence[str]) -> Iterator[Problem]:
     """Compare each part with its entry in the manifest, and with the previous part."""
     previous: CheckedPart | None = None
-    says, has = _manifest_says, partial(Statement, "the part has")
+    says, has = manifest_says, partial(Statement, "the part has")
     for part in checked:
         entry = part.part.entry
         problems = Problems(entry.file)
@@ -447,7 +416,8 @@ def _compare_parts(checked: Sequence[CheckedPart], sort_fields: Sequence[str]) -
             problems.compare("part.records", "records", says(entry.records), has(part.records))
             problems.compare("part.text_bytes", "bytes of text", says(entry.text_bytes), has(part.text_bytes))
             name, value = text_hash(entry)
-            problems.compare(f"part.{name}", _HASH_TITLES[name], says(value), has(part.text_hash))
+            title = "SHA-256 of text" if name == "text_sha256" else "xxh3 of text"
+            problems.compare(f"part.{name}", title, says(value), has(part.text_hash))
         if part.read and part.records:
             for name, key, found in (("first", entry.first, part.first), ("last", entry.last, part.last)):
                 listed, read = map(msgspec.to_builtins, (key, key_entry(found, sort_fields)))

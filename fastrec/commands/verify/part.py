@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from io import BytesIO
 from operator import lt
@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry, text_hash, text_hasher
+from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry, RejectsEntry, SourcesEntry, text_hash, text_hasher
 from fastrec.corpus.scan import PartFile
-from fastrec.corpus.sources import Source, decode_source, has_sources, source_lines
+from fastrec.corpus.sources import decode_source, source_lines
 from fastrec.errors import CorpusError, ShardError, shown
 from fastrec.judge.findings import describe, json_path
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
@@ -103,7 +103,15 @@ class Statement(NamedTuple):
     value: Any
 
     def __str__(self) -> str:
-        return f"{self.by} {_describe(self.value)}"
+        value = self.value
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 64:
+            value = f"{value:,}"
+        elif not isinstance(value, str) or len(value) > 64:  # a checksum is short enough to be shown
+            value = "nothing" if value is _ABSENT else describe(value)
+        return f"{self.by} {value}"
+
+
+manifest_says, file_has = partial(Statement, f"{MANIFEST} says"), partial(Statement, "the file has")
 
 
 class Problems(msgspec.Struct):
@@ -123,17 +131,20 @@ class Problems(msgspec.Struct):
         if claim.value != other.value:
             self.add(kind, f"{what}: {claim}, {other}")
 
+    def compare_file(self, path: str, listed: SourcesEntry | RejectsEntry) -> None:
+        size, digest = sha256_of_file(path)
+        self.compare("file.bytes", "size", manifest_says(listed.bytes), file_has(size))
+        self.compare("file.sha256", "SHA-256", manifest_says(listed.sha256), file_has(digest))
+
     def compare_documents(
         self, kind: str, what: str, claim: Statement, other: Statement, steps: tuple[str | int, ...] = ()
     ) -> None:
         """Add a problem for each difference between two documents of plain values, with its path."""
         said, found = claim.value, other.value
-        pairs: Iterator[tuple[str | int, Any, Any]]
         if isinstance(said, dict) and isinstance(found, dict):
-            keys = dict.fromkeys((*said, *found))
-            pairs = ((key, said.get(key, _ABSENT), found.get(key, _ABSENT)) for key in keys)
+            pairs = [(key, said.get(key, _ABSENT), found.get(key, _ABSENT)) for key in said | found]
         elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
-            pairs = ((index, *both) for index, both in enumerate(zip(said, found, strict=True)))
+            pairs = [(index, *both) for index, both in enumerate(zip(said, found, strict=True))]
         else:
             self.compare(kind, what + json_path(steps), claim, other)
             return
@@ -148,73 +159,38 @@ class Problems(msgspec.Struct):
             yield Problem(self.file, None, "more", f"{hidden:,} more problems in this file")
 
 
-def _describe(value: Any) -> str:
-    if isinstance(value, str) and len(value) <= 64:
-        return value  # a checksum is short enough to be shown
-    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 64:
-        return f"{value:,}"
-    return "nothing" if value is _ABSENT else describe(value)
-
-
-class _ShardSources(msgspec.Struct):
-    """The sources of a file that name one shard."""
-
-    records: int
-    lowest: tuple[int, int]
-    """The lowest line number, and the number of the source that has it."""
-    highest: tuple[int, int]
-
-
 class _CheckedSources(msgspec.Struct):
     problems: Problems
-    shards: dict[str, _ShardSources]
+    shards: dict[str, tuple[int, tuple[int, int], tuple[int, int]]]
+    """By shard, the number of records and its lowest and highest line, each with the number of the record."""
     valid: bool
     """Whether the file was read to its end, and all lines are sources."""
 
 
-def check_listed(manifest: Manifest) -> Iterator[Problem]:
-    """Check that either all parts have sources, or none of them, as the options say."""
-    tracked = has_sources(manifest)
-    for part in manifest.parts:
-        if bool(part.sources) is not tracked:
-            expected, found = ("sources", "none") if tracked else ("no sources, by its options", "some")
-            yield Problem(MANIFEST, None, "manifest.sources", f"{part.file}: expected {expected}, found {found}")
-
-
 def _check_sources(path: str, part: PartEntry) -> _CheckedSources:
-    """Check the sources of one part. Runs in a worker."""
     assert part.sources
-    problems, shards = Problems(part.sources.file), dict[str, _ShardSources]()
-    checked = _CheckedSources(problems, shards, valid=False)
+    problems = Problems(part.sources.file)
+    checked = _CheckedSources(problems, {}, valid=False)
     try:
-        size, digest = sha256_of_file(path)
-        says, has = partial(Statement, f"{MANIFEST} says"), partial(Statement, "the file has")
-        problems.compare("file.bytes", "size", says(part.sources.bytes), has(size))
-        problems.compare("file.sha256", "SHA-256", says(part.sources.sha256), has(digest))
+        problems.compare_file(path, part.sources)
         checked.valid, records = True, 0
         for records, line in enumerate(source_lines(path), 1):
             try:
-                _add(shards, decode_source(path, records, line), records)
+                source = decode_source(path, records, line)
             except CorpusError as exc:
                 checked.valid = False
                 problems.add("sources.entry", exc.reason, records)
-        problems.compare("sources.records", "records", says(part.records), has(records))
+                continue
+            here = (source.line, records)
+            count, lowest, highest = checked.shards.get(source.shard, (0, here, here))
+            checked.shards[source.shard] = count + 1, min(lowest, here), max(highest, here)
+        problems.compare("sources.records", "records", manifest_says(part.records), file_has(records))
     except ShardError as exc:
         checked.valid = False
         problems.add("file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": "))
     except OSError as exc:
         problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
     return checked
-
-
-def _add(shards: dict[str, _ShardSources], source: Source, number: int) -> None:
-    here = (source.line, number)
-    if known := shards.get(source.shard):
-        known.records += 1
-        known.lowest = min(known.lowest, here)
-        known.highest = max(known.highest, here)
-    else:
-        shards[source.shard] = _ShardSources(1, here, here)
 
 
 def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iterator[Problem]:
@@ -226,35 +202,31 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
         kept[entry.path] += entry.kept
     found: Counter[str] = Counter()
     for sources in checked:
-        for shard, counts in sources.shards.items():
-            found[shard] += counts.records
-            _compare(sources.problems, shard, counts, lines)
-        yield from sources.problems
+        problems = sources.problems
+        for shard, (count, lowest, highest) in sources.shards.items():
+            found[shard] += count
+            if shard not in lines:
+                problems.add("sources.shard", f"expected an input of the corpus, found {shard!r}", lowest[1])
+                continue
+            for line, number in {lowest, highest}:
+                if not 1 <= line <= lines[shard]:
+                    message = f"expected a line of {shard}, which has {lines[shard]:,}, found line {line:,}"
+                    problems.add("sources.line", message, number)
+        yield from problems
     if len(checked) == len(manifest.parts) and all(sources.valid for sources in checked):
         problems = Problems(MANIFEST)
         for path, count in kept.items():
-            claim, other = Statement(f"{MANIFEST} says", count), Statement("the sources have", found[path])
-            problems.compare("sources.kept", f"{path}: records", claim, other)
+            other = Statement("the sources have", found[path])
+            problems.compare("sources.kept", f"{path}: records", manifest_says(count), other)
         yield from problems
-
-
-def _compare(problems: Problems, shard: str, counts: _ShardSources, lines: Mapping[str, int]) -> None:
-    if shard not in lines:
-        problems.add("sources.shard", f"expected an input of the corpus, found {shard!r}", counts.lowest[1])
-        return
-    for line, number in {counts.lowest, counts.highest}:
-        if not 1 <= line <= lines[shard]:
-            message = f"expected a line of {shard}, which has {lines[shard]:,}, found line {line:,}"
-            problems.add("sources.line", message, number)
 
 
 class CheckTask(msgspec.Struct, frozen=True):
     part: PartFile
     options: Options
-    """The options that the corpus was made with."""
     statistics: str
     """Path prefix of the files for the census and the counts."""
-    sources: str = ""
+    sources: str
     """Path of the sources of the part; empty if there are none."""
 
     def __str__(self) -> str:
@@ -363,28 +335,23 @@ class _LineChecker:
         self.rows += [row_of(record, 0, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
 
     def _check_order(self, before: list[bytes], keys: list[bytes], chunk: JudgedChunk) -> None:
-        """Report the records that do not belong after the previous one."""
         add = self._problems.add
         for index, (low, high) in enumerate(zip(before, keys, strict=True)):
             number = chunk.batch.numbers[index]
             if low > high:
-                add(
-                    "line.order", "expected a key greater than that of the previous record, found a smaller one", number
-                )
+                message = "expected a key greater than that of the previous record, found a smaller one"
+                add("line.order", message, number)
             elif low == high:
                 text, previous = _text(chunk, index), _text(chunk, index - 1) if index else self._last_text
-                self._add_repeat(high, previous, text)
+                if high != self._repeated:
+                    self._compare_repeats()
+                    self._repeated, self._texts = high, [previous]
+                self._texts.append(text)
                 if text == previous:
                     add("line.duplicate", "expected a new record, found a copy of the previous one", number)
                 elif text < previous:
                     message = "expected text greater than that of the previous record with this key, found smaller text"
                     add("line.order", message, number)
-
-    def _add_repeat(self, key: bytes, previous: bytes, text: bytes) -> None:
-        if key != self._repeated:
-            self._compare_repeats()
-            self._repeated, self._texts = key, [previous]
-        self._texts.append(text)
 
     def _compare_repeats(self) -> None:
         if numbers := contradictions_of(self._texts):
