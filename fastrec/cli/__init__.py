@@ -1,4 +1,9 @@
-"""The command line: the only place that prints or exits. Each command imports its implementation when it runs."""
+"""The command line: the only place that prints or exits. Each command imports its implementation when it runs.
+
+Settings are defaults of options. They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the
+current directory. A table has the settings of one command; settings outside of tables are for every command that has
+the option. The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +25,6 @@ import click
 from fastrec._version import __version__
 from fastrec.cli.console import allow_broken_pipe, print_error, print_stderr, safe
 from fastrec.errors import FastrecError, UsageError, shown
-
-# @@ settings: Settings: defaults of options, read from a file.
-#
-# They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the current directory. A table has the
-# settings of one command; settings outside of tables are for every command that has the option.
-#
-# The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings.
 
 
 def _read_settings(path: str | None, context: click.Context) -> dict[str, dict[str, Any]]:

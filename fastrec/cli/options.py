@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from fastrec.filters import Filters
 
 
-# @@ memory: How much memory this process and its workers may use: that of the machine, or less in a control group.
-#
-# A scheduler such as Slurm, systemd, Docker or Kubernetes limits a control group. The group of this process may have no
-# limit of its own and be inside a group that has one, so the smallest limit on the way up counts. There are two versions
-# of control groups, and a machine may have both:
+# A scheduler such as Slurm, systemd, Docker or Kubernetes limits the memory of a control group. The group of this
+# process may have no limit of its own and be inside a group that has one, so the smallest limit on the way up counts.
+# There are two versions of control groups, and a machine may have both:
 #
 #     /proc/self/cgroup                   0::/job_7/step_0        version 2
 #                                         4:memory:/job_7         version 1
@@ -207,6 +205,9 @@ jobs_option = click.option("-j", "--jobs", type=Count(min=1), metavar="N", envva
                            help="Number of processes. Small inputs always use one.")  # fmt: skip
 no_progress_option = click.option("--no-progress", is_flag=True, envvar="FASTREC_NO_PROGRESS", show_envvar=True,
                                   help="Do not show progress on a terminal.")  # fmt: skip
+findings_format_option = choice_option("--format", ["text", "json", "github"],
+                                       "Output format; github prints annotations of a GitHub workflow.",
+                                       to="output_format")  # fmt: skip
 errors_as_wrong_option = click.option("--errors-as-wrong", is_flag=True,
                                       help="Count records with an error as wrong answers. By default they do not "
                                            "count.")  # fmt: skip
@@ -240,9 +241,7 @@ def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
     limit_memory(jobs)
 
 
-# @@ filters: The filter options that commands share, and the completion of names in the shell.
-#
-# Names come from the summary of the corpus in the command line that is completed. If it has none, or if it cannot be
+# The shell completes names from the summary of the corpus in the command line. If there is none, or if it cannot be
 # read at once, there are no completions: a shell must never wait, or show an error, because of a Tab.
 
 _LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion

@@ -1,4 +1,4 @@
-"""`fastrec show`."""
+"""`fastrec show`: a question once, then each answer with its verdict and its conversation."""
 
 from __future__ import annotations
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from fastrec.answers.transcript import Call, Turn
     from fastrec.commands.show import Shown
 
-
-# @@ answer_text: Questions and answers as text: a question once, then each answer with its verdict and its conversation.
 
 _COLOURS: Final = {"right": "green", "wrong": "red", "error": "yellow"}
 _FIRST_TURNS: Final = 2
