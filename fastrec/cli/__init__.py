@@ -122,12 +122,8 @@ _COMMANDS = (
     "verify", "rejects", "validate",
     "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip
-_PYTHON_NAMES = {"import": "import_logs"}  # `import` is a keyword of Python
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it
-_DETAILS = {"-vv", "-vvv"}
-_ALLOCATIONS = 50_000  # between two garbage collections; with 700, they take 10 % of the start
-_HELP = {"-h", "--help", "--version"}
 _BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."
 
 
@@ -137,7 +133,7 @@ def python_name(command: str) -> str:
     >>> python_name("verify"), python_name("check-pairs"), python_name("import")
     ('verify', 'check_pairs', 'import_logs')
     """
-    return _PYTHON_NAMES.get(command, command.replace("-", "_"))
+    return "import_logs" if command == "import" else command.replace("-", "_")  # `import` is a keyword of Python
 
 
 @contextlib.contextmanager
@@ -146,7 +142,7 @@ def _handle_broken_pipes() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as exc:
-        if not _HELP & set(sys.argv[1:]):
+        if not {"-h", "--help", "--version"} & set(sys.argv[1:]):
             raise FastrecError(f"{exc.filename or 'a pipe'}: {exc.strerror}") from exc
         with allow_broken_pipe():
             raise
@@ -233,7 +229,7 @@ def script() -> None:
     It ends without freeing all objects one by one, which takes as long as importing click. What modules have
     registered to be done at exit is done.
     """
-    gc.set_threshold(_ALLOCATIONS)
+    gc.set_threshold(50_000)  # allocations between two collections; with 700, they take 10 % of the start
     try:
         main()
     except SystemExit as exc:
@@ -275,7 +271,7 @@ def main() -> None:
         code = _fail(3, "out of memory; try fewer --jobs", exc)
     except Exception as exc:  # noqa: BLE001 - a bug; a traceback is printed on request
         code = _fail(3, f"unexpected error: {type(exc).__name__}: {exc}\n{_BUG}", exc)
-        if _DETAILS & set(sys.argv[1:]):
+        if {"-vv", "-vvv"} & set(sys.argv[1:]):
             import traceback
 
             traceback.print_exc()

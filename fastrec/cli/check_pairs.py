@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, format_bytes, format_speed, print_error, print_notice
+from fastrec.cli.console import allow_broken_pipe, format_timing, print_error, print_notice
 from fastrec.cli.options import command, findings_format_option, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import print_findings
@@ -85,5 +85,5 @@ def _print_counts(report: PairCheck) -> None:
     )
     ignored = f", {counted(report.ignored, 'other file')} ignored" if report.ignored else ""
     bad = f", {counted(len(report.bad_files), 'file')} unreadable" if report.bad_files else ""
-    timing = f"{format_bytes(report.text_bytes)} {format_speed(report.text_bytes, report.seconds)}"
+    timing = format_timing(report.text_bytes, report.seconds)
     click.echo(f"{word}: {findings}{counts}{ignored}{bad} ({timing})")

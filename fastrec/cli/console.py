@@ -43,6 +43,11 @@ def format_bytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size < 1_000_000_000 else f"{size / 1e9:.2f} GB"
 
 
+def format_timing(size: int, seconds: float) -> str:
+    """Format the size of some text, how long it took, and how fast that was."""
+    return f"{format_bytes(size)} {format_speed(size, seconds)}"
+
+
 def format_speed(size: int, seconds: float) -> str:
     """Format how long some text took, and how fast that was.
 

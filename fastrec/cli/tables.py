@@ -115,13 +115,17 @@ def print_section(section: Section) -> list[str]:
         click.echo(f"  {section.table}")
     elif section.table.rows:
         hidden = print_table(section.table)
-    print_notes(section.notes)
+    _print_notes(section.notes)
     return hidden
 
 
-def print_notes(notes: Iterable[str]) -> None:
+def _print_notes(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"  {safe(note)}")
+
+
+def print_more(more: int, noun: str, where: str) -> None:
+    _print_notes(more_rows(more, noun, where))
 
 
 def more_rows(more: int, noun: str, where: str) -> list[str]:

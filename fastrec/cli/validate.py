@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import (
-    allow_broken_pipe,
-    format_bytes,
-    format_repairable,
-    format_speed,
-    print_error,
-    print_notice,
-    safe,
-)
+from fastrec.cli.console import allow_broken_pipe, format_repairable, format_timing, print_error, print_notice, safe
 from fastrec.cli.options import (
     Count,
     choice_option,
@@ -114,7 +106,7 @@ def _verdict(report: Validation, *, good: bool) -> str:
     counts = f"{counted(report.lines, 'line')}, {report.valid:,} valid{repaired}, {report.invalid:,} invalid"
     blank = f", {report.blank:,} blank" if report.blank else ""
     bad = f", {len(report.bad_shards):,} of {counted(report.shards, 'shard')} unreadable" if report.bad_shards else ""
-    timing = f"{format_bytes(report.text_bytes)} {format_speed(report.text_bytes, report.seconds)}"
+    timing = format_timing(report.text_bytes, report.seconds)
     schema = f", schema {next(iter(report.versions))}" if len(report.versions) == 1 else ""
     early = "; stopped at --max-errors" if report.stopped_early else ""
     return f"{word}: {counts}, {counted(report.warnings, 'warning')}{blank}{bad}{schema} ({timing}){early}"

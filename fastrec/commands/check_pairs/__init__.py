@@ -249,7 +249,6 @@ class _Check:
         self._report = report
         self._limits = limits
         self._groups = FindingGroups(limits.finding_groups)
-        self._not_compared: Counter[str] = Counter()
         self._folders: set[str] = set()
 
     def add(self, parts: Sequence[tuple[Piece, CheckedPiece]]) -> None:
@@ -270,9 +269,8 @@ class _Check:
             report.aggregates += 1
         if len(pair.samples) > 1:
             names = ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in pair.samples)
-            self._groups.add(
-                Finding("pair.several_samples", "$", f"expected one samples file, found {names}"), location
-            )
+            message = f"expected one samples file, found {names}"
+            self._groups.add(Finding("pair.several_samples", "$", message), location)
         if any(one.error for _, one in parts):
             return  # a file counts as a whole or not at all
         rows = Rows(FindingGroups(self._limits.finding_groups))
@@ -330,11 +328,11 @@ class _Check:
                 report.different += 1
                 self._groups.add(verdict, location)
             else:
-                self._not_compared[verdict] += 1
+                report.not_compared[verdict] = report.not_compared.get(verdict, 0) + 1
 
     def finish(self, seconds: float) -> PairCheck:
         report = self._report
         report.codes, report.groups = dict(self._groups.codes), self._groups.in_order()
-        report.not_compared = dict(sorted(self._not_compared.items()))
+        report.not_compared = dict(sorted(report.not_compared.items()))
         report.seconds = seconds
         return report
