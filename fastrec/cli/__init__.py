@@ -1,4 +1,9 @@
-"""The command line: the only place that prints or exits. Each command imports its implementation when it runs."""
+"""The command line: the only place that prints or exits. Each command imports its implementation when it runs.
+
+Settings are defaults of options. They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the
+current directory. A table has the settings of one command; settings outside of tables are for every command that has
+the option. The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +25,6 @@ import click
 from fastrec._version import __version__
 from fastrec.cli.console import allow_broken_pipe, print_error, print_stderr, safe
 from fastrec.errors import FastrecError, UsageError, shown
-
-# @@ settings: Settings: defaults of options, read from a file.
-#
-# They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the current directory. A table has the
-# settings of one command; settings outside of tables are for every command that has the option.
-#
-# The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings.
 
 
 def _read_settings(path: str | None, context: click.Context) -> dict[str, dict[str, Any]]:
@@ -124,12 +122,8 @@ _COMMANDS = (
     "verify", "rejects", "validate",
     "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip
-_PYTHON_NAMES = {"import": "import_logs"}  # `import` is a keyword of Python
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it
-_DETAILS = {"-vv", "-vvv"}
-_ALLOCATIONS = 50_000  # between two garbage collections; with 700, they take 10 % of the start
-_HELP = {"-h", "--help", "--version"}
 _BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."
 
 
@@ -139,7 +133,7 @@ def python_name(command: str) -> str:
     >>> python_name("verify"), python_name("check-pairs"), python_name("import")
     ('verify', 'check_pairs', 'import_logs')
     """
-    return _PYTHON_NAMES.get(command, command.replace("-", "_"))
+    return "import_logs" if command == "import" else command.replace("-", "_")  # `import` is a keyword of Python
 
 
 @contextlib.contextmanager
@@ -148,7 +142,7 @@ def _handle_broken_pipes() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as exc:
-        if not _HELP & set(sys.argv[1:]):
+        if not {"-h", "--help", "--version"} & set(sys.argv[1:]):
             raise FastrecError(f"{exc.filename or 'a pipe'}: {exc.strerror}") from exc
         with allow_broken_pipe():
             raise
@@ -235,7 +229,7 @@ def script() -> None:
     It ends without freeing all objects one by one, which takes as long as importing click. What modules have
     registered to be done at exit is done.
     """
-    gc.set_threshold(_ALLOCATIONS)
+    gc.set_threshold(50_000)  # allocations between two collections; with 700, they take 10 % of the start
     try:
         main()
     except SystemExit as exc:
@@ -277,7 +271,7 @@ def main() -> None:
         code = _fail(3, "out of memory; try fewer --jobs", exc)
     except Exception as exc:  # noqa: BLE001 - a bug; a traceback is printed on request
         code = _fail(3, f"unexpected error: {type(exc).__name__}: {exc}\n{_BUG}", exc)
-        if _DETAILS & set(sys.argv[1:]):
+        if {"-vv", "-vvv"} & set(sys.argv[1:]):
             import traceback
 
             traceback.print_exc()

@@ -6,18 +6,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fastrec.cli.console import (
-    allow_broken_pipe,
-    format_bytes,
-    format_speed,
-    print_annotations,
-    print_error,
-    print_json,
-    print_notice,
-)
-from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
+from fastrec.cli.console import allow_broken_pipe, format_timing, print_error, print_notice
+from fastrec.cli.options import command, findings_format_option, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import print_groups
+from fastrec.cli.tables import print_findings
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -27,8 +19,7 @@ if TYPE_CHECKING:
 @command("Check aggregates against their samples files.")
 @click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
 @jobs_option
-@choice_option("--format", ["text", "json", "github"],
-               "Output format; github prints annotations of a GitHub workflow.", to="output_format")  # fmt: skip
+@findings_format_option
 @no_progress_option
 def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_progress: bool) -> None:
     """Check aggregates (`<uuid>.json`) against their samples files (`<uuid>_samples.jsonl`).
@@ -63,12 +54,7 @@ def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_
     with allow_broken_pipe():
         for bad in report.bad_files:
             print_error(bad)
-        if output_format == "json":
-            print_json(report)
-        elif output_format == "github":
-            print_annotations(report.groups)
-        else:
-            print_groups(report.groups, sum(report.codes.values()), "other findings; --format json has more")
+        print_findings(report, output_format, "--format json")
         if report.invalid:
             print_notice("`fastrec validate` lists all errors of rows")
         if output_format != "json" and (report.aggregates or report.samples or not report.ok):
@@ -99,5 +85,5 @@ def _print_counts(report: PairCheck) -> None:
     )
     ignored = f", {counted(report.ignored, 'other file')} ignored" if report.ignored else ""
     bad = f", {counted(len(report.bad_files), 'file')} unreadable" if report.bad_files else ""
-    timing = f"{format_bytes(report.text_bytes)} {format_speed(report.text_bytes, report.seconds)}"
+    timing = format_timing(report.text_bytes, report.seconds)
     click.echo(f"{word}: {findings}{counts}{ignored}{bad} ({timing})")

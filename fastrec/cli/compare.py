@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, format_p, print_json, print_notice, safe
-from fastrec.cli.options import (
-    Count,
-    choice_option,
-    command,
-    complete_names,
-    filter_options,
-    jobs_option,
-    no_progress_option,
-)
+from fastrec.cli.options import Count, choice_option, command, complete_names, filter_options, run_options
 from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
@@ -44,8 +36,7 @@ _TESTS: Final = {
               help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Show the examples in full.")
 @choice_option("--format", ["text", "json"], "Output format.", to="output_format")
-@jobs_option
-@no_progress_option
+@run_options
 def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **options: Any) -> None:
     """Compare models A and B on the questions of CORPUS that both have answered.
 
@@ -98,7 +89,13 @@ def _print(found: Comparison, *, full: bool) -> None:
     for scope in found.evaluations:
         for number, example in enumerate(scope.examples):
             click.echo(f"\n{click.style(_title(scope), bold=True)}, example {number + 1}: {_about(example, scope)}")
-            _print_example(example, printer, found.a)
+            question = example.question
+            sample = f"sample {safe(str(question.sample_id))}, hash {safe(question.sample_hash)}"
+            click.echo(click.style(sample, dim=True))
+            printer.print_question(question)
+            for answer in question.answers:
+                click.echo()
+                printer.print_answer(answer, "A  " if answer.model_id == found.a else "B  ")
     print_hidden(hidden)
     if printer.has_cut:
         print_notice("long texts are cut or folded; --full shows all")
@@ -135,12 +132,3 @@ def _about(example: Example, scope: ComparedEvaluation) -> str:
     values = (example.a, example.b, example.others_value)
     a, b, others = (value_text(value, graded=scope.graded) for value in values)
     return f"A {a}, B {b}" + (f", {counted(example.others, 'other model')} {others}" if example.others else "")
-
-
-def _print_example(example: Example, printer: AnswerPrinter, first: str) -> None:
-    question = example.question
-    click.echo(click.style(f"sample {safe(str(question.sample_id))}, hash {safe(question.sample_hash)}", dim=True))
-    printer.print_question(question)
-    for answer in question.answers:
-        click.echo()
-        printer.print_answer(answer, "A  " if answer.model_id == first else "B  ")

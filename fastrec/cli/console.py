@@ -1,4 +1,7 @@
-"""Printing for people: documents and messages. Text from input never reaches a terminal unescaped."""
+"""Printing for people: documents, messages and numbers. Text from input never reaches a terminal unescaped.
+
+Text is measured, cut and wrapped by the columns that it takes on a terminal, not by its characters.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,13 @@ import re
 import shutil
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import click
 
 from fastrec.errors import CorpusError, ShardError, counted, naming, shown
-
-if TYPE_CHECKING:
-    from fastrec.judge.findings import FindingGroup
-
-
-# @@ spelling: Spelling of text and numbers for people. Text from input is escaped, so that it cannot control a terminal.
-
-_MOST_CODES = 3
 
 # Control characters, and characters that reorder or hide text on a terminal.
 UNSAFE = re.compile(
@@ -48,6 +43,11 @@ def format_bytes(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size < 1_000_000_000 else f"{size / 1e9:.2f} GB"
 
 
+def format_timing(size: int, seconds: float) -> str:
+    """Format the size of some text, how long it took, and how fast that was."""
+    return f"{format_bytes(size)} {format_speed(size, seconds)}"
+
+
 def format_speed(size: int, seconds: float) -> str:
     """Format how long some text took, and how fast that was.
 
@@ -55,17 +55,6 @@ def format_speed(size: int, seconds: float) -> str:
     'in 2.00 s, 2,300 MB/s'
     """
     return f"in {seconds:.2f} s, {size / 1e6 / max(seconds, 1e-9):,.0f} MB/s"
-
-
-def _format_codes(by_code: Mapping[str, int]) -> str:
-    """Format counts by code, the largest first; of many codes only the first.
-
-    >>> _format_codes({"repair.nan_score": 7, "repair.null": 1_200})
-    '1,200 repair.null, 7 repair.nan_score'
-    """
-    rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
-    shown = [f"{count:,} {code}" for code, count in rows[:_MOST_CODES]]
-    return ", ".join([*shown, *(["…"] if len(rows) > _MOST_CODES else [])])
 
 
 def format_p(p: float | None) -> str:
@@ -80,15 +69,15 @@ def format_p(p: float | None) -> str:
 
 
 def format_repairable(lines: int, by_code: Mapping[str, int], of: int, kind: str = "rejected") -> str:
-    """Say how many of some rejected lines repairs would keep.
+    """Say how many of some rejected lines repairs would keep, with the three most frequent codes.
 
-    >>> format_repairable(9, {"repair.null": 9}, 10)
-    '`--repair all` would keep 9 of 10 rejected lines (9 repair.null)'
+    >>> format_repairable(1_205, {"repair.nan_score": 7, "repair.null": 1_200}, 2_000)
+    '`--repair all` would keep 1,205 of 2,000 rejected lines (1,200 repair.null, 7 repair.nan_score)'
     """
-    return f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({_format_codes(by_code)})"
+    rows = sorted(by_code.items(), key=lambda row: (-row[1], row[0]))
+    codes = [f"{count:,} {code}" for code, count in rows[:3]] + ["…"] * (len(rows) > 3)
+    return f"`--repair all` would keep {lines:,} of {counted(of, f'{kind} line')} ({', '.join(codes)})"
 
-
-# @@ layout: Lay out text on a terminal: measure, cut and wrap it by the columns that it takes, not by its characters.
 
 _WORDS = re.compile(r" *[^ ]+| +")
 
@@ -263,22 +252,3 @@ def explain_damage(*corpora: str) -> Iterator[None]:
             corpus = shown((inside or corpora)[0])
             exc.add_note(f"The corpus is damaged; normalize again. `fastrec verify {corpus}` lists all problems.")
         raise
-
-
-# @@ annotations: Annotations of a GitHub workflow: findings that appear beside the lines of a pull request.
-
-
-def print_annotations(groups: Iterable[FindingGroup]) -> None:
-    """Print a workflow command for each group of findings, at its first location."""
-    for group in groups:
-        first = group.locations[0]
-        more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
-        message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
-        source = _workflow(first.source, "\r\n%:,")
-        level = "notice" if group.severity == "note" else group.severity
-        click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
-
-
-def _workflow(text: str, special: str) -> str:
-    """Escape characters that have a meaning in a workflow command."""
-    return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))

@@ -13,9 +13,8 @@ import click
 from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
-    format_bytes,
     format_p,
-    format_speed,
+    format_timing,
     print_json,
     print_notice,
     print_stderr,
@@ -29,7 +28,7 @@ from fastrec.cli.tables import (
     markdown_table,
     more_rows,
     print_hidden,
-    print_notes,
+    print_more,
     print_section,
     print_table,
 )
@@ -37,7 +36,7 @@ from fastrec.errors import counted, listed
 from fastrec.wording import title_of
 
 if TYPE_CHECKING:
-    from fastrec.commands.diff.document import Difference, Flip, ModelDifference
+    from fastrec.commands.diff.document import Difference, ModelDifference
 
 
 _MOST_MODELS: Final = 20  # per evaluation
@@ -69,22 +68,18 @@ def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
         return ("–",) * len(_HEAD) + numbers * errors
     numbers = (f"{model.old_errors:,} → {model.new_errors:,}" if model.old_errors or model.new_errors else "0",)
     of = f" of {model.old_answered:,}" if model.questions < model.old_answered else ""
-    means = (model.old_accuracy, model.new_accuracy)
+    means, spelling = (model.old_accuracy, model.new_accuracy), "{:.1%}"
     if model.measure == "score":
-        means = (model.old_score, model.new_score)
+        means, spelling = (model.old_score, model.new_score), "{:.4g}"
     return (
         f"{model.questions:,}{of}",
-        *("–" if mean is None else _spell_mean(mean, model.measure) for mean in means),
+        *("–" if mean is None else spelling.format(mean) for mean in means),
         "–" if model.points is None else f"{model.points:+.2f}" if model.points else "0.00",
         f"{model.worse:,}",
         f"{model.better:,}",
         *(format_p(p) for p in (model.p, model.p_adjusted)),
         *(numbers * errors),
     )
-
-
-def _spell_mean(mean: float, measure: str) -> str:
-    return f"{mean:.1%}" if measure == "accuracy" else f"{mean:.4g}"
 
 
 def _remark(model: ModelDifference) -> str:
@@ -98,19 +93,11 @@ def _columns(models: Sequence[ModelDifference]) -> tuple[bool, tuple[str, ...]]:
     return errors, (*_HEAD, *(("errors",) * errors), "")
 
 
-def _test_of(model: ModelDifference) -> str:
-    return (_SCORE_TESTS if model.measure == "score" else _TESTS)[model.test or ""]
-
-
 def _titles(found: Difference) -> dict[tuple[str, str | None], str]:
     """Return the titles of all evaluations and metrics: the metric is in it only if the evaluation has several."""
     scopes = {(model.evaluation_name, model.metric) for model in found.models}
     metrics = Counter(name for name, _ in scopes)
     return {(name, metric): title_of(name, metric, metrics[name]) for name, metric in scopes}
-
-
-def _lower_scopes(found: Difference) -> set[tuple[str, str | None]]:
-    return {(model.evaluation_name, model.metric) for model in found.models if model.lower_is_better}
 
 
 def _legend(found: Difference) -> Iterator[str]:
@@ -128,10 +115,10 @@ def _legend(found: Difference) -> Iterator[str]:
         yield f"old, new: accuracy on the {answers}"
     if "score" in measures:
         yield "graded metrics (scores other than 0 and 1) are compared by score; --accuracy compares their accuracy"
-        if any(model.lower_is_better for model in found.models):
-            lower = {title for scope, title in _titles(found).items() if scope in _lower_scopes(found)}
+        titles = _titles(found)
+        if lower := {titles[model.evaluation_name, model.metric] for model in found.models if model.lower_is_better}:
             yield f"a lower score is better, so a rise is a loss of points: {', '.join(sorted(map(safe, lower)))}"
-    used = Counter(_test_of(model) for model in found.models if model.test)
+    used = Counter((_SCORE_TESTS if m.measure == "score" else _TESTS)[m.test] for m in found.models if m.test)
     several = len(used) > 1
     tests = [
         f"{text} ({counted(used[text], 'model')})" if several else text
@@ -161,13 +148,13 @@ def _print_tables(found: Difference) -> None:
         click.echo(click.style("changed fields", bold=True))
         fields = [(field.path, f"{field.records:,}") for field in found.fields[:_MOST_FIELDS]]
         print_table(Table(columns(("field", "records")), fields))
-        print_notes(more_rows(len(found.fields) - _MOST_FIELDS, "field", "--format json"))
+        print_more(len(found.fields) - _MOST_FIELDS, "field", "--format json")
         click.echo()
     for title, head, lists in _lists(found):
         click.echo(click.style(title, bold=True))
         print_table(Table(columns(head), lists))
         click.echo()
-    click.echo(f"{_counts(found)} ({format_bytes(found.text_bytes)} {format_speed(found.text_bytes, found.seconds)})")
+    click.echo(f"{_counts(found)} ({format_timing(found.text_bytes, found.seconds)})")
     word, sentence = _outcome_of(found, safe)
     colour = "red" if found.failed else "green" if found.fail_on is not None else None
     click.echo(f"{click.style(word, fg=colour, bold=True)}: {sentence}")
@@ -176,11 +163,10 @@ def _print_tables(found: Difference) -> None:
 def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[Sequence[str]]]]:
     """Yield the examples, if any: a title, column names and rows for each kind."""
     titles = _titles(found)
-    flips = [
-        (titles[m.evaluation_name, m.metric], m.model_id, str(flip.sample_id), *_spell_flip(flip, m.measure))
-        for m in found.models
-        for flip in m.flips
-    ]
+    flips = []
+    for m in found.models:
+        title, spell = titles[m.evaluation_name, m.metric], ("{:.4g}" if m.measure == "score" else "{:.0%}").format
+        flips += [(title, m.model_id, str(flip.sample_id), spell(flip.old), spell(flip.new)) for flip in m.flips]
     if flips:
         yield "worse or better", ("evaluation", "model", "sample_id", "old", "new"), flips
     for kind in ("added", "removed", "changed", "repeats"):
@@ -190,12 +176,6 @@ def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[S
                 for name in records
             ]
             yield kind, ("evaluation", "model", "sample_id", "run"), rows
-
-
-def _spell_flip(flip: Flip, measure: str) -> tuple[str, str]:
-    if measure == "score":
-        return f"{flip.old:.4g}", f"{flip.new:.4g}"
-    return f"{flip.old:.0%}", f"{flip.new:.0%}"
 
 
 def _counts(found: Difference) -> str:
@@ -217,12 +197,9 @@ def _outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, st
     p_value = f"{'adjusted p' if found.p_adjust == 'bh' else 'p'} < {found.p:g}"
     per_metric = " and metric" if len(titles) > len({name for name, _ in titles}) else ""
     if found.fail_on is None:
-        sure = [
-            m
-            for m in found.models
-            if (p := m.p_adjusted if found.p_adjust == "bh" else m.p) is not None and p < found.p
-        ]
-        worse = sum((model.points or 0) < 0 for model in sure)
+        ps = [(m.points or 0, m.p_adjusted if found.p_adjust == "bh" else m.p) for m in found.models]
+        sure = [points for points, p in ps if p is not None and p < found.p]
+        worse = sum(points < 0 for points in sure)
         changes = f"{worse:,} worse and {len(sure) - worse:,} better with {p_value}"
         return "compared", f"{changes}; {numbers} (counted per evaluation{per_metric})"
     if not found.failed:
@@ -233,15 +210,12 @@ def _outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, st
             f"{spell(failure.model_id)} on {spell(titles[failure.evaluation_name, failure.metric])}"
             for failure in group
         ]
-        reasons.append(f"{listed(names, _MOST_NAMES)} {_plural(message) if len(names) > 1 else message}")
+        if len(names) > 1:
+            verb, rest = message.split(" ", 1)
+            message = f"{ {'is': 'are', 'was': 'were'}.get(verb, verb) } {rest}"
+        reasons.append(f"{listed(names, _MOST_NAMES)} {message}")
     more = f"; and {len(reasons) - _MOST_NAMES:,} more" if len(reasons) > _MOST_NAMES else ""
     return _WORDS[found.failures[0].reason], f"{'; '.join(reasons[:_MOST_NAMES])}{more}; {numbers}"
-
-
-def _plural(message: str) -> str:
-    """Return what is said of one model as it is said of several."""
-    verb, rest = message.split(" ", 1)
-    return " ".join([{"is": "are", "was": "were"}.get(verb, verb), rest])
 
 
 def _markdown_of(found: Difference) -> Iterator[str]:

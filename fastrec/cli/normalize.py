@@ -18,6 +18,7 @@ from fastrec.cli.console import (
     safe,
 )
 from fastrec.cli.options import (
+    Checked,
     Size,
     choice_option,
     filter_options,
@@ -28,30 +29,17 @@ from fastrec.cli.options import (
     repair_option,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.errors import RefusedError, UsageError, counted, shown
+from fastrec.errors import RefusedError, counted, shown
 
 if TYPE_CHECKING:
     from fastrec.normalize.dry_run import Plan
     from fastrec.normalize.run import NormalizeResult
 
 
-_MOST_MODELS = 20  # per evaluation, in the table
+def _check_max_rejects(number: str) -> None:
+    from fastrec.normalize.options import parse_max_rejects
 
-
-class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A number of lines, or a share of them: `100`, `0.5%`."""
-
-    name = "N|N%"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the value, and return it as it was given."""
-        from fastrec.normalize.options import parse_max_rejects
-
-        try:
-            parse_max_rejects(str(value))
-        except UsageError as exc:
-            self.fail(str(exc), param, ctx)
-        return str(value)
+    parse_max_rejects(number)
 
 
 @click.command(short_help="Make one clean, sorted corpus from any shards.")
@@ -94,7 +82,8 @@ class MaxRejects(click.ParamType):  # type: ignore[type-arg,unused-ignore]
                "keep the first, or reject all of them.")  # fmt: skip
 @click.option("--track-sources", is_flag=True,
               help="Also write the shard and the line of each record, to a small file beside its part.")  # fmt: skip
-@click.option("--max-rejects", type=MaxRejects(), show_default="publish in any case; exit 1 if any line is rejected",
+@click.option("--max-rejects", type=Checked("N|N%", _check_max_rejects),
+              show_default="publish in any case; exit 1 if any line is rejected",
               help="If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and exit "
               "1.")  # fmt: skip
 @click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")
@@ -178,7 +167,7 @@ def normalize(
                 from fastrec.summary.present_ranking import facts_of, rank
 
                 ranked = rank(choose(result.summary), facts_of(result.summary))
-                print_sections(*stats_sections(ranked, most=_MOST_MODELS))
+                print_sections(*stats_sections(ranked, most=20))
     except OSError as exc:
         verb = "refused: it is in" if result.refused else "published as"
         exc.add_note(f"The corpus was {verb} {shown(result.output)}.")

@@ -21,11 +21,9 @@ if TYPE_CHECKING:
     from fastrec.filters import Filters
 
 
-# @@ memory: How much memory this process and its workers may use: that of the machine, or less in a control group.
-#
-# A scheduler such as Slurm, systemd, Docker or Kubernetes limits a control group. The group of this process may have no
-# limit of its own and be inside a group that has one, so the smallest limit on the way up counts. There are two versions
-# of control groups, and a machine may have both:
+# A scheduler such as Slurm, systemd, Docker or Kubernetes limits the memory of a control group. The group of this
+# process may have no limit of its own and be inside a group that has one, so the smallest limit on the way up counts.
+# There are two versions of control groups, and a machine may have both:
 #
 #     /proc/self/cgroup                   0::/job_7/step_0        version 2
 #                                         4:memory:/job_7         version 1
@@ -157,30 +155,31 @@ class Count(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """A number within bounds."""
-
     name = "number"
 
 
-class RepairNames(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Names of repairs with commas in between, or `all`."""
+class Checked(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Text that a function accepts; the command gets it as it was given."""
 
-    name = "names"
+    def __init__(self, name: str, check: Callable[[str], None]) -> None:
+        self.name, self._check = name, check
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the names, and return them as they were given."""
-        from fastrec.filters import field_names
-        from fastrec.judge.repair import repair_codes
-
         try:
-            repair_codes(field_names("repair", str(value)))
+            self._check(str(value))
         except UsageError as exc:
             self.fail(str(exc), param, ctx)
         return str(value)
 
 
-def command(short_help: str) -> Callable[[Callable[..., None]], click.Command]:
+def _check_repairs(names: str) -> None:
+    from fastrec.filters import field_names
+    from fastrec.judge.repair import repair_codes
 
+    repair_codes(field_names("repair", names))
+
+
+def command(short_help: str) -> Callable[[Callable[..., None]], click.Command]:
     def make(function: Callable[..., None]) -> click.Command:
         made = click.command(short_help=short_help)(function)
         text = "With -vv, print a traceback for unexpected errors."
@@ -207,6 +206,9 @@ jobs_option = click.option("-j", "--jobs", type=Count(min=1), metavar="N", envva
                            help="Number of processes. Small inputs always use one.")  # fmt: skip
 no_progress_option = click.option("--no-progress", is_flag=True, envvar="FASTREC_NO_PROGRESS", show_envvar=True,
                                   help="Do not show progress on a terminal.")  # fmt: skip
+findings_format_option = choice_option("--format", ["text", "json", "github"],
+                                       "Output format; github prints annotations of a GitHub workflow.",
+                                       to="output_format")  # fmt: skip
 errors_as_wrong_option = click.option("--errors-as-wrong", is_flag=True,
                                       help="Count records with an error as wrong answers. By default they do not "
                                            "count.")  # fmt: skip
@@ -216,21 +218,27 @@ raw_cells_option = click.option("--raw-cells", is_flag=True,
                                 help="CSV: do not put a single quote before text that a spreadsheet would take for "
                                      "a formula.")  # fmt: skip
 
-repair_option = click.option("--repair", type=RepairNames(), multiple=True, metavar="NAMES",
+repair_option = click.option("--repair", type=Checked("names", _check_repairs), multiple=True, metavar="NAMES",
                              help="Repair what known producers get wrong: all, or comma-separated names of repairs; "
                                   "may be repeated.")  # fmt: skip
 
 
-def reading_options(function: _Command) -> _Command:
-    for option in (
-        click.option("--max-window", type=Size(), default="128MiB", show_default=True, help="Largest zstd window."),
-        click.option("--max-line-bytes", type=Size(), default="1GiB", show_default=True,
-                     help="Longer lines are invalid."),
-        click.option("--files-from", type=click.Path(), metavar="FILE",
-                     help="Read more paths from this file (- for stdin), one per line."),
-    ):  # fmt: skip
-        function = option(function)
-    return function
+def _together(*options: Any) -> Callable[[_Command], _Command]:
+    def add(function: _Command) -> _Command:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return add
+
+
+run_options = _together(jobs_option, no_progress_option)
+reading_options = _together(
+    click.option("--files-from", type=click.Path(), metavar="FILE",
+                 help="Read more paths from this file (- for stdin), one per line."),
+    click.option("--max-line-bytes", type=Size(), default="1GiB", show_default=True, help="Longer lines are invalid."),
+    click.option("--max-window", type=Size(), default="128MiB", show_default=True, help="Largest zstd window."),
+)  # fmt: skip
 
 
 def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
@@ -240,9 +248,7 @@ def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
     limit_memory(jobs)
 
 
-# @@ filters: The filter options that commands share, and the completion of names in the shell.
-#
-# Names come from the summary of the corpus in the command line that is completed. If it has none, or if it cannot be
+# The shell completes names from the summary of the corpus in the command line. If there is none, or if it cannot be
 # read at once, there are no completions: a shell must never wait, or show an error, because of a Tab.
 
 _LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
@@ -255,27 +261,8 @@ FILTER_PARAMETERS: Final = (
 """The parameters that `filter_options` adds."""
 
 
-def filter_options(function: _Command) -> _Command:
-    """Add the filters. The function gets one parameter for each of `FILTER_PARAMETERS`; see `take_filters`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
-
-
-def name_filter_options(function: _Command) -> _Command:
-    """Add the filters by name only, for commands that work on summaries: evaluations, metrics and models."""
-    for name, option in reversed(list(zip(FILTER_PARAMETERS, _OPTIONS, strict=True))):
-        if name.removeprefix("exclude_") in ("evaluation", "metric", "model"):
-            function = option(function)
-    return function
-
-
 def take_filters(options: dict[str, Any]) -> Filters:
-    """Remove the filters from the parameters of a command, and return them as one value.
-
-    Raises:
-        UsageError: A pattern is not valid UTF-8.
-    """
+    """Remove the filters from the parameters of a command, and return them as one value."""
     from fastrec.filters import make_filters
 
     return make_filters(**{name: options.pop(name) for name in FILTER_PARAMETERS})
@@ -338,9 +325,9 @@ def _word(name: str) -> str:
     return f"'{name}'" if _QUOTABLE.fullmatch(name) else ""
 
 
-def _pattern_option(name: str, text: str, kind: str | None = None, metavar: str = "PATTERN") -> Any:
+def _pattern_option(name: str, text: str, kind: str | None = None) -> Any:
     complete = complete_names(kind) if kind else None
-    return click.option(name, multiple=True, metavar=metavar, help=text, shell_complete=complete)
+    return click.option(name, multiple=True, metavar="PATTERN", help=text, shell_complete=complete)
 
 
 _OPTIONS: Final = (
@@ -357,3 +344,8 @@ _OPTIONS: Final = (
     click.option("--wrong", is_flag=True, help="Only wrong answers."),
     click.option("--errors", is_flag=True, help="Only records with an error, which are neither right nor wrong."),
 )  # fmt: skip
+filter_options = _together(*_OPTIONS)
+name_filter_options = _together(*(_OPTIONS[FILTER_PARAMETERS.index(name)] for name in (
+    "evaluation", "metric", "model", "exclude_evaluation", "exclude_model",
+)))  # fmt: skip
+"""The filters by name only, for commands that work on summaries."""

@@ -14,12 +14,11 @@ from fastrec.cli.options import (
     command,
     complete_names,
     filter_options,
-    jobs_option,
-    no_progress_option,
     raw_cells_option,
+    run_options,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Table, columns, csv_table, more_rows, print_hidden, print_notes, print_table
+from fastrec.cli.tables import Table, columns, csv_table, print_hidden, print_more, print_table
 from fastrec.errors import counted
 from fastrec.wording import score_text
 
@@ -56,8 +55,7 @@ _FIELDS: Final = (
               help="List at most N questions of each evaluation and metric.")  # fmt: skip
 @choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
 @raw_cells_option
-@jobs_option
-@no_progress_option
+@run_options
 def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
     """List the questions of CORPUS: how many models are right, how much they disagree, errors, lengths.
 
@@ -118,7 +116,7 @@ def _print(found: Questions) -> None:
         title = click.style(safe(table.evaluation_name), bold=True)
         click.echo(f"{chr(10) if number else ''}{title}{metric}: {counts}")
         hidden += _print_table(table)
-        print_notes(more_rows(table.total - len(table.questions), "question", f"--limit {table.total}"))
+        print_more(table.total - len(table.questions), "question", f"--limit {table.total}")
     if not tables:
         click.echo("no question matches")
     print_hidden(hidden)

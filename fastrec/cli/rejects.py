@@ -45,11 +45,11 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
       fastrec rejects corpus --code json.syntax --extract fix.jsonl
       fastrec rejects corpus --extract - | head -1
     """
+    from fastrec.commands.rejects import rejects as run
+
     if extract is not None:
         _extract(corpus, code, extract)
         return
-    from fastrec.commands.rejects import rejects as run
-
     with explain_damage(corpus):
         found = run(corpus, code=code)
     with allow_broken_pipe():

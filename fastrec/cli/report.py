@@ -14,9 +14,8 @@ from fastrec.cli.options import (
     errors_as_wrong_option,
     filter_options,
     given_filters,
-    jobs_option,
-    no_progress_option,
     prepare_reading,
+    run_options,
 )
 from fastrec.cli.progress import make_progress
 from fastrec.errors import shown
@@ -35,8 +34,7 @@ from fastrec.errors import shown
               help="Draw the results of models over these corpora; a directory stands for the corpora in it. May be "
                    "repeated.")  # fmt: skip
 @filter_options
-@jobs_option
-@no_progress_option
+@run_options
 def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:
     """Write an HTML page about CORPUS: results of models, questions with answers, line counts, hashes, rejected lines.
 

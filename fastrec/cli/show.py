@@ -1,4 +1,4 @@
-"""`fastrec show`."""
+"""`fastrec show`: a question once, then each answer with its verdict and its conversation."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from fastrec.cli.console import (
     terminal_width,
     wrap,
 )
-from fastrec.cli.options import choice_option, command, filter_options, jobs_option, no_progress_option
+from fastrec.cli.options import choice_option, command, filter_options, run_options
 from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
 from fastrec.wording import latency_text, score_text, tally_facts, tokens_text
 
 if TYPE_CHECKING:
-    from fastrec.answers.shown import ShownAnswer, ShownQuestion, Tally, Verdict
+    from fastrec.answers.shown import ShownAnswer, ShownQuestion, Verdict
     from fastrec.answers.transcript import Call, Turn
     from fastrec.commands.show import Shown
 
-
-# @@ answer_text: Questions and answers as text: a question once, then each answer with its verdict and its conversation.
 
 _COLOURS: Final = {"right": "green", "wrong": "red", "error": "yellow"}
 _FIRST_TURNS: Final = 2
@@ -70,10 +68,8 @@ class AnswerPrinter:
         if answer.choices is not None:
             self._choices(answer.choices)
         self._turns(answer.turns, "  ")
-        if self._full:
-            self._details(answer)
-
-    def _details(self, answer: ShownAnswer) -> None:
+        if not self._full:
+            return
         facts = {"run": answer.evaluation_id, "sample": str(answer.sample_id)}
         for verdict in answer.verdicts:
             facts |= verdict.metadata | verdict.other
@@ -85,10 +81,8 @@ class AnswerPrinter:
         shown = [turn for turn in turns if not turn.is_result or turn.calls or turn.reasoning or turn.other]
         most = len(shown) if self._full else _FIRST_TURNS + _LAST_TURNS + 1
         alone = len(turns) == 1
-        if len(shown) <= most:
-            folded: Sequence[Turn] = ()
-            first, last = shown, []
-        else:
+        first, folded, last = shown, shown[:0], shown[:0]
+        if len(shown) > most:
             first, folded, last = shown[:_FIRST_TURNS], shown[_FIRST_TURNS:-_LAST_TURNS], shown[-_LAST_TURNS:]
         for turn in first:
             self._turn(turn, indent, alone=alone)
@@ -147,7 +141,8 @@ class AnswerPrinter:
 
     def _choices(self, choices: Sequence[str]) -> None:
         for number, choice in enumerate(choices):
-            self._section("choices" if not number else "", choice, most=(400, 4), item=f"{_letter(number)}. ")
+            letter = chr(ord("A") + number) if number < 26 else str(number + 1)
+            self._section("choices" if not number else "", choice, most=(400, 4), item=f"{letter}. ")
 
     def _section(self, name: str, text: str, most: tuple[int, int] | None = None, item: str = "") -> None:
         if name:
@@ -183,10 +178,6 @@ class AnswerPrinter:
         width = self._width and max(self._width - len(indent), 10)
         text = "\n".join(f"{indent}{piece}".rstrip() for line in lines for piece in wrap(line, width))
         click.echo(click.style(text, dim=True) if dim else text)
-
-
-def _letter(number: int) -> str:
-    return chr(ord("A") + number) if number < 26 else str(number + 1)
 
 
 def _headline(answer: ShownAnswer) -> str:
@@ -226,22 +217,13 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
         yield f"{head}source: {verdict.source.shard}:{verdict.source.line}"
 
 
-def _tally_text(tally: Tally) -> str:
-    head = f"{safe(tally.metric)}: " if tally.metric else ""
-    return head + ", ".join(tally_facts(tally, graded=tally.graded))
-
-
-_SAMPLE: Final = 100  # columns of a sample_id
-
-
 @command("Show a question with the answers of all models.")
 @click.argument("corpus", type=click.Path())
 @click.argument("question")
 @filter_options
 @click.option("--full", is_flag=True, help="Show everything: whole texts, all turns, reasoning, prompts, metadata.")
 @choice_option("--format", ["text", "json"], "Output format; JSON has everything.", to="output_format")
-@jobs_option
-@no_progress_option
+@run_options
 def show(corpus: str, question: str, full: bool, output_format: str, no_progress: bool, **options: Any) -> None:
     """Show a question of CORPUS and the answers to it: verdict, score, tokens, latency, error and conversation.
 
@@ -283,10 +265,11 @@ def _print(found: Shown, *, full: bool) -> None:
     printer = AnswerPrinter(full=full)
     for number, question in enumerate(found.questions):
         name = click.style(safe(question.evaluation_name), bold=True)
-        head = f"{name}, sample {clip(safe(str(question.sample_id)), _SAMPLE)}, hash {safe(question.sample_hash)}"
+        head = f"{name}, sample {clip(safe(str(question.sample_id)), 100)}, hash {safe(question.sample_hash)}"
         click.echo(f"{chr(10) if number else ''}{head}")
         for tally in question.tallies:
-            click.echo(_tally_text(tally))
+            metric = f"{safe(tally.metric)}: " if tally.metric else ""
+            click.echo(metric + ", ".join(tally_facts(tally, graded=tally.graded)))
         printer.print_question(question)
         for answer in question.answers:
             click.echo()

@@ -23,16 +23,7 @@ from fastrec.cli.options import (
     raw_cells_option,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import (
-    Section,
-    Table,
-    columns,
-    csv_table,
-    escaped,
-    markdown_sections,
-    more_rows,
-    print_sections,
-)
+from fastrec.cli.tables import Section, Table, columns, csv_table, escaped, markdown_sections, more_rows, print_sections
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -358,8 +349,11 @@ def stats(
     with allow_broken_pipe():
         missing = skipped_lines(found.skipped)
         if missing and output_format in ("table", "markdown"):
-            spell = safe if output_format == "table" else _markdown_item
-            click.echo("\n".join([*map(spell, missing), ""]))
+            if output_format == "table":
+                lines = [safe(line) for line in missing]
+            else:
+                lines = [re.sub("^  ", "- ", escaped(line)) for line in missing]  # indented lines become a list
+            click.echo("\n".join([*lines, ""]))
         elif not quiet:
             print_warning(missing)
         if output_format == "json":
@@ -373,8 +367,3 @@ def stats(
             print_sections(*make_sections(found))
         else:
             click.echo("there are no records")
-
-
-def _markdown_item(line: str) -> str:
-    """Escape a line of a message; an indented one becomes an item of a list."""
-    return re.sub("^  ", "- ", escaped(line))

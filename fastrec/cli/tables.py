@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from fastrec.cli.console import pad, print_notice, safe, width_of
+from fastrec.cli.console import pad, print_json, print_notice, safe, width_of
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
+    from fastrec.commands.check_pairs import PairCheck
+    from fastrec.commands.validate.result import Validation
     from fastrec.judge.findings import FindingGroup
 
 
@@ -113,13 +115,17 @@ def print_section(section: Section) -> list[str]:
         click.echo(f"  {section.table}")
     elif section.table.rows:
         hidden = print_table(section.table)
-    print_notes(section.notes)
+    _print_notes(section.notes)
     return hidden
 
 
-def print_notes(notes: Iterable[str]) -> None:
+def _print_notes(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"  {safe(note)}")
+
+
+def print_more(more: int, noun: str, where: str) -> None:
+    _print_notes(more_rows(more, noun, where))
 
 
 def more_rows(more: int, noun: str, where: str) -> list[str]:
@@ -182,6 +188,32 @@ def csv_table(table: Table, *, raw_cells: bool, spell: Callable[[str], str] = sa
         cells = (str(cell).lower() if isinstance(cell, bool) else cell for cell in row)
         writer.writerow([spell(cell) if isinstance(cell, str) else cell for cell in cells])
     return out.getvalue()
+
+
+def print_findings(report: Validation | PairCheck, output_format: str, where: str) -> None:
+    """Print the findings of a command as `text`, `json` or `github`; `where` says what lists those that text omits."""
+    if output_format == "json":
+        print_json(report)
+    elif output_format == "text":
+        print_groups(report.groups, sum(report.codes.values()), f"other findings; {where} has more")
+    else:
+        _print_annotations(report.groups)
+
+
+def _print_annotations(groups: Iterable[FindingGroup]) -> None:
+    """Print a command of a GitHub workflow for each group: it appears beside its first line in a pull request."""
+    for group in groups:
+        first = group.locations[0]
+        more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
+        message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
+        source = _workflow(first.source, "\r\n%:,")
+        level = "notice" if group.severity == "note" else group.severity
+        click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
+
+
+def _workflow(text: str, special: str) -> str:
+    """Escape characters that have a meaning in a workflow command."""
+    return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
 
 
 def print_groups(groups: Sequence[FindingGroup], count: int, rest: str, remarks: Sequence[str] = ()) -> None:

@@ -12,24 +12,13 @@ from fastrec.cli.options import (
     Number,
     choice_option,
     command,
-    jobs_option,
     name_filter_options,
-    no_progress_option,
     prepare_reading,
     raw_cells_option,
+    run_options,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import (
-    Section,
-    Table,
-    columns,
-    csv_table,
-    more_rows,
-    print_hidden,
-    print_notes,
-    print_section,
-    print_table,
-)
+from fastrec.cli.tables import Section, Table, columns, csv_table, print_hidden, print_more, print_section, print_table
 from fastrec.errors import counted, listed
 
 if TYPE_CHECKING:
@@ -44,19 +33,16 @@ _COUNTS: Final = ("lines", "kept", "duplicates", "rejected", "blank")
 
 def _print_trend(found: Trend) -> None:
     hidden: list[str] = []
+    corpora = "1 corpus" if len(found.corpora) == 1 else f"{len(found.corpora):,} corpora"
     for evaluation in found.evaluations:
         chosen = _chosen_names(found, evaluation)
         some = "" if len(chosen) == len(found.corpora) else f"; {len(chosen)} of them shown"
-        about = f"{evaluation.measure} in {_corpora(len(found.corpora))}{some}"
+        about = f"{evaluation.measure} in {corpora}{some}"
         hidden += print_section(Section(evaluation.title, about, _models_table(evaluation, chosen)))
         click.echo()
     _print_changes(found)
     _print_corpora(found)
     print_hidden(hidden)
-
-
-def _corpora(number: int) -> str:
-    return f"{number:,} corpora" if number != 1 else "1 corpus"
 
 
 def _chosen_names(found: Trend, evaluation: EvaluationTrend) -> list[str]:
@@ -119,8 +105,9 @@ def _print_changes(found: Trend) -> None:
         corpora = f"{safe(change.before)} → {safe(change.after)}"
         click.echo(f"  {corpora}  {safe(evaluation.title)}  {safe(model.model_id)}")
         counts = f"{counted(change.questions, 'question')}: {change.better:,} better, {change.worse:,} worse"
-        click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {_equal(change)}")
-    print_notes(more_rows(len(changes) - _MOST_CHANGES, "change", "`--format csv`"))
+        p = change.p_text if change.p_text.startswith("<") else f"= {change.p_text}"
+        click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {p}")
+    print_more(len(changes) - _MOST_CHANGES, "change", "`--format csv`")
 
 
 def _print_corpora(found: Trend) -> None:
@@ -154,10 +141,6 @@ def _csv_rows(found: Trend) -> Table:
     return Table(columns(names), rows)
 
 
-def _equal(change: Change) -> str:
-    return change.p_text if change.p_text.startswith("<") else f"= {change.p_text}"
-
-
 @command("Follow models over several corpora, such as nightly ones.")
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
 @name_filter_options
@@ -165,8 +148,7 @@ def _equal(change: Change) -> str:
               help="Mark a change if its adjusted p-value is below this.")  # fmt: skip
 @choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
 @raw_cells_option
-@jobs_option
-@no_progress_option
+@run_options
 def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
     """Follow the accuracy of each model over CORPORA, and mark the changes that are more than chance.
 

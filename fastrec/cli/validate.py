@@ -6,21 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import (
-    allow_broken_pipe,
-    format_bytes,
-    format_repairable,
-    format_speed,
-    print_annotations,
-    print_error,
-    print_json,
-    print_notice,
-    safe,
-)
+from fastrec.cli.console import allow_broken_pipe, format_repairable, format_timing, print_error, print_notice, safe
 from fastrec.cli.options import (
     Count,
     choice_option,
     command,
+    findings_format_option,
     jobs_option,
     no_progress_option,
     prepare_reading,
@@ -28,7 +19,7 @@ from fastrec.cli.options import (
     repair_option,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import print_groups
+from fastrec.cli.tables import print_findings
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -38,8 +29,7 @@ if TYPE_CHECKING:
 @command("Check every record of shards.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @jobs_option
-@choice_option("--format", ["text", "json", "github"],
-               "Output format; github prints annotations of a GitHub workflow.", to="output_format")  # fmt: skip
+@findings_format_option
 @click.option("--max-errors", type=Count(min=1), metavar="N", help="Stop after this many invalid lines.")
 @click.option("--json-log", type=click.Path(dir_okay=False), metavar="FILE",
               help="Write all findings to this file as JSON lines (of a line, at most 100 errors).")  # fmt: skip
@@ -86,12 +76,7 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
         print_notice(*report.notices)
         for bad in report.bad_shards:
             print_error(f"{bad}. Its records do not count; if it is damaged, download it again, or leave it out")
-        if output_format == "json":
-            print_json(report)
-        elif output_format == "github":
-            print_annotations(report.groups)
-        else:
-            print_groups(report.groups, sum(report.codes.values()), "other findings; --json-log FILE has more")
+        print_findings(report, output_format, "--json-log FILE")
         if output_format != "json":
             _print_upgrade(report.upgrade)
             if len(report.versions) > 1:
@@ -121,7 +106,7 @@ def _verdict(report: Validation, *, good: bool) -> str:
     counts = f"{counted(report.lines, 'line')}, {report.valid:,} valid{repaired}, {report.invalid:,} invalid"
     blank = f", {report.blank:,} blank" if report.blank else ""
     bad = f", {len(report.bad_shards):,} of {counted(report.shards, 'shard')} unreadable" if report.bad_shards else ""
-    timing = f"{format_bytes(report.text_bytes)} {format_speed(report.text_bytes, report.seconds)}"
+    timing = format_timing(report.text_bytes, report.seconds)
     schema = f", schema {next(iter(report.versions))}" if len(report.versions) == 1 else ""
     early = "; stopped at --max-errors" if report.stopped_early else ""
     return f"{word}: {counts}, {counted(report.warnings, 'warning')}{blank}{bad}{schema} ({timing}){early}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, format_bytes, format_speed, print_json, print_notice, safe
+from fastrec.cli.console import allow_broken_pipe, format_timing, print_json, print_notice, safe
 from fastrec.cli.options import command, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
@@ -40,7 +40,7 @@ def verify(corpus: str, jobs: int, as_json: bool, no_progress: bool) -> None:
         found = run(corpus, jobs=jobs, progress=progress)
     word = click.style("OK" if found.ok else "damaged", fg="green" if found.ok else "red", bold=True)
     counts = f"{counted(found.parts, 'part')}, {counted(found.records, 'record')}"
-    timing = f"{format_bytes(found.text_bytes)} {format_speed(found.text_bytes, found.seconds)}"
+    timing = format_timing(found.text_bytes, found.seconds)
     with allow_broken_pipe():
         print_notice(*found.notices)
         if as_json:

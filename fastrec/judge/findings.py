@@ -14,7 +14,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
@@ -333,3 +333,16 @@ class FindingGroups(msgspec.Struct):
             self.groups.values(),
             key=lambda one: (one.severity, -one.count, one.code, one.path, one.version or ""),
         )
+
+
+class SliceFindings(msgspec.Struct):
+    """Counts and findings of one slice, or of several slices of a shard in order."""
+
+    groups: FindingGroups
+    counts: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def __iadd__(self, other: Self) -> Self:
+        """Add the slice that follows: its line numbers continue after the last line of this one."""
+        self.groups.merge(other.groups, self.counts["lines"])
+        self.counts += other.counts
+        return self

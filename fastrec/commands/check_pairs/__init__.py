@@ -1,9 +1,9 @@
 """`check-pairs`: check aggregates against the rows of their samples files, and the names of both.
 
-1. Find the pairs (`discover`): files of the same name in one folder.
-2. Cut them into pieces and run tasks (`task`): each reads aggregates and judges rows, and returns counts and findings.
-3. The driver adds up the pieces of a pair in order, and checks what depends on all rows: their number and their means
-   (`scores`), and the names of files that turned out to be part of a pair (`names`).
+1. Find the pairs (`aggregate`): files of the same name in one folder.
+2. Cut them into pieces and run tasks (`rows`): each reads aggregates and judges rows, and returns counts and findings.
+3. The driver adds up the pieces of a pair in order, and checks what depends on all rows: their number and their means,
+   and the names of files that turned out to be part of a pair.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fastrec.commands.check_pairs.aggregate import (
     find_pairs,
     folder_findings,
 )
-from fastrec.commands.check_pairs.rows import CheckedPiece, CheckTask, Piece, Rows, Tally, check_task, pieces_of
+from fastrec.commands.check_pairs.rows import WHERE, CheckedPiece, CheckTask, Piece, Rows, Tally, check_task, pieces_of
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, utf8
@@ -38,8 +38,6 @@ from fastrec.limits import Limits, current_limits
 from fastrec.progress import Progress
 from fastrec.sources.tasks import gather_tasks, total_text
 from fastrec.storage import is_private, parent_and_name
-
-# @@ result: The result of `check-pairs`: counts, findings in groups, and files that could not be read.
 
 
 class PairCheck(msgspec.Struct, kw_only=True):
@@ -82,28 +80,20 @@ class PairCheck(msgspec.Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether there are no findings and all files were read completely."""
         return not self.codes and not self.bad_files
 
 
-# @@ scores: Compare the score of a result with the mean of its rows.
-#
-# Which rows count is not standardized. So the mean agrees with the score if it does for one way of counting: rows with an
-# error count by their score, as 0, or not at all; for a metric like accuracy, `is_correct` counts in place of the score.
-# A score out of 100 is also compared with 100 times the mean, if the aggregate says that it is one.
+# Which rows count is not standardized. So the mean agrees with the score if it does for one way of counting: rows with
+# an error count by their score, as 0, or not at all; for a metric like accuracy, `is_correct` counts in place of the
+# score. A score out of 100 is also compared with 100 times the mean, if the aggregate says that it is one.
 #
 # They agree if they differ by no more than rounding: half a unit of the last decimal that the aggregate states, and at
 # least a millionth. A whole number that is not a percentage has no decimals to round to: 1.0 means 1, not 0.96. A score
 # out of 1 has at least two decimals, since nobody rounds 0.54 to 0.5: it is 0.50, and JSON has no last zeros.
 #
-# Some metrics are no means over samples: BLEU, perplexity, a correlation, a standard error. Where such a metric differs,
-# nothing is wrong. Its score is not compared.
+# Some metrics are no means over samples: BLEU, perplexity, a correlation, a standard error. Where such a metric
+# differs, nothing is wrong. Its score is not compared.
 
-_NO_ROWS: Final = "no rows"
-_NOT_A_MEAN: Final = "not a mean"
-_TOO_LARGE: Final = "too large"
-
-_LEAST: Final = 1e-6
 _WORDS: Final = re.compile(r"[a-z]+[0-9]*")
 _LETTERS: Final = re.compile(r"[a-z]+")
 _OF_SEVERAL: Final = re.compile(
@@ -128,19 +118,19 @@ _LIKE_ACCURACY: Final = frozenset(
 def compare_score(result: Result, number: int, tally: Tally | None) -> Finding | str | None:
     """Return None if the rows reproduce the score of a result, a finding if not, or why they are not compared."""
     if tally is None or not tally.rows + tally.error_rows:
-        return _NO_ROWS
+        return "no rows"
     score = float(result.score)
     means = list(_means(tally, result.metric))
     if not math.isfinite(score) or not all(map(math.isfinite, means)):
-        return _TOO_LARGE
+        return "too large"
     tolerance = _tolerance(result.score, result.metric)
     factors = (1, 100) if _is_percentage(result.metric) else (1,)
     if any(abs(mean * factor - score) <= tolerance for mean in means for factor in factors):
         return None
     if _may_be_no_mean(result):
-        return _NOT_A_MEAN
-    rows = tally.rows + tally.error_rows
-    message = f"expected the mean of {rows:,} {'row' if rows == 1 else 'rows'}, {means[0]:.6g}, found {result.score}"
+        return "not a mean"
+    rows = counted(tally.rows + tally.error_rows, "row")
+    message = f"expected the mean of {rows}, {means[0]:.6g}, found {result.score}"
     if any(abs(mean * 100 - score) <= tolerance for mean in means):
         message += "; it is 100 times the mean, but max_score is not 100"
     return Finding("pair.score", f"$.evaluation_results[{number}].score_details.score", message)
@@ -164,19 +154,16 @@ def _means(tally: Tally, metric: Metric) -> Iterator[float]:
 def _tolerance(written: str, metric: Metric) -> float:
     """Return by how much the mean may differ from a score, by the decimals that are written."""
     value = Decimal(written)
-    least = _LEAST * max(1.0, abs(float(value)))
+    least = 1e-6 * max(1.0, abs(float(value)))
     if value == value.to_integral_value() and not _is_percentage(metric):
         return least
     exponent = value.as_tuple().exponent
     decimals = -exponent if isinstance(exponent, int) and exponent < 0 else 0
-    if abs(value) < 1 and not _is_percentage(metric) and not _is_above_one(metric.max_score):
+    is_out_of_more = isinstance(metric.max_score, float | int) and metric.max_score > 1
+    if abs(value) < 1 and not _is_percentage(metric) and not is_out_of_more:
         decimals = max(decimals, 2)
     # A little more, because 0.125 is rounded to 0.12 or 0.13, and both differ by more than half a unit as doubles.
     return max(least, 0.5 * 10.0**-decimals * (1 + 1e-9) + 1e-12)
-
-
-def _is_above_one(score: float | str | None) -> bool:
-    return isinstance(score, float | int) and score > 1
 
 
 def _is_percentage(metric: Metric) -> bool:
@@ -203,9 +190,6 @@ def _words_of(names: Iterable[str | None]) -> set[str]:
     """
     texts = [name.lower() for name in names if name]
     return {word for pattern in (_WORDS, _LETTERS) for text in texts for word in pattern.findall(text)}
-
-
-_STATED: Final = "$.detailed_evaluation_results"
 
 
 def check_pairs(
@@ -251,8 +235,8 @@ def _with_progress(
     """Yield each piece with its result, and report it as progress."""
     progress.start("check", size)
     for piece, one in zip(pieces, checked, strict=True):
-        rows = one.rows or Rows(FindingGroups(0))
-        progress.advance(piece.estimated_text, rows.rows, rows.invalid)
+        counts = one.rows.counts if one.rows else Counter[str]()
+        progress.advance(piece.estimated_text, counts["rows"], counts["invalid"])
         yield piece, one
     progress.finish()
 
@@ -264,7 +248,6 @@ class _Check:
         self._report = report
         self._limits = limits
         self._groups = FindingGroups(limits.finding_groups)
-        self._not_compared: Counter[str] = Counter()
         self._folders: set[str] = set()
 
     def add(self, parts: Sequence[tuple[Piece, CheckedPiece]]) -> None:
@@ -285,9 +268,8 @@ class _Check:
             report.aggregates += 1
         if len(pair.samples) > 1:
             names = ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in pair.samples)
-            self._groups.add(
-                Finding("pair.several_samples", "$", f"expected one samples file, found {names}"), location
-            )
+            message = f"expected one samples file, found {names}"
+            self._groups.add(Finding("pair.several_samples", "$", message), location)
         if any(one.error for _, one in parts):
             return  # a file counts as a whole or not at all
         rows = Rows(FindingGroups(self._limits.finding_groups))
@@ -310,13 +292,14 @@ class _Check:
     def _add_rows(self, pair: Pair, aggregate: Aggregate | None, rows: Rows, location: Location) -> None:
         """Check what depends on all rows of a pair."""
         report = self._report
-        report.rows += rows.rows
-        report.invalid += rows.invalid
-        report.text_bytes += rows.text_bytes
+        number = rows.counts["rows"]
+        report.rows += number
+        report.invalid += rows.counts["invalid"]
+        report.text_bytes += rows.counts["text_bytes"]
         self._groups.merge(rows.groups)
         if not pair.samples:
             return
-        if not rows.rows:
+        if not number:
             where = Location(utf8(pair.samples[0].path), 1)
             self._groups.add(Finding("pair.no_rows", "$", "expected at least one row, found none"), where)
         if aggregate is None:
@@ -326,27 +309,29 @@ class _Check:
         if stated is not None:
             report.without_checksum += stated.checksum is None
             report.without_total_rows += stated.total_rows is None
-            if stated.total_rows not in (None, rows.rows):
-                message = f"expected {stated.total_rows:,}, as the aggregate states, found {counted(rows.rows, 'row')}"
-                self._groups.add(Finding("pair.total_rows", f"{_STATED}.total_rows", message), location)
+            if stated.total_rows not in (None, number):
+                message = f"expected {stated.total_rows:,}, as the aggregate states, found {counted(number, 'row')}"
+                self._groups.add(Finding("pair.total_rows", f"{WHERE}.total_rows", message), location)
         self._compare_scores(aggregate, rows, location)
 
     def _compare_scores(self, aggregate: Aggregate, rows: Rows, location: Location) -> None:
         report = self._report
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
-            verdict = "invalid rows" if rows.invalid else compare_score(result, number, rows.tallies.get(number))
+            verdict = (
+                "invalid rows" if rows.counts["invalid"] else compare_score(result, number, rows.tallies.get(number))
+            )
             if verdict is None:
                 report.reproduced += 1
             elif isinstance(verdict, Finding):
                 report.different += 1
                 self._groups.add(verdict, location)
             else:
-                self._not_compared[verdict] += 1
+                report.not_compared[verdict] = report.not_compared.get(verdict, 0) + 1
 
     def finish(self, seconds: float) -> PairCheck:
         report = self._report
         report.codes, report.groups = dict(self._groups.codes), self._groups.in_order()
-        report.not_compared = dict(sorted(self._not_compared.items()))
+        report.not_compared = dict(sorted(report.not_compared.items()))
         report.seconds = seconds
         return report

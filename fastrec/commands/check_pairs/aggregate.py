@@ -1,7 +1,15 @@
-"""Read an aggregate: what it states about its samples file and its results.
+"""Find the pairs of a tree, check their names, and read aggregates.
 
-Only the fields that the check needs are decoded. Other JSON files, such as manifests, are told apart by
-`evaluation_results`, which every aggregate has.
+A pair is a JSON file and a samples file of the same name in one folder. Names follow the rule of the datastore:
+
+    data/<collection>/<developer>/<model>/<uuid4>.json                     and …/<uuid4>_samples.jsonl
+    flat/objects/<first two digits>/<next two digits>/<uuid4>.json         and …/<uuid4>_samples.jsonl
+
+Any folder of such a tree can be checked, a copy of a part of it too. So only names that are known are checked: those
+below the folder that is checked, and those up to `data` if that is where it should be.
+
+Of an aggregate, only the fields that the check needs are decoded. Other JSON files, such as manifests, are told apart
+by `evaluation_results`, which every aggregate has, when they are read.
 """
 
 from __future__ import annotations
@@ -22,14 +30,6 @@ from fastrec.judge.version_rules import REFUSALS
 from fastrec.sources.inputs import walk
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
-
-# @@ names: Names by the rule of the datastore, and what an aggregate has to say about the path of its samples file.
-#
-#     data/<collection>/<developer>/<model>/<uuid4>.json                     and …/<uuid4>_samples.jsonl
-#     flat/objects/<first two digits>/<next two digits>/<uuid4>.json         and …/<uuid4>_samples.jsonl
-#
-# Any folder of such a tree can be checked, a copy of a part of it too. So only names that are known are checked: those
-# below the folder that is checked, and those up to `data` if that is where it should be.
 
 _SAMPLES: Final = re.compile(r"(?P<stem>.+)_samples(?P<more>\.[^.]+)?\.jsonl(?:\.(?:zst|zstd|gz|gzip|bz2|xz))?")
 """Names of samples files; `more` is a mistake of early converters, which wrote `<uuid>_samples.Format.jsonl`."""
@@ -173,9 +173,7 @@ class Result(msgspec.Struct, frozen=True):
     """One of the `evaluation_results` of an aggregate."""
 
     name: str
-    """Its `evaluation_name`."""
     id: str | None
-    """Its `evaluation_result_id`."""
     metric: Metric
     score: str
     """The score as it is written, so that its decimals are known."""
@@ -218,30 +216,18 @@ def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
         return NotAggregate("not an aggregate: it has no `evaluation_results`")
     try:
         found = _decode(data)
-        for number, result in enumerate(found.evaluation_results):
-            problem = _score_problem(bytes(result.score_details.score))
-            if problem:
-                path = f"$.evaluation_results[{number}].score_details.score"
-                return NotAggregate(problem, path, is_meant=True)
     except REFUSALS as exc:
         problem, _, path = str(exc).partition(" - at `")
         return NotAggregate(problem, path.rstrip("`") or "$", is_meant=True)
-    results = tuple(
-        Result(
-            one.evaluation_name, one.evaluation_result_id, one.metric_config, bytes(one.score_details.score).decode()
-        )
-        for one in found.evaluation_results
-    )
-    return Aggregate(found.evaluation_id, found.model_info.id, results, found.detailed_evaluation_results)
-
-
-def _score_problem(text: bytes) -> str:
-    """Say what is wrong with a score; empty if it is a number."""
-    try:
-        _number(text)
-    except REFUSALS as exc:
-        return str(exc)
-    return ""
+    results = []
+    for number, one in enumerate(found.evaluation_results):
+        score = bytes(one.score_details.score)
+        try:
+            _number(score)
+        except REFUSALS as exc:
+            return NotAggregate(str(exc), f"$.evaluation_results[{number}].score_details.score", is_meant=True)
+        results.append(Result(one.evaluation_name, one.evaluation_result_id, one.metric_config, score.decode()))
+    return Aggregate(found.evaluation_id, found.model_info.id, tuple(results), found.detailed_evaluation_results)
 
 
 def result_findings(results: tuple[Result, ...]) -> Iterator[Finding]:
@@ -252,22 +238,15 @@ def result_findings(results: tuple[Result, ...]) -> Iterator[Finding]:
             continue
         if result.id in seen:
             path = f"$.evaluation_results[{number}].evaluation_result_id"
-            yield Finding(
-                "pair.duplicate_result", path, f"expected another id for each result, found {quoted(result.id)} again"
-            )
+            message = f"expected another id for each result, found {quoted(result.id)} again"
+            yield Finding("pair.duplicate_result", path, message)
         seen.add(result.id)
-
-
-# @@ discover: Find the pairs of a tree: JSON files and samples files of the same name in one folder.
-#
-# Hidden files and folders are skipped, as in all commands. Which JSON files are aggregates is decided when they are read.
 
 
 class Pair(msgspec.Struct, frozen=True):
     """A JSON file and the samples files of the same name, or one of both alone."""
 
     folder: str
-    """The path of the folder."""
     names: tuple[str, ...]
     """The last names of its absolute path."""
     place: Place
@@ -284,8 +263,6 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class FoundPairs(msgspec.Struct):
-    """What is in some directories."""
-
     pairs: list[Pair] = msgspec.field(default_factory=list)
     ignored: int = 0
     """JSONL files that are no samples files."""
@@ -319,7 +296,8 @@ def find_pairs(directories: Iterable[str]) -> FoundPairs:
         absolute = directory if is_url(directory) else os.path.abspath(directory)  # noqa: PTH100 - as given
         given = absolute.rstrip("/").split("/")
         is_empty = True
-        for folder in _in_store(directory) if is_url(directory) else _in_directory(directory, found):
+        folders: Iterable[_Folder] = (_Folder(*one, shard_at) for one in walk(directory, found.bad_files))
+        for folder in _in_store(directory) if is_url(directory) else folders:
             below = folder.path.removeprefix(directory).strip("/")
             names = [*given, *below.split("/")] if below else given
             pairs = list(_pairs_in(folder, names, place_of(names, len(given)), found))
@@ -334,11 +312,6 @@ def find_pairs(directories: Iterable[str]) -> FoundPairs:
     if problems:
         raise UsageError("\n".join(["some input cannot be used:", *problems]))
     return found
-
-
-def _in_directory(directory: str, found: FoundPairs) -> Iterator[_Folder]:
-    for folder, names in walk(directory, found.bad_files):
-        yield _Folder(folder, names, shard_at)
 
 
 def _in_store(directory: str) -> Iterator[_Folder]:
@@ -361,15 +334,13 @@ def _pairs_in(folder: _Folder, names: list[str], place: Place, found: FoundPairs
     for stem, samples in sorted(by_stem.items()):
         aggregate = f"{stem}.json" if f"{stem}.json" in folder.files else None
         try:
-            shards = [_regular(folder.shard_at(join(folder.path, name))) for name in samples]
+            shards = []
+            for name in samples:
+                shards.append(folder.shard_at(join(folder.path, name)))
+                if shards[-1].stream:
+                    raise ShardError(shards[-1].path, "is not a regular file")  # noqa: TRY301 - as other bad files
         except ShardError as exc:
             found.bad_files.append(str(exc))
             continue
         path = join(folder.path, aggregate) if aggregate else None
         yield Pair(folder.path, tuple(names[-4:]), place, stem, path, tuple(shards))
-
-
-def _regular(shard: Shard) -> Shard:
-    if shard.stream:
-        raise ShardError(shard.path, "is not a regular file")
-    return shard

@@ -1,4 +1,7 @@
-"""Judge the rows of a samples file, and join them with the results of its aggregate.
+"""Check a piece of a pair in a worker: the aggregate, the checksum of the samples file, and some of its rows.
+
+A large plain samples file is cut into slices, and each is a piece. The first piece of a pair also checks all that does
+not depend on the rows. Every piece reads the aggregate, because a task takes paths.
 
 A row belongs to the result with its `evaluation_result_id`; without one, to the result with its `evaluation_name`, or
 else to the only result. Rows that agree in all ids are joined alike, so each combination of ids is looked up once.
@@ -12,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import repeat
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -28,7 +31,7 @@ from fastrec.commands.check_pairs.aggregate import (
     result_findings,
 )
 from fastrec.errors import ShardError, shown, utf8
-from fastrec.judge.findings import Finding, FindingGroups, Location
+from fastrec.judge.findings import Finding, FindingGroups, Location, SliceFindings
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
@@ -58,37 +61,17 @@ class Tally(msgspec.Struct):
         return self
 
 
-class Rows(msgspec.Struct):
-    """What the rows of a slice are, or of several slices of a samples file in order."""
+class Rows(SliceFindings):
+    """The rows of slices. The counts are lines, rows (lines that are not blank), invalid rows and text_bytes."""
 
-    groups: FindingGroups
-    lines: int = 0
-    rows: int = 0
-    """Lines that are not blank."""
-    invalid: int = 0
-    """Rows that are not valid records."""
-    text_bytes: int = 0
     tallies: dict[int, Tally] = msgspec.field(default_factory=dict)
     """By number of the result."""
 
-    def __iadd__(self, other: Rows) -> Self:
-        """Add the slice that follows."""
-        self.groups.merge(other.groups, self.lines)
+    def __iadd__(self, other: Self) -> Self:
         for number, tally in other.tallies.items():
             self.tallies[number] = mine = self.tallies.get(number, Tally())
             mine += tally
-        self.lines += other.lines
-        self.rows += other.rows
-        self.invalid += other.invalid
-        self.text_bytes += other.text_bytes
-        return self
-
-
-class _Joined(NamedTuple):
-    """What is known about all rows with the same ids."""
-
-    result: int | None
-    findings: tuple[Finding, ...]
+        return super().__iadd__(other)
 
 
 def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Rows:
@@ -102,16 +85,14 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
     joiner = _Joiner(aggregate) if aggregate else None
     for judged in judge_slice(_judge(), piece, chunk_bytes=limits.chunk_bytes, stats=stats):
         batch = judged.batch
-        found.lines += batch.lines
-        found.rows += batch.lines - batch.blank
-        found.invalid += len(batch.rejected)
+        found.counts.update(lines=batch.lines, rows=batch.lines - batch.blank, invalid=len(batch.rejected))
         for invalid in batch.rejected:
             first = invalid.findings[0]
             finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
             found.groups.add(finding, Location(source, invalid.line))
         if joiner:
             _add_rows(judged, joiner, found, source)
-    found.text_bytes = stats.text_bytes
+    found.counts["text_bytes"] = stats.text_bytes
     return found
 
 
@@ -185,28 +166,24 @@ class _Joiner:
         }
         self._names = {result.name: number for number, result in enumerate(results)}
         self._counts = Counter(result.name for result in results)
-        self._known: dict[tuple[Any, ...], _Joined] = {}
+        self._known: dict[tuple[Any, ...], tuple[int | None, list[Finding]]] = {}
 
-    def join(self, record: Any, result_id: str | UnsetType) -> _Joined:
+    def join(self, record: Any, result_id: str | UnsetType) -> tuple[int | None, list[Finding]]:
+        """Return the number of the result of a row, and what is wrong with its ids."""
         ids = record.evaluation_id, record.model_id, record.evaluation_name, result_id
         joined = self._known.get(ids)
         if joined is None:
             if len(self._known) >= _MOST_JOINED:
                 self._known.clear()
             result, problem = self._result(record.evaluation_name, result_id)
-            findings = [*self._id_findings(record), *([problem] if problem else [])]
-            joined = self._known[ids] = _Joined(result, tuple(findings))
+            findings = []
+            for name in ("evaluation_id", "model_id"):
+                expected, value = getattr(self._aggregate, name), getattr(record, name)
+                if value != expected:
+                    message = f"expected {quoted(expected)}, found {quoted(value)}"
+                    findings.append(Finding(f"pair.{name}", f"$.{name}", message))
+            joined = self._known[ids] = result, [*findings, *([problem] if problem else [])]
         return joined
-
-    def _id_findings(self, record: Any) -> list[Finding]:
-        found = []
-        for code, path, expected, value in (
-            ("pair.evaluation_id", "$.evaluation_id", self._aggregate.evaluation_id, record.evaluation_id),
-            ("pair.model_id", "$.model_id", self._aggregate.model_id, record.model_id),
-        ):
-            if value != expected:
-                found.append(Finding(code, path, f"expected {quoted(expected)}, found {quoted(value)}"))
-        return found
 
     def _result(self, name: str, result_id: str | UnsetType) -> tuple[int | None, Finding | None]:
         results = self._aggregate.results
@@ -228,13 +205,8 @@ class _Joiner:
         return None, Finding("pair.no_result", "$.evaluation_name", message)
 
 
-# @@ task: Check a piece of a pair in a worker: the aggregate, the checksum of the samples file, and some of its rows.
-#
-# A large plain samples file is cut into slices, and each is a piece. The first piece of a pair also checks all that does
-# not depend on the rows. Every piece reads the aggregate, because a task takes paths.
-
 _OVERHEAD = 1 << 14  # the time to open and decode an aggregate, in bytes of rows
-_WHERE = "$.detailed_evaluation_results"
+WHERE = "$.detailed_evaluation_results"
 _ReadAggregate = Callable[[str], Aggregate | NotAggregate]
 
 
@@ -262,8 +234,6 @@ class CheckTask(msgspec.Struct, frozen=True):
 
 
 class CheckedPiece(msgspec.Struct):
-    """What was found in a piece."""
-
     aggregate: Aggregate | None = None
     is_ignored: bool = False
     """The JSON file is no aggregate, and need not be one."""
@@ -288,7 +258,6 @@ def _chosen_samples(pair: Pair) -> Shard:
 
 
 def check_task(task: CheckTask) -> list[CheckedPiece]:
-    """Check the pieces of a task. Runs in a worker."""
     read_aggregate = lru_cache(maxsize=1)(_read_aggregate)  # the pieces of a pair follow each other
     return [_check_piece(piece, task.limits, read_aggregate) for piece in task.pieces]
 
@@ -334,7 +303,7 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     if stated is None:
         if pair.samples:
             names = ", ".join(utf8(_name(shard)) for shard in pair.samples)
-            yield Finding("pair.not_stated", _WHERE, f"expected a statement about {names}, found none")
+            yield Finding("pair.not_stated", WHERE, f"expected a statement about {names}, found none")
         return
     samples = _chosen_samples(pair) if pair.samples else None
     if finding := path_finding(
@@ -342,31 +311,26 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     ):
         yield finding
     if stated.format != "jsonl":
-        yield Finding("pair.format", f"{_WHERE}.format", f'expected "jsonl", found {quoted(stated.format)}')
+        yield Finding("pair.format", f"{WHERE}.format", f'expected "jsonl", found {quoted(stated.format)}')
     if samples is None:
         message = f"expected {utf8(pair.stem)}_samples.jsonl in the same folder, found no such file"
-        yield Finding("pair.no_samples", f"{_WHERE}.file_path", message)
+        yield Finding("pair.no_samples", f"{WHERE}.file_path", message)
         return
     if stated.checksum is None:
         return
     algorithm = stated.hash_algorithm
     if algorithm not in ("sha256", "md5"):
         message = f'expected "sha256" or "md5", found {quoted(algorithm) if algorithm else "none"}'
-        yield Finding("pair.hash_algorithm", f"{_WHERE}.hash_algorithm", message)
+        yield Finding("pair.hash_algorithm", f"{WHERE}.hash_algorithm", message)
         return
-    yield from _checksum_findings(samples, algorithm, stated.checksum)
-
-
-def _checksum_findings(samples: Shard, algorithm: str, stated: str) -> Iterator[Finding]:
-    """Compare the checksum of a samples file, as it is on disk, with the stated one."""
     _, found = hash_of_file(samples.path, digest=hashlib.new(algorithm, usedforsecurity=False))
-    expected = stated.strip().lower()
+    expected = stated.checksum.strip().lower()
     if found == expected:
         return
-    message = f"expected {quoted(stated)}, as the aggregate states, found {found}"
+    message = f"expected {quoted(stated.checksum)}, as the aggregate states, found {found}"
     if samples.format is not Format.PLAIN and _text_hash(samples, algorithm) == expected:
         message += "; it is the checksum of the text, but must be the one of the compressed file"
-    yield Finding("pair.checksum", f"{_WHERE}.checksum", message)
+    yield Finding("pair.checksum", f"{WHERE}.checksum", message)
 
 
 def _text_hash(samples: Shard, algorithm: str) -> str:

@@ -16,15 +16,15 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import ExitStack, closing
 from functools import lru_cache, partial
 from itertools import groupby
-from typing import Self
+from operator import itemgetter
 
 import msgspec
 from msgspec.structs import replace
 
 from fastrec.commands.validate.result import (
     FindingLog,
+    JudgedSlice,
     LocatedFinding,
-    SliceFindings,
     Validation,
     log_findings,
     report_of,
@@ -48,28 +48,29 @@ from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.sources.tasks import TextEstimate, tasks_of, total_text
 
-# @@ reporter: Report the progress of `validate`: of slices that this process reads, and of slices that workers have read.
+_judge = lru_cache(maxsize=1)(Judge)
 
 
 class Reporter:
-    """Reports slices one after the other; a context manager."""
+    """Reports the progress: of slices that this process reads, and of slices that workers have read."""
 
     def __init__(self, shards: Sequence[Shard], progress: Progress) -> None:
         self._text = TextEstimate(shards)
         self._progress = progress
         self._reported = (0, 0, 0, 0)
         """What is reported of the current slice: its estimated text, text, lines and invalid lines."""
+        progress.start("judge", self._text.total)
 
-    def reading(self, piece: Slice, stats: ReadStats, found: SliceFindings) -> None:
+    def reading(self, piece: Slice, stats: ReadStats, found: JudgedSlice) -> None:
         size = (piece.shard.size if piece.end is None else piece.end) - piece.start
         estimated = piece.estimated_text * min(stats.raw_bytes, size) // max(size, 1)
         self._report(estimated, stats.text_bytes, found)
 
-    def finished(self, piece: Slice, found: SliceFindings) -> None:
+    def finished(self, piece: Slice, found: JudgedSlice) -> None:
         self._report(piece.estimated_text, found.counts["text_bytes"] or self._reported[1], found)
         self._reported = (0, 0, 0, 0)
 
-    def _report(self, estimated: int, text: int, found: SliceFindings) -> None:
+    def _report(self, estimated: int, text: int, found: JudgedSlice) -> None:
         now = (estimated, text, found.counts["lines"], found.counts["invalid"])
         new_estimated, new_text, *new_lines = (
             after - before for after, before in zip(now, self._reported, strict=True)
@@ -78,14 +79,6 @@ class Reporter:
         self._progress.expect(self._text.total)
         self._progress.advance(new_text, *new_lines)
         self._reported = now
-
-    def __enter__(self) -> Self:
-        self._progress.start("judge", self._text.total)
-        return self
-
-    def __exit__(self, kind: object = None, *_: object) -> None:
-        if kind is None:
-            self._progress.finish()
 
 
 class _SliceTask(msgspec.Struct, frozen=True):
@@ -97,10 +90,7 @@ class _SliceTask(msgspec.Struct, frozen=True):
     max_errors: int | None
     log: str | None
     """The beginning of the names of the slices' logs."""
-    algorithm: str
-    schema: str
-    """The name of a schema version, or `auto`."""
-    repairs: frozenset[str]
+    settings: JudgeSettings
     upgrade_report: bool
     limits: Limits
 
@@ -147,27 +137,33 @@ def validate(
     started = time.perf_counter()
     _check(jobs, max_errors, hash)
     chosen_schema(schema)
-    repairs = frozenset(repair_codes(field_names("repair", repair)))
+    settings = JudgeSettings(
+        schema=schema,
+        algorithm=hash,
+        warnings=True,
+        normal=upgrade_report,  # it needs records and normal forms, verdicts do not
+        repairs=frozenset(repair_codes(field_names("repair", repair))),
+        known_input_bytes=0,
+    )
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     shards, notices = find_records([os.fspath(path) for path in names], files_from=files_from)
     validation = Validation(shards=len(shards), notices=notices)
-    total = SliceFindings(FindingGroups(limits.finding_groups))
+    total = JudgedSlice(FindingGroups(limits.finding_groups))
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
         log = stack.enter_context(closing(_open_log(os.fspath(json_log), shards))) if json_log else None
-        task = _SliceTask(
-            (), max_line_bytes, max_window, max_errors, None, hash, schema, repairs, upgrade_report, limits
-        )
+        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, settings, upgrade_report, limits)
         tasks = [
             replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
             for number, slices in enumerate(tasks_of(shards, limits.task_bytes))
         ]
         # Only this process can read a stream.
         jobs = 1 if any(shard.stream for shard in shards) else jobs_for(total_text(shards), len(tasks), jobs, limits)
-        reporter = Reporter(shards, progress or Progress())
+        progress = progress or Progress()
+        reporter = Reporter(shards, progress)
         results = stack.enter_context(closing(_in_order(tasks, jobs, max_errors, reporter)))
         for shard, pieces in groupby(results, key=lambda result: result[0].shard):
-            found = SliceFindings(FindingGroups(limits.finding_groups))
+            found = JudgedSlice(FindingGroups(limits.finding_groups))
             for _, piece in pieces:
                 found += piece
             validation.add(shard.path, found)
@@ -176,6 +172,7 @@ def validate(
                 total.upgrades.merge(found.upgrades)
             if log:
                 log.add(found)
+        progress.finish()
     validation.codes, validation.groups = dict(total.groups.codes), total.groups.in_order()
     validation.versions = {name: validation.versions[name] for name in SCHEMAS if validation.versions.get(name)}
     if upgrade_report:
@@ -205,13 +202,13 @@ def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:
 
 def _in_order(
     tasks: list[_SliceTask], jobs: int, max_errors: int | None, reporter: Reporter
-) -> Generator[tuple[Slice, SliceFindings], None, None]:
+) -> Generator[tuple[Slice, JudgedSlice], None, None]:
     """Run the tasks and yield the findings of each slice in the order of the inputs, until max_errors is reached."""
-    early: dict[int, list[SliceFindings]] = {}
+    early: dict[int, list[JudgedSlice]] = {}
     turn = invalid = 0
     # One process reports while it reads; several report when a task has finished.
     run_task = partial(_validate_task, reporter=reporter) if jobs == 1 else _validate_task
-    with make_engine(jobs) as engine, reporter:
+    with make_engine(jobs) as engine:
         for number, results in engine.run(run_task, tasks):
             early[number] = results
             while turn in early:
@@ -226,22 +223,9 @@ def _in_order(
                 turn += 1
 
 
-@lru_cache(maxsize=1)
-def _judge(algorithm: str, schema: str, repairs: frozenset[str], upgrade_report: bool) -> Judge:
-    settings = JudgeSettings(
-        schema=schema,
-        algorithm=algorithm,
-        warnings=True,
-        normal=upgrade_report,  # it needs records and normal forms, verdicts do not
-        repairs=repairs,
-        known_input_bytes=0,
-    )
-    return Judge(settings)
-
-
-def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[SliceFindings]:
+def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[JudgedSlice]:
     """Judge the slices of a task. Runs in a worker, or in this process, with a reporter."""
-    results: list[SliceFindings] = []
+    results: list[JudgedSlice] = []
     invalid = 0
     for number, piece in enumerate(task.slices):
         found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None, reporter)
@@ -254,12 +238,12 @@ def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[S
     return results
 
 
-def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: Reporter | None) -> SliceFindings:
-    found, stats = SliceFindings(FindingGroups(task.limits.finding_groups)), ReadStats()
+def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: Reporter | None) -> JudgedSlice:
+    found, stats = JudgedSlice(FindingGroups(task.limits.finding_groups)), ReadStats()
     source = utf8(piece.shard.path)
     try:
         for judged in judge_slice(
-            _judge(task.algorithm, task.schema, task.repairs, task.upgrade_report),
+            _judge(task.settings),
             piece,
             chunk_bytes=task.limits.chunk_bytes,
             max_line_bytes=task.max_line_bytes,
@@ -282,8 +266,6 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
                     found.upgrades.add(step, Location(source, line))
             if reporter:
                 reporter.reading(piece, stats, found)
-            if not batch.rejected and not batch.warnings and not batch.repaired:
-                continue
             for invalid in batch.rejected:
                 found.repairable.update(invalid.repairs)
             findings = _findings_in(batch)
@@ -292,21 +274,22 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
             unlisted = [invalid for invalid in batch.rejected if invalid.unlisted]
             for invalid in unlisted:
                 found.groups.codes.update(invalid.unlisted)
-            if log:
+            if log and findings:
                 found.logs = [(log, 0)]
                 log_findings(log, source, findings, unlisted)
             if task.max_errors is not None and found.counts["invalid"] >= task.max_errors:
                 break
     except ShardError as exc:
         # A shard counts as a whole or not at all, so the findings so far are dropped.
-        return SliceFindings(FindingGroups(0), error=str(exc), logs=found.logs)
+        return JudgedSlice(FindingGroups(0), error=str(exc), logs=found.logs)
     found.counts["text_bytes"], found.bom = stats.text_bytes, stats.bom
     return found
 
 
 def _findings_in(batch: Batch) -> list[LocatedFinding]:
     """List the errors, warnings and repairs of a chunk by line."""
-    found = [LocatedFinding(one.line, finding, one.version) for one in batch.rejected for finding in one.findings]
-    found += [LocatedFinding(line, finding) for line, finding in batch.warnings]
-    found += [LocatedFinding(one.line, finding) for one in batch.repaired for finding in one.findings]
-    return sorted(found, key=lambda one: one.line)
+    found: list[LocatedFinding]
+    found = [(one.line, finding, one.version) for one in batch.rejected for finding in one.findings]
+    found += [(line, finding, None) for line, finding in batch.warnings]
+    found += [(one.line, finding, None) for one in batch.repaired for finding in one.findings]
+    return sorted(found, key=itemgetter(0))

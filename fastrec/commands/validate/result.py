@@ -1,6 +1,6 @@
 """What `validate` finds: in a slice, in total, and in the log.
 
-A worker returns `SliceFindings` for each slice, with line numbers that count from the slice's first line. The driver
+A worker returns `JudgedSlice` for each slice, with line numbers that count from the slice's first line. The driver
 adds up the slices of a shard with `+=`, which corrects the line numbers, and then adds whole shards to the
 `Validation` in the order of the inputs. A shard that cannot be read completely adds nothing but its error. The log has
 every finding, except that a line lists at most a hundred errors: the workers write a file per slice, and the driver
@@ -12,21 +12,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Self
 
 import msgspec
 
 from fastrec.errors import FastrecError, shown
 from fastrec.judge.batch import InvalidLine
-from fastrec.judge.findings import CODES, NOTES, Finding, FindingGroup, FindingGroups, Location
+from fastrec.judge.findings import CODES, NOTES, Finding, FindingGroup, FindingGroups, Location, SliceFindings
 from fastrec.judge.judge import JudgedChunk
 from fastrec.judge.parse import parse
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of
 from fastrec.schemas.upgrade import upgrade_value
-
-# @@ upgrades: What an upgrade to the newest version would change: the lossy and ambiguous steps of each record, for the report.
 
 
 class UpgradeStep(msgspec.Struct):
@@ -54,7 +53,7 @@ class UpgradeReport(msgspec.Struct):
 
 
 def upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
-    """Yield the steps of the records of a chunk, each with the number of its line."""
+    """Yield the lossy and ambiguous steps of the records of a chunk, each with the number of its line."""
     batch = judged.batch
     start = 0
     for record, line, end in zip(batch.records, batch.numbers, batch.ends, strict=True):
@@ -120,7 +119,7 @@ class Validation(msgspec.Struct):
     def ok(self) -> bool:
         return not self.invalid and not self.bad_shards
 
-    def add(self, path: str, found: SliceFindings) -> None:
+    def add(self, path: str, found: JudgedSlice) -> None:
         """Add the findings of a whole shard, except its groups."""
         if found.error:
             self.bad_shards.append(found.error)
@@ -135,14 +134,10 @@ class Validation(msgspec.Struct):
             self.notices.append(f"{shown(path)} begins with a byte order mark, which was skipped")
 
 
-class SliceFindings(msgspec.Struct):
-    """Counts and findings of one slice, or of several slices of a shard in order."""
+class JudgedSlice(SliceFindings):
+    """What `validate` finds in slices; the counts are those of `Validation`, by field."""
 
-    groups: FindingGroups
-    counts: Counter[str] = msgspec.field(default_factory=Counter)
-    """By field of `Validation`."""
     versions: Counter[str] = msgspec.field(default_factory=Counter)
-    """Valid lines by schema version."""
     upgrades: FindingGroups = msgspec.field(default_factory=lambda: FindingGroups(len(NOTES)))
     """Steps of an upgrade, each with the meaning of its code as its message."""
     repairable: Counter[str] = msgspec.field(default_factory=Counter)
@@ -153,26 +148,19 @@ class SliceFindings(msgspec.Struct):
     error: str | None = None
     """Why the shard could not be read completely."""
 
-    def __iadd__(self, other: SliceFindings) -> Self:
-        """Add the slice that follows: its line numbers continue after the last line of this one."""
+    def __iadd__(self, other: Self) -> Self:
         lines = self.counts["lines"]
-        self.groups.merge(other.groups, lines)
         self.upgrades.merge(other.upgrades, lines)
         self.logs += [(path, lines + base) for path, base in other.logs]
-        self.counts += other.counts
         self.versions += other.versions
         self.repairable += other.repairable
         self.bom |= other.bom
         self.error = self.error or other.error
-        return self
+        return super().__iadd__(other)
 
 
-class LocatedFinding(NamedTuple):
-    """A finding, the number of its line, and the version that the line was judged by if it is not valid."""
-
-    line: int
-    finding: Finding
-    version: str | None = None
+LocatedFinding = tuple[int, Finding, str | None]
+"""The number of a line, a finding in it, and the version that the line was judged by if it is not valid."""
 
 
 class LoggedFinding(msgspec.Struct):
@@ -194,25 +182,19 @@ class LoggedFinding(msgspec.Struct):
     """The schema version whose error it is; null for warnings and notes, and for lines without a value."""
 
 
-_MORE: Final = "{:,} more errors of this kind are not listed"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(LoggedFinding).decode
 
 
-def log_findings(
-    path: str,
-    source: str,
-    findings: Iterable[LocatedFinding],
-    unlisted: Iterable[InvalidLine],
-) -> None:
+def log_findings(path: str, source: str, findings: Iterable[LocatedFinding], unlisted: Iterable[InvalidLine]) -> None:
     """Append findings to the log of a slice; after those of a line, the numbers of those that it does not list."""
     more = (
-        LocatedFinding(invalid.line, Finding(code, "$", _MORE.format(count)), invalid.version)
+        (invalid.line, Finding(code, "$", f"{count:,} more errors of this kind are not listed"), invalid.version)
         for invalid in unlisted
         for code, count in invalid.unlisted.items()
     )
     with Path(path).open("ab") as file:
-        for line, finding, version in sorted((*findings, *more), key=lambda one: one.line):
+        for line, finding, version in sorted((*findings, *more), key=itemgetter(0)):
             logged = LoggedFinding(source, line, finding.severity, finding.code, finding.path, finding.message, version)
             file.write(_encode(logged) + b"\n")
 
@@ -229,7 +211,7 @@ class FindingLog:
         with self._writing():
             self._file.close()
 
-    def add(self, found: SliceFindings) -> None:
+    def add(self, found: JudgedSlice) -> None:
         """Append the findings of a shard, with corrected line numbers, and remove the files of its slices."""
         for path, line_base in found.logs:
             if not found.error:
