@@ -105,7 +105,6 @@ def _lock(path: Path, descriptor: int) -> str | None:
 
 
 def _is_dead(holder: str) -> bool:
-    """Whether the process that a lock names is known to have ended."""
     found = _HOLDER.match(holder)
     return found is not None and found[2] == os.uname().nodename and not _is_running(int(found[1]))
 
@@ -115,8 +114,8 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is, but of another user
-        return True
+    except OSError:
+        pass  # it is, but of another user
     return True
 
 
@@ -178,7 +177,6 @@ class Lease:
 
     @property
     def ended_runs(self) -> frozenset[str]:
-        """The tokens of earlier runs that have certainly ended."""
         return frozenset(self._me.ended)
 
     def exists(self) -> bool:

@@ -174,8 +174,6 @@ def files_of(manifest: Manifest) -> set[str]:
 
 
 class _Refused(msgspec.Struct):
-    """What `is_refused` reads of a manifest."""
-
     refused: str
 
 

@@ -45,8 +45,6 @@ _idle: list[zstandard.ZstdDecompressor] = []
 
 
 class PartFile(msgspec.Struct, frozen=True):
-    """A part of a corpus, and what the manifest says about it."""
-
     path: str
     entry: PartEntry
 
@@ -214,8 +212,6 @@ Position = tuple[Any, ...]
 
 
 class LineHead(msgspec.Struct, gc=False):
-    """The fields that records are sorted by."""
-
     evaluation_id: str
     model_id: str
     evaluation_name: str

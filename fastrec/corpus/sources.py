@@ -96,7 +96,6 @@ def source_lines(path: str) -> Iterator[bytes]:
 
 
 def decode_source(path: str, number: int, line: bytes) -> Source:
-    """Decode a line of a file of sources; CorpusError if it is not one."""
     try:
         return _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

@@ -245,8 +245,6 @@ def _write_rejects(
 
 
 class _OldCorpus(msgspec.Struct):
-    """What the gate reads of the manifest of the corpus to be replaced."""
-
     records: int
 
 

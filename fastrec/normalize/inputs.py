@@ -80,8 +80,6 @@ class _KeptChunk(NamedTuple):
 
 
 class _Stream:
-    """A stream: what was read of it, and the rest."""
-
     def __init__(self, rest: Iterator[Chunk | LongLine], stats: ReadStats) -> None:
         self.rest = rest
         self.stats = stats

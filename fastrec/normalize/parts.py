@@ -121,8 +121,6 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
 
 
 class _Step(IntEnum):
-    """Why parts are made."""
-
     ALL = 0
     SAME_RUN = 1
     REPEATS = 2
@@ -133,8 +131,6 @@ _Superseded = tuple[Sequence[RunSlice], Sequence[RunSlice]]
 
 
 class _PartsMaker(msgspec.Struct, frozen=True):
-    """Makes the parts of one corpus."""
-
     _context: RunContext
     _plan: Plan
     _locations_path: str
@@ -273,7 +269,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             sort_fields=sorting.sort_fields,
             settings=context.parts,
             locations=self._locations_path,
-            same_run_losers=superseded[0],
+            superseded_runs=superseded[0],
             superseded=superseded[1],
             superseded_hashes=hashes,
             sources=sources_path(path) if context.parts.track_sources else "",

@@ -67,7 +67,6 @@ class WrongTargetError(Exception):
     def __init__(self, target: Schema) -> None:
         super().__init__(target)
         self.target = target
-        """The other target."""
 
     def __str__(self) -> str:
         if self.target is NEWEST_SCHEMA:
@@ -139,8 +138,6 @@ _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, num
 
 
 class SortTask(msgspec.Struct, frozen=True):
-    """A task of pass 1."""
-
     number: int
     pieces: tuple[Piece, ...]
     directory: str
@@ -212,8 +209,6 @@ class _RunBuffer:
 
 
 class _Sorter:
-    """The state of a task."""
-
     def __init__(self, task: SortTask) -> None:
         self._task = task
         self._judge = _judge_of(task.judging.judge)

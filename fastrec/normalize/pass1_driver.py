@@ -49,8 +49,6 @@ _FEEDS: Final = 3
 
 
 class SortTasks:
-    """Makes the tasks of pass 1."""
-
     def __init__(
         self,
         shards: Sequence[Shard],
@@ -143,7 +141,6 @@ class SortTasks:
             self.text.add(estimated, text)
 
     def _choose(self, workers: int) -> frozenset[int]:
-        """Choose the shards that the driver decompresses."""
         if not workers:
             # The driver does all the work itself. A stream that may be read again has to be kept in chunks.
             return frozenset(n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept)
@@ -214,8 +211,6 @@ class SortTasks:
 
 
 class SortedShards(msgspec.Struct, frozen=True):
-    """The result of pass 1."""
-
     results: tuple[SortResult, ...]
     """All tasks, those of earlier runs included, without the pieces of bad shards and of shards that are gone; without
     checksums of their runs, and without fences if there are too many runs to use them."""
@@ -251,8 +246,6 @@ def sort_shards(shards: Sequence[Shard], context: RunContext, base: Base) -> Sor
 
 
 class _Pass1:
-    """The state of pass 1."""
-
     def __init__(self, shards: Sequence[Shard], context: RunContext, base: Base) -> None:
         self._shards = shards
         self._context = context
@@ -323,7 +316,6 @@ class _Pass1:
             raise WrongTargetError(NEWEST_SCHEMA)
 
     def _check_matches(self) -> None:
-        """Check that a record matches the filters, if there are any."""
         context, results = self._context, [*self._base.tasks, *self._finished.values()]
         if not context.judging.judge.filters or context.may_be_empty:
             return
@@ -389,7 +381,7 @@ class _Pass1:
         self._runs += len(result.runs)
         if self._runs > self._context.limits.unmerged_runs:  # they will be merged, which needs no fences
             for number in list(self._finished) if had_fences else [result.task]:
-                self._finished[number] = self._finished[number].with_runs(fences=[])
+                self._finished[number] = self._finished[number].without_fences()
         self._tasks.learn_from(result)
         progress = self._context.progress
         progress.expect(self._tasks.text.total)

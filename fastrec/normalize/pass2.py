@@ -77,8 +77,6 @@ than when the piece was sorted. So the driver writes the locations of all pieces
 
 
 class PartTask(msgspec.Struct, frozen=True):
-    """A task of pass 2."""
-
     number: int
     fingerprint: str
     low: bytes | None
@@ -92,8 +90,8 @@ class PartTask(msgspec.Struct, frozen=True):
     sort_fields: tuple[str, ...]
     settings: PartSettings
     locations: str  # path of the locations of all pieces; empty if they are not needed
-    same_run_losers: Sequence[RunSlice] = ()  # records that lose against others that are equal but for their run
-    superseded: Sequence[RunSlice] = ()  # keys that lose against other keys of the same identity
+    superseded_runs: Sequence[RunSlice] = ()  # records superseded by others that are equal but for their run
+    superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
     superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
 
@@ -109,7 +107,7 @@ def make_part(task: PartTask) -> Part:
     split = key_splitter(task.sort_fields)
     same_run = resolver = None
     if settings.same_run == "ignore":
-        same_run = _SameRunFilter(superseded_in(task.same_run_losers, task.low, task.high))
+        same_run = _SameRunFilter(superseded_in(task.superseded_runs, task.low, task.high))
     if settings.leaves_out:
         superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
         resolver = _Resolver(settings.conflicts, settings.repeats, superseded, task.locations)
@@ -227,7 +225,6 @@ def _count_sources(window: Window, lines: LinesByPiece) -> None:
 
 
 def _select(window: Window, records: Sequence[int]) -> Window:
-    """Some records of a window, given by position in ascending order."""
     if len(records) == len(window.keys):
         return window
     keys, origins = [window.keys[index] for index in records], window.origins
@@ -246,7 +243,6 @@ def _select(window: Window, records: Sequence[int]) -> Window:
 
 
 def _origins_of(window: Window, index: int) -> Origins:
-    """Where a record of a window and its copies come from."""
     row = window.rows[index]
     return window.origins.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
 
@@ -254,7 +250,7 @@ def _origins_of(window: Window, index: int) -> Origins:
 class _SameRunFilter:
     """Drops records of a part that are equal to others but for their run and their label.
 
-    `superseded` are the keys and digests of records that lose against records of other keys.
+    `superseded` are the keys and digests of records that records of other keys supersede.
     """
 
     def __init__(self, superseded: Iterable[tuple[bytes, bytes]]) -> None:
@@ -295,7 +291,6 @@ class _Resolver:
 
     @property
     def by_code(self) -> Counter[str]:
-        """Records left out, by code."""
         return Counter(record.code for record in self._left_out)
 
     def resolve(self, window: Window, contradictions: Contradictions) -> list[int]:

@@ -53,8 +53,6 @@ Range = tuple[bytes | None, bytes | None]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The result of planning."""
-
     runs: list[Run]  # that parts are made from
     ranges: list[Range]
     unchanged: dict[int, Part]  # by number of a range, the part of the base that has the same records
@@ -213,8 +211,6 @@ class _Rounds:
 
 
 class MergeTask(msgspec.Struct, frozen=True):
-    """A task that merges runs."""
-
     number: int
     slices: list[RunSlice]
     directory: str
@@ -290,8 +286,6 @@ class _Regions:
 
 
 class _Planner:
-    """Finds the borders of all regions, and chooses the cuts."""
-
     def __init__(self, context: RunContext, regions: Plan) -> None:
         self._context = context
         self._regions = regions
@@ -366,8 +360,6 @@ def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Bor
 
 
 class RegionTask(msgspec.Struct, frozen=True):
-    """A task that finds the borders of a region."""
-
     low: bytes | None
     high: bytes | None
     slices: list[RunSlice]  # of the runs of pass 1
@@ -383,8 +375,6 @@ class RegionTask(msgspec.Struct, frozen=True):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """What is known of a region."""
-
     first: bytes = b""  # its first border; empty if it has no records
     borders: str = ""  # path of its borders
     is_unchanged: bool = False  # whether it is a part of the base as it was

@@ -46,13 +46,10 @@ JournalEntry = SortResult | MergedRun | Part
 
 
 class Journal:
-    """The journal file, open during a run."""
-
     def __init__(self, path: str, settings: dict[str, Any], earlier: Iterable[str] = ()) -> None:
         """Open the journal of this run, which may continue one of the `earlier` journals of other runs."""
         self.settings = settings
         self.entries: list[JournalEntry] = []
-        """Entries of earlier runs."""
         self.discarded = ""
         """Why entries of an earlier run are not used; empty if there are none."""
         self._head = framed(_encode(settings))
@@ -306,7 +303,6 @@ def _range(piece: Piece) -> tuple[str, int, int | None]:
 
 
 def _task_unchanged(claim: tuple[tuple[PieceCounts, ...], list[FileDigest]]) -> bool:
-    """Check the inputs and outputs of a task. Runs in a worker."""
     pieces, files = claim
     return all(map(_piece_unchanged, pieces)) and _files_unchanged(files)
 

@@ -12,10 +12,6 @@
 
 If the target was guessed wrong, or kept work is damaged, steps 2 to 6 start again. Finished tasks are in a journal,
 from which the next run resumes if this one is interrupted (`resume`).
-
-The way of a record to a published part, module by module: `cli/normalize`, `normalize/run`, `normalize/driver`,
-`normalize/pass1_driver`, `normalize/pass1`, `judge/judge`, `sorting/runs`, `normalize/plan`, `normalize/parts`,
-`normalize/pass2`, `corpus/writer`, `corpus/publish`.
 """
 
 from __future__ import annotations

@@ -28,8 +28,6 @@ SCRATCH_LEVEL: Final = -1
 
 
 class ScratchCorpus(NamedTuple):
-    """A corpus that is not published."""
-
     directory: str
     manifest: Manifest
     summary: Summary

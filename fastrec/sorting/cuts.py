@@ -147,7 +147,6 @@ class _Ranked:
 
     def __init__(self, borders: Iterable[Border], sort_fields: Sequence[str]) -> None:
         self.total = 0
-        """The size of all borders so far."""
         self._borders = borders
         self._first_field = prefix_maker(sort_fields[:1])
 

@@ -150,8 +150,6 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Taken(msgspec.Struct):
-    """Records of a slice."""
-
     keys: list[bytes]
     sizes: list[int]
     fingerprints: list[int]

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 
 class AnyFile(msgspec.Struct, frozen=True):
-    """A file as discovery found it."""
-
     path: str
     size: int
     is_named: bool
@@ -139,17 +137,7 @@ class _Part(msgspec.Struct):
 
 
 class _Manifest(msgspec.Struct):
-    """The fields of a manifest that are needed here."""
-
     parts: list[_Part]
-
-
-def _shards_in_store(name: str, problems: list[str]) -> list[Shard]:
-    try:
-        return _shards(list(_objects_of(name, problems)))
-    except OSError as exc:
-        problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
-        return []
 
 
 def shards_below(directory: str, is_shard: Callable[[str], bool]) -> tuple[list[str], dict[str, Shard]]:
@@ -255,7 +243,12 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
 def _shards_of(name: str, problems: list[str]) -> Iterator[tuple[Shard, object]]:
     """Yield the shards of one name, and a value that is equal for all names of one file; add to `problems`."""
     if is_url(name):
-        for shard in _shards_in_store(name, problems):
+        try:
+            shards = _shards(list(_objects_of(name, problems)))
+        except OSError as exc:
+            problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
+            return
+        for shard in shards:
             yield shard, storage_of(name).canonical(shard.path)
         return
     for path in _shard_paths(name, problems):

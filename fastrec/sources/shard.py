@@ -73,7 +73,6 @@ class Shard(msgspec.Struct, frozen=True):
 
     @property
     def estimated_text(self) -> int:
-        """In bytes."""
         return self.size * _EXPANSION[self.format or Format.PLAIN]
 
     def slices(self, slice_bytes: int) -> Iterator[Slice]:

@@ -28,8 +28,6 @@ _VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", *_TIMES)
 
 
 class FoundObject(NamedTuple):
-    """An object that exists."""
-
     path: str
     size: int
     version: int
@@ -375,14 +373,12 @@ class ObjectStore(ObjectClient):
             fs.cp_file(name, *_names(fs, [new_path]))
 
     def link_or_copy(self, path: str, new_path: str) -> bool:
-        """Copy an object within a store, which has no links."""
         self.copy(path, new_path)
         return False
 
     def move(self, path: str, new_path: str) -> None:
-        """Rename an object; the store copies it."""
+        self.copy(path, new_path)
         with self.asking(path) as (fs, name):
-            fs.cp_file(name, *_names(fs, [new_path]))
             fs.rm_file(name)
 
     def remove(self, *paths: str) -> None:

@@ -214,8 +214,6 @@ def _numbered(key: _Key, records: _Records, contradictions: Mapping[tuple[bytes,
 
 
 class QuestionCounts(Sums):
-    """Counts of the questions of one scope."""
-
     questions: int = 0
     by_models: Counter[int] = msgspec.field(default_factory=Counter)
     """Number of questions by the number of models that have records of them."""

@@ -109,13 +109,11 @@ class Census(Sums):
     """The census of a corpus, or of one partition of it."""
 
     questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
-    """By evaluation."""
     repeats: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     contradictions: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     superseded: list[Run] = msgspec.field(default_factory=list)
     """With `--repeats`: keys that are superseded by another key of their identity."""
     same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
-    """Records that were dropped by `--same-run ignore`."""
 
 
 class RepeatsRule(msgspec.Struct, frozen=True):

@@ -66,11 +66,8 @@ class Chosen(msgspec.Struct):
 
     evaluation: EvaluationSummary
     metrics: int
-    """How many metrics the evaluation has."""
     count: int
-    """How many models were chosen."""
     answering: int
-    """How many of them have answers."""
     models: list[ModelSummary]
     """Their numbers; empty if only common questions count and there are none."""
     common_questions: int | None

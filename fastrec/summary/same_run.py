@@ -151,10 +151,9 @@ _ROW: Final[Sequence[Any]] = (0, 0)  # superseded records have no piece and no l
 class Superseded:
     """Collects superseded records, and writes them as runs of bounded size."""
 
-    def __init__(self, path: str, most_held: int = _MOST_HELD) -> None:
+    def __init__(self, path: str) -> None:
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._path = f"{path}-{secrets.token_hex(4)}"
-        self._most_held = most_held
         self._keys: list[bytes] = []
         self._ends: list[int] = []
         self._text = bytearray()
@@ -164,7 +163,7 @@ class Superseded:
         self._keys.append(key)
         self._text += text
         self._ends.append(len(self._text))
-        if len(self._keys) >= self._most_held:
+        if len(self._keys) >= _MOST_HELD:
             self._spill()
 
     def finish(self) -> list[Run]:

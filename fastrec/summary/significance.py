@@ -174,7 +174,6 @@ class Paired(NamedTuple):
     """Two series of values of the same questions. Means are over questions that have a value in both."""
 
     questions: int
-    """Questions that have a value in both."""
     only_first: int
     only_second: int
     rose: int
