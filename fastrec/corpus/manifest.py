@@ -265,13 +265,7 @@ _ADVICE: Final = "A corpus is a directory that `fastrec normalize SHARDS -o CORP
 
 
 def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
-    """Read the manifest of a corpus.
-
-    Raises:
-        UsageError: The directory is not a corpus.
-        CorpusError: The manifest is damaged, or has a format that this version does not know.
-        OSError: The manifest cannot be read.
-    """
+    """UsageError if the directory is not a corpus, CorpusError if the manifest is damaged or of an unknown format."""
     corpus = os.fspath(corpus)
     path, storage = join(corpus, MANIFEST), storage_of(corpus)
     if not storage.exists(path):
@@ -293,12 +287,7 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
 
 
 def read_summary(corpus: str, manifest: Manifest) -> Summary:
-    """Read the summary of a corpus.
-
-    Raises:
-        CorpusError: The summary is missing, damaged, or not the one that the manifest names.
-        OSError: The summary cannot be read.
-    """
+    """CorpusError if the summary is missing, damaged, or not the one that the manifest names."""
     path = summary_path(corpus, manifest)
     try:
         data = storage_of(path).read_all(path)

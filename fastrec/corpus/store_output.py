@@ -117,7 +117,6 @@ class StoreOutput(Output):
         self._new_manifest = document
 
     def refuse_existing(self, *, overwrite: bool) -> None:
-        """Refuse to replace anything but a corpus, and a corpus without `overwrite`."""
         name = shown(self._url)
         if self._old_manifest is not None and not overwrite:
             raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")

@@ -46,7 +46,3 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def part_path(self, number: int) -> str:
         return self.output.staged(self.part_name(number))
-
-    def statistics_prefix(self, fingerprint: str) -> str:
-        """The path prefix of the statistics of a part, and of what is kept of it, by what it is made of."""
-        return self.output.working(f"census-{fingerprint}")

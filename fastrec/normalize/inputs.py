@@ -67,7 +67,6 @@ def _harness_in(paths: Sequence[str]) -> str | None:
 
 
 def read_chunks(shard: Shard, judging: InputSettings, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
-    """Read a shard in chunks that are tasks of their own."""
     return shard.read(
         chunk_bytes=chunk_bytes, max_line_bytes=judging.max_line_bytes, max_window=judging.max_window, stats=stats
     )

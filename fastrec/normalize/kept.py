@@ -45,8 +45,6 @@ _BLOCK: Final = 1_024  # parts of the base that `Base.removed` looks at together
 
 
 class KeptShard(msgspec.Struct, frozen=True, array_like=True):
-    """A shard as an earlier run read it."""
-
     path: str
     signature: str
     """`Shard.signature`; empty for a stream."""
@@ -325,10 +323,7 @@ def _hash_of_range(argument: tuple[str, int, int]) -> str:
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What an incremental run builds on: the corpus of the last run; empty if there is no kept work.
-
-    Its parts are read like runs, without the records of shards that are gone.
-    """
+    """What an incremental run builds on: the corpus of the last run; empty if there is no kept work."""
 
     changes: Changes
     paths_gone: tuple[str, ...] = ()  # of shards of the last run that are not there any more, under no other name
@@ -344,10 +339,6 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All kept files, which must stay until this run is complete."""
     next_task: int = 0
     next_piece: int = 0
-
-    @property
-    def unchanged(self) -> dict[int, int]:
-        return self.changes.unchanged
 
     @property
     def is_newer_version(self) -> bool:

@@ -103,11 +103,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to normalize. Only the first group of options influences the corpus."""
 
     schema: str = AUTO
-    """The schema version of the corpus, or `auto`."""
     hash_algorithm: str = "sha256"
     sample_hash: SampleHashMode = "replace"
     repair: tuple[str, ...] = ()
-    """Codes of the repairs to make."""
     sort_by: tuple[str, ...] = ()
     same_run: Literal["keep", "ignore"] = "keep"
     conflicts: Choice = "keep"
@@ -295,12 +293,7 @@ def make_options(**given: Any) -> Options:
 
 
 def options_from(recorded: Mapping[str, object], **more: Any) -> Options:
-    """The options that a manifest records, with some others.
-
-    Raises:
-        msgspec.ValidationError: A value has a wrong type.
-        UsageError: A value is not allowed.
-    """
+    """The options that a manifest records, with some others; ValidationError or UsageError if a value is wrong."""
     return msgspec.convert({_FIELDS.get(name, name): value for name, value in recorded.items()} | more, Options)
 
 

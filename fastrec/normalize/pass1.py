@@ -152,7 +152,6 @@ class SortTask(msgspec.Struct, frozen=True):
 
 @collector_off()
 def sort_pieces(task: SortTask) -> SortResult:
-    """Judge, sort and spill some pieces. Runs in a worker."""
     return _Sorter(task).run()
 
 
@@ -199,7 +198,6 @@ class _RunBuffer:
         return keys
 
     def spill(self, path: str) -> Run:
-        """Write the records as a sorted run, and forget them."""
         run = spill(path, self._text, self._ends, self._keys, self._rows)
         if not self._fenced:
             run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // _FEW_FENCES)])

@@ -257,7 +257,7 @@ class _Pass1:
             context.sorting,
             workers=context.workers,
             streams=context.streams,
-            unchanged=base.unchanged,
+            unchanged=base.changes.unchanged,
         )
         self._target_is_guess = context.judging.judge.target_is_guess and not context.is_settled
         self._is_newer_version = base.is_newer_version  # whether there is a later record, as far as is known
@@ -281,7 +281,9 @@ class _Pass1:
         for task in self._tasks.reused:
             self._add(task)
         self._check_guess()
-        bad = self._bad_shards()
+        bad = dict(self._tasks.bad)
+        for task in self._finished.values():
+            bad |= {counts.piece.shard: counts.error for counts in task.pieces if counts.error}
         if bad and not self._context.skip_bad_shards:
             raise BadShardsError([error for _, error in sorted(bad.items())])
         removed = self._removed(bad, reusable.merged)
@@ -369,7 +371,6 @@ class _Pass1:
             self._add(result)
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
-        """Keep what later steps need of a finished task."""
         self._is_newer_version = self._is_newer_version or result.is_newer_version
         if result.is_newer_version and not self._is_refuted and not self._context.skip_bad_shards:
             self._release_streams()  # the newest version is certain
@@ -392,12 +393,6 @@ class _Pass1:
             progress.reuse(text)
         else:
             progress.advance(text, lines, rejected)
-
-    def _bad_shards(self) -> dict[int, ShardError]:
-        bad = dict(self._tasks.bad)
-        for task in self._finished.values():
-            bad |= {counts.piece.shard: counts.error for counts in task.pieces if counts.error}
-        return bad
 
     def _removed(self, bad: Container[int], merged: Iterable[MergedRun]) -> dict[str, tuple[int, ...]]:
         """The pieces of bad shards in each run: a shard counts as a whole or not at all."""

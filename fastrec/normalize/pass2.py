@@ -101,7 +101,6 @@ class PartTask(msgspec.Struct, frozen=True):
 
 @collector_off()
 def make_part(task: PartTask) -> Part:
-    """Make one part. Runs in a worker."""
     release_buffer()
     settings = task.settings
     split = key_splitter(task.sort_fields)
@@ -205,7 +204,6 @@ class _Records:
             self._add_waiting()
 
     def keys(self) -> KeyColumns:
-        """The key fields, after all records were added."""
         self._add_waiting()
         return self._keys
 
@@ -248,10 +246,7 @@ def _origins_of(window: Window, index: int) -> Origins:
 
 
 class _SameRunFilter:
-    """Drops records of a part that are equal to others but for their run and their label.
-
-    `superseded` are the keys and digests of records that records of other keys supersede.
-    """
+    """Drops records of a part that are equal to others but for their run and their label."""
 
     def __init__(self, superseded: Iterable[tuple[bytes, bytes]]) -> None:
         self._superseded = frozenset(superseded)
@@ -273,11 +268,7 @@ class _SameRunFilter:
 
 
 class _Resolver:
-    """Leaves out contradictions and repeats of a part, and collects them.
-
-    `superseded` are the keys whose records are left out because another key has the same identity. `locations` is the
-    path of the locations of all pieces.
-    """
+    """Leaves out contradictions and repeats of a part, and collects them."""
 
     def __init__(self, conflicts: Choice, repeats: Choice, superseded: Iterable[bytes], locations: str) -> None:
         self._conflicts = conflicts
@@ -294,7 +285,6 @@ class _Resolver:
         return Counter(record.code for record in self._left_out)
 
     def resolve(self, window: Window, contradictions: Contradictions) -> list[int]:
-        """The positions of the records of a window to keep."""
         keys = window.keys
         kept: list[int] = []
         if not window.groups and self._superseded.isdisjoint(keys):
@@ -357,7 +347,6 @@ class _Resolver:
         return names_hash(self._locations, pieces) if self._left_out else ""
 
     def write(self, path: str) -> FileDigest:
-        """Write the records left out, sorted by source and line."""
         self._left_out.sort(key=lambda record: (record.source, record.line))
         with RejectsWriter(path) as file:
             for record in self._left_out:
@@ -394,16 +383,13 @@ class _SourcesWriter:
         """Append the sources of records, given their rows and the sources of those with several copies."""
         places = list(map(_piece_and_line, rows))
         for index, sources in origins.items():
-            places[index] = min(sources, key=self._position)[:2]
+            places[index] = min(sources, key=lambda source: self._locations[source[0]][0])[:2]
         begins = self._begins
         for piece in {piece for piece, _ in places}.difference(begins):
             _, name, base = self._locations[piece]
             begins[piece] = line_begin(name), base
         lines = [b"%b%d}\n" % (begins[piece][0], line + begins[piece][1]) for piece, line in places]
         self._file.write([b"".join(lines)])
-
-    def _position(self, source: tuple[int, int, int]) -> int:
-        return self._locations[source[0]][0]
 
     def result(self, pieces: Iterable[int]) -> PartSources:
         """The file, which is complete by now, of a part with records of these pieces."""
@@ -414,9 +400,7 @@ class _SourcesWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._file:
             if kind is None:
                 self._written = self._file.finish()

@@ -309,8 +309,6 @@ class PieceStatistics(msgspec.Struct):
 
 
 class LineStatistics(Sums):
-    """The statistics of the lines of all pieces, or of some."""
-
     codes: Counter[str] = msgspec.field(default_factory=Counter)  # rejected lines by the code of their first error
     versions: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by their schema version
     notes: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the code of a note

@@ -198,8 +198,6 @@ Range = tuple[str, int, int | None]
 
 
 class Reusable(msgspec.Struct):
-    """The finished work of an interrupted run that can be reused."""
-
     tasks: list[SortResult] = msgspec.field(default_factory=list)
     covered: set[Range] = msgspec.field(default_factory=set)  # the ranges of shards that these tasks have read
     merged: list[MergedRun] = msgspec.field(default_factory=list)  # runs merged from the runs of these tasks
@@ -308,7 +306,6 @@ def _task_unchanged(claim: tuple[tuple[PieceCounts, ...], list[FileDigest]]) -> 
 
 
 def _files_unchanged(files: Iterable[FileDigest]) -> bool:
-    """Runs in a worker."""
     return all(map(is_unchanged, files))
 
 

@@ -120,7 +120,6 @@ def read_borders(path: str) -> Iterator[Border]:
 _Candidate = tuple[int, int, bytes]
 """Rank and position of a border, and the first key from there on."""
 
-_IN_ORDER: Final = itemgetter(1, 2)
 _WITHIN: Final = 1 << 64  # added to the rank of borders within a value of the first sort field
 _SAMPLED_BLOCKS: Final = 1 << 17  # most entries of a `RegionSample`, in 25 MB
 
@@ -214,7 +213,7 @@ class _Candidates:
 
     def _double(self) -> None:
         """Double the part size: what cannot become a cut with smaller parts cannot with larger parts."""
-        held = sorted(self.held(), key=_IN_ORDER)
+        held = sorted(self.held(), key=itemgetter(1, 2))
         self._window.clear()
         self._found.clear()
         self.part_bytes = self._sizes.pop() if self._sizes else 2 * self.part_bytes

@@ -283,7 +283,6 @@ _Found = tuple[bytes, int, int, int]  # the text of a record, its piece, its lin
 
 
 def _duplicates(several: list[_Found]) -> list[list[_Found]]:
-    """Group sorted records of one key by their text."""
     if several[0][0] == several[-1][0]:
         return [several]
     starts = [number for number, (one, other) in enumerate(pairwise(several), 1) if one[0] != other[0]]

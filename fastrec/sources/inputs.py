@@ -82,10 +82,7 @@ def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
 
 
 def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield all folders of a tree, each with the names of its files, sorted; hidden files and folders are left out.
-
-    A folder that cannot be searched is added to `problems`.
-    """
+    """Yield all folders of a tree, each with the names of its files, sorted; hidden files and folders are left out."""
 
     def complain(exc: OSError) -> None:
         problems.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")

@@ -114,15 +114,12 @@ def _file_system(path: str) -> tuple[Any, str]:
         # A cached listing would hide what other processes write and remove.
         fs, name = url_to_fs(path, use_listings_cache=False)
     except ImportError as exc:
-        raise UsageError(f"{protocol}:// needs another package: {_package(protocol)}") from exc
+        packages = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}
+        package = packages.get(protocol, "fsspec, and the fsspec file system for it")
+        raise UsageError(f"{protocol}:// needs another package: pip install {package}") from exc
     except ValueError as exc:
         raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc), path)}") from exc
     return fs, name
-
-
-def _package(protocol: str) -> str:
-    package = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}.get(protocol)
-    return f"pip install {package}" if package else "pip install fsspec, and the fsspec file system for it"
 
 
 _AHEAD: Final = 2  # blocks that are requested before they are needed

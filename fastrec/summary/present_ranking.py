@@ -261,8 +261,7 @@ def rank(
     """Rank the models of each evaluation and metric.
 
     By default, models are ranked by accuracy, or by score if the metric is graded. This also breaks ties, then the name
-    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count. `skipped`
-    and `corpus` are only passed on.
+    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count.
     """
     evaluations = []
     for one in chosen:

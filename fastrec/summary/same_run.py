@@ -102,10 +102,7 @@ _decode = msgspec.json.Decoder(_Answer).decode
 def find_contradictions(
     keys: Sequence[bytes], texts: Sequence[bytes | memoryview], groups: Iterable[tuple[int, int]]
 ) -> Contradictions:
-    """Find the contradictions among sorted records without duplicates, by key.
-
-    `groups` says where records with equal keys begin and end.
-    """
+    """Find the contradictions among sorted records without duplicates, by key."""
     found = {keys[first]: contradictions_of(texts[first:end]) for first, end in groups}
     return {key: numbers for key, numbers in found.items() if numbers}
 
@@ -185,7 +182,6 @@ def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> lis
 
 
 def superseded_in(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the key and text of each superseded record in a range."""
     for window in gather(slices, low, high, _WINDOW_BYTES):
         yield from zip(window.keys, map(bytes, window.texts), strict=True)
 
