@@ -163,17 +163,13 @@ class Lease:
         self._output = output
         self._limits = limits
         self._me = _this_run()
+        self.token = self._me.token  # the name of this run: no other run ever has the same
         self._ended = threading.Event()
         self._renewing = threading.Lock()  # both the driver and a thread renew the lease
         self._renewed_at = 0.0, 0.0
         self._lost: LostLeaseError | None = None
         self.stays = False  # whether the lease is left behind at the end
         self.is_conditional = False  # whether the store has conditional requests
-
-    @property
-    def token(self) -> str:
-        """The name of this run: no other run ever has the same."""
-        return self._me.token
 
     @property
     def ended_runs(self) -> frozenset[str]:
@@ -262,7 +258,7 @@ class Lease:
 
     def _check_holder(self) -> None:
         holder = self._holder()
-        if holder is None or holder.token != self._me.token:
+        if holder is None or holder.token != self.token:
             self._lost = LostLeaseError(self._output, str(holder or "which has ended since"))
             raise self._lost
 

@@ -25,7 +25,6 @@ _MANIFEST_FORMAT: Final = 3
 _MANIFEST_FORMATS: Final = (2, 3)
 """Formats that this version reads."""
 _HASHERS: Final[dict[str, Any]] = {"text_xxh3_128": xxh3_128, "text_sha256": sha256}
-"""Checksums of text, by the name of their field."""
 _MOST_SKIPPED: Final = 20  # listed in a message
 
 

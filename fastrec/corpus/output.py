@@ -14,7 +14,6 @@ from fastrec.storage import fingerprint, is_url, join, parent_and_name, storage_
 KEPT: Final = "kept"
 """The name of the list of kept work in the work directory."""
 REFUSED: Final = ".refused"
-"""What the name of a refused output ends with."""
 
 
 class Kind(NamedTuple):

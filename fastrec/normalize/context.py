@@ -1,4 +1,4 @@
-"""What all steps of a run share: settings, output, engine, journal, progress."""
+"""Shared context of a run, or of one attempt if it starts again: settings, output, engine, journal, progress."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from fastrec.progress import Progress
 
 
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Shared context of a run, or of one attempt if it starts again."""
-
     judging: InputSettings
     sorting: SortSettings
     parts: PartSettings

@@ -70,8 +70,6 @@ _RECENT: Final = 2 * 10**9
 
 
 class Corpus(msgspec.Struct, frozen=True):
-    """A corpus that is ready to be published."""
-
     manifest: Manifest
     summary: Summary
     parts_written: int

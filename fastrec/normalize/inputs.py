@@ -1,7 +1,4 @@
-"""The input of a run: find the shards, and read streams.
-
-A user who names logs of a harness instead of shards is told what to do.
-"""
+"""The input of a run: find the shards, and read streams. Logs of a harness are refused, with advice."""
 
 from __future__ import annotations
 

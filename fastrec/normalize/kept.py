@@ -63,8 +63,6 @@ class KeptFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptRejects(msgspec.Struct, frozen=True):
-    """The rejected lines of the corpus, and what they were made of."""
-
     fingerprint: str
     path: str
     entry: RejectsEntry

@@ -66,8 +66,6 @@ _ALLOWED: Final = {
 
 
 class MaxRejects(NamedTuple):
-    """How many lines may be rejected."""
-
     number: float
     is_share: bool  # the number is a percentage of all lines
 

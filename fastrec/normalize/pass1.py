@@ -167,8 +167,6 @@ def release_buffer() -> None:
 
 
 class _RunBuffer:
-    """Records that wait to be spilled."""
-
     def __init__(self, task: SortTask) -> None:
         self._fenced = task.fenced
         self._most_bytes = task.sorting.large_run_bytes if task.large else task.sorting.run_bytes

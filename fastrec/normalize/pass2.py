@@ -13,9 +13,6 @@ Records with equal keys are adjacent, so a part resolves them by itself. What de
 other parts, is known only after all parts were counted. Then the parts with superseded records are made again
 (`parts`).
 
-With `--track-sources`, a task writes the shard and the line of each record to a file beside the part. Of several copies
-of a record, the first one in the order of the input is the source.
-
 If the next run is to build on this one, the task also writes the index of the part, its borders, and the records that
 options left out. So the part can be read like a run.
 """
@@ -66,7 +63,6 @@ _MESSAGES: Final = {
 
 _piece_of: Final = itemgetter(Column.SOURCE)
 _piece_and_line: Final = itemgetter(Column.SOURCE, Column.LINE)
-
 
 Locations = Mapping[int, tuple[int, str, int]]
 """By number of a piece: its position in the order of all pieces, the name of its source, and the lines before it.

@@ -129,8 +129,6 @@ class PartSources(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True, tag="part"):
-    """The result of a task of pass 2."""
-
     number: int
     fingerprint: str  # fingerprint of everything that determines its content
     low: bytes | None  # no key of the range is lower; None if there is no limit

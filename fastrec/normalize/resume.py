@@ -41,7 +41,6 @@ _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
 _OPTIONS: Final = {"sort_fields": "sort_by", "hash": "hash_algorithm"}  # options that users know by another name
 _SIZES: Final = ("part_size", "max_line_bytes", "max_window")  # options that are numbers of bytes
 
-
 JournalEntry = SortResult | MergedRun | Part
 
 
@@ -191,7 +190,6 @@ def _next_entry(file: BinaryIO, left: int) -> bytes | None:
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(JournalEntry).decode
-
 
 Range = tuple[str, int, int | None]
 """The path of a shard, and a range of its bytes."""

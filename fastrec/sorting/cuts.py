@@ -78,8 +78,6 @@ def prefix_maker(fields: Sequence[str]) -> Callable[[bytes], bytes]:
 
 
 class BorderSizes:
-    """Adds up the sizes of records by border."""
-
     def __init__(self, sort_fields: Sequence[str]) -> None:
         order = list(sort_fields)
         last = max(order.index("evaluation_name"), order.index("sample_hash"))

@@ -68,7 +68,6 @@ class Shard(msgspec.Struct, frozen=True):
 
     @property
     def splittable(self) -> bool:
-        """Whether byte ranges can be read on their own."""
         return self.format is Format.PLAIN and not self.stream
 
     @property

@@ -1,7 +1,4 @@
-"""Present a summary: choose evaluations, metrics and models by name.
-
-If a pattern matches nothing, the error lists what there is.
-"""
+"""Present a summary: choose evaluations, metrics and models by name; if none matches, the error lists what there is."""
 
 from __future__ import annotations
 
