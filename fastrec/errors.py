@@ -150,8 +150,6 @@ class RefusedError(FastrecError):
 
 
 class WorkerDiedError(FastrecError):
-    """A worker process died or hung while it ran `task`, and another one did when the task ran alone."""
-
     task: str
 
     def __str__(self) -> str:
@@ -162,8 +160,6 @@ class WorkerDiedError(FastrecError):
 
 
 class PanicError(FastrecError):
-    """A native library panicked while it ran `task`: a bug in the library, or memory ran out."""
-
     task: str
     reason: str
 
@@ -175,8 +171,6 @@ class PanicError(FastrecError):
 
 
 class LockedError(FastrecError):
-    """Another run writes the same output."""
-
     path: str
     holder: str
 
@@ -185,8 +179,6 @@ class LockedError(FastrecError):
 
 
 class LostLeaseError(LockedError):
-    """Another run has taken over the output, because this one seemed to be dead."""
-
     def __str__(self) -> str:
         return (
             f"{shown(self.path)} was taken over by another run, {self.holder}, because this one did not renew its "
@@ -195,8 +187,6 @@ class LostLeaseError(LockedError):
 
 
 class ClusterError(FastrecError):
-    """A cluster cannot be used: it does not answer, its workers are gone, or they have other versions."""
-
     address: str
     reason: str
 
@@ -241,8 +231,6 @@ def out_of_memory(path: str) -> ShardLimitError:
 
 
 class BadShardsError(FastrecError):
-    """Some shards could not be read to the end; `errors` has one ShardError for each."""
-
     errors: Sequence[ShardError]
 
     def __str__(self) -> str:
@@ -256,8 +244,6 @@ class BadShardsError(FastrecError):
 
 
 class CorpusError(FastrecError):
-    """A file of a published corpus is damaged, or was written by another version."""
-
     path: str
     reason: str
     line: int | None = None
@@ -268,8 +254,6 @@ class CorpusError(FastrecError):
 
 
 class LogError(FastrecError):
-    """A log of a harness cannot be imported: it is cut, damaged, or not what it seems to be."""
-
     path: str
     reason: str
 

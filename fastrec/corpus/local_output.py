@@ -36,14 +36,11 @@ _EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
 _CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}
 """The system or the file system cannot exchange names; two renames either work or raise the real error."""
 
-
 _BY_SYSTEMS: Final = re.compile(r"\.DS_Store|\.nfs[0-9a-f]+|Thumbs\.db|desktop\.ini")
 """Files that systems put into directories by themselves."""
 
 
 class LocalOutput(Output):
-    """An output directory on this machine."""
-
     def __init__(self, target: Path, kind: Kind, work: str, limits: Limits = LIMITS) -> None:
         self.work = self.work_root = work
         self.staging = target.parent / f".{target.name}.fastrec-new"
@@ -71,7 +68,6 @@ class LocalOutput(Output):
         self.write(self._place.marker.name, document)
 
     def recover(self) -> None:
-        """Restore the old output, if a run ended between the two renames."""
         self._place.recover()
 
     def prepare(self, *, fresh: bool) -> None:
@@ -152,16 +148,14 @@ class LocalOutput(Output):
         storage = storage_of(self.work)
         LOCAL.remove_all(str(self.staging))
         if self.kept:
+            kept = {*self.kept, self.kept_path, self.next_kept_path}
             with contextlib.suppress(OSError):  # what stays does no harm
-                storage.remove(*(path for path in storage.files_in(self.work) if not self._is_kept(path)))
+                storage.remove(*(path for path in storage.files_in(self.work) if path not in kept))
         else:
             storage.remove_all(self.work)
         with contextlib.suppress(OSError):  # what stays does no harm
             if self._place.target.exists():
                 self._place.discard_old()
-
-    def _is_kept(self, path: str) -> bool:
-        return path in self.kept or path in (self.kept_path, self.next_kept_path)
 
 
 class _Place:
@@ -224,7 +218,6 @@ class _Place:
 def open_local_output(
     output: str, kind: Kind, work_dir: str | None = None, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS
 ) -> Iterator[LocalOutput]:
-    """Lock and prepare an output directory on this machine; see `fastrec.corpus.publish.open_output`."""
     target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
     work = local_work_of(target, work_dir)
     made = LocalOutput(target, kind, work, limits)
@@ -240,7 +233,6 @@ def open_local_output(
 
 
 def local_work_of(target: Path, work_dir: str | None) -> str:
-    """Return the work directory of an output on this machine: beside it, or below `work_dir`."""
     if not work_dir:
         return str(target.parent / f".{target.name}.fastrec-work")
     if not is_url(work_dir):

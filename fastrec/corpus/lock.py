@@ -105,7 +105,6 @@ def _lock(path: Path, descriptor: int) -> str | None:
 
 
 def _is_dead(holder: str) -> bool:
-    """Whether the process that a lock names is known to have ended."""
     found = _HOLDER.match(holder)
     return found is not None and found[2] == os.uname().nodename and not _is_running(int(found[1]))
 
@@ -115,8 +114,8 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # it is, but of another user
-        return True
+    except OSError:
+        pass  # it is, but of another user
     return True
 
 
@@ -164,6 +163,7 @@ class Lease:
         self._output = output
         self._limits = limits
         self._me = _this_run()
+        self.token = self._me.token  # the name of this run: no other run ever has the same
         self._ended = threading.Event()
         self._renewing = threading.Lock()  # both the driver and a thread renew the lease
         self._renewed_at = 0.0, 0.0
@@ -172,13 +172,7 @@ class Lease:
         self.is_conditional = False  # whether the store has conditional requests
 
     @property
-    def token(self) -> str:
-        """The name of this run: no other run ever has the same."""
-        return self._me.token
-
-    @property
     def ended_runs(self) -> frozenset[str]:
-        """The tokens of earlier runs that have certainly ended."""
         return frozenset(self._me.ended)
 
     def exists(self) -> bool:
@@ -264,7 +258,7 @@ class Lease:
 
     def _check_holder(self) -> None:
         holder = self._holder()
-        if holder is None or holder.token != self._me.token:
+        if holder is None or holder.token != self.token:
             self._lost = LostLeaseError(self._output, str(holder or "which has ended since"))
             raise self._lost
 

@@ -25,7 +25,6 @@ _MANIFEST_FORMAT: Final = 3
 _MANIFEST_FORMATS: Final = (2, 3)
 """Formats that this version reads."""
 _HASHERS: Final[dict[str, Any]] = {"text_xxh3_128": xxh3_128, "text_sha256": sha256}
-"""Checksums of text, by the name of their field."""
 _MOST_SKIPPED: Final = 20  # listed in a message
 
 
@@ -174,8 +173,6 @@ def files_of(manifest: Manifest) -> set[str]:
 
 
 class _Refused(msgspec.Struct):
-    """What `is_refused` reads of a manifest."""
-
     refused: str
 
 
@@ -267,13 +264,7 @@ _ADVICE: Final = "A corpus is a directory that `fastrec normalize SHARDS -o CORP
 
 
 def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
-    """Read the manifest of a corpus.
-
-    Raises:
-        UsageError: The directory is not a corpus.
-        CorpusError: The manifest is damaged, or has a format that this version does not know.
-        OSError: The manifest cannot be read.
-    """
+    """UsageError if the directory is not a corpus, CorpusError if the manifest is damaged or of an unknown format."""
     corpus = os.fspath(corpus)
     path, storage = join(corpus, MANIFEST), storage_of(corpus)
     if not storage.exists(path):
@@ -295,12 +286,7 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
 
 
 def read_summary(corpus: str, manifest: Manifest) -> Summary:
-    """Read the summary of a corpus.
-
-    Raises:
-        CorpusError: The summary is missing, damaged, or not the one that the manifest names.
-        OSError: The summary cannot be read.
-    """
+    """CorpusError if the summary is missing, damaged, or not the one that the manifest names."""
     path = summary_path(corpus, manifest)
     try:
         data = storage_of(path).read_all(path)

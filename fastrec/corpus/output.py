@@ -14,7 +14,6 @@ from fastrec.storage import fingerprint, is_url, join, parent_and_name, storage_
 KEPT: Final = "kept"
 """The name of the list of kept work in the work directory."""
 REFUSED: Final = ".refused"
-"""What the name of a refused output ends with."""
 
 
 class Kind(NamedTuple):
@@ -32,7 +31,6 @@ class Output(Protocol):
     """An output directory while it is made, and the work directory that belongs to it."""
 
     work: str
-    """The directory for work files of this run."""
     work_root: str
     """The directory with all work of this output, of earlier runs too."""
     refused: str
@@ -127,11 +125,7 @@ class Output(Protocol):
         """List the work files besides the journal and the lists of kept work."""
         files = storage_of(self.work).files_in(self.work)
         lists = (self.kept_path, self.next_kept_path)
-        return [path for path in files if path not in lists and not _is_journal(path)]
-
-
-def _is_journal(path: str) -> bool:
-    return parent_and_name(path)[1].startswith("journal")
+        return [path for path in files if path not in lists and not parent_and_name(path)[1].startswith("journal")]
 
 
 def not_refused(path: str) -> UsageError:

@@ -44,11 +44,11 @@ def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()
     """Refuse an output inside an input, and an input inside the output."""
     ours, shown_output = _canonical(output), shown(output)
     for name, theirs in _canonical_inputs(names, shards, as_urls=is_url(output)):
-        if (theirs == ours or _is_inside(ours, theirs)) and (is_url(name) or Path(name).is_dir()):
+        if f"{ours}/".startswith(f"{theirs}/") and (is_url(name) or Path(name).is_dir()):
             if theirs == ours:
                 raise UsageError(f"{shown_output} is input and output at once: give another output")
             raise UsageError(f"the output {shown_output} lies in the input {shown(name)}: give another output")
-        if _is_inside(theirs, ours) or theirs == ours:
+        if f"{theirs}/".startswith(f"{ours}/"):
             raise UsageError(f"the input {shown(name)} lies in the output {shown_output}: give another output")
 
 
@@ -70,11 +70,8 @@ def _canonical(path: str) -> str:
 
 
 def _canonical_inputs(names: Sequence[str], shards: Sequence[Shard], *, as_urls: bool) -> Iterator[tuple[str, str]]:
-    """Yield the inputs as they are given, and their shards, each with its canonical path: either URLs or other paths.
-
-    Most shards share a directory, whose canonical path is found once.
-    """
-    directories: dict[str, str] = {}
+    """Yield the inputs as they are given, and their shards, each with its canonical path: URLs or other paths."""
+    directories: dict[str, str] = {}  # most shards share one, whose canonical path is found once
     yield from ((name, _canonical(name)) for name in names if is_url(name) == as_urls)
     for path in (shard.path for shard in shards if not shard.stream and is_url(shard.path) == as_urls):
         if as_urls or os.path.islink(path):  # noqa: PTH114 - paths stay the str that was given
@@ -84,10 +81,6 @@ def _canonical_inputs(names: Sequence[str], shards: Sequence[Shard], *, as_urls:
             if parent not in directories:
                 directories[parent] = _canonical(parent)
             yield path, f"{directories[parent]}/{name}"
-
-
-def _is_inside(path: str, directory: str) -> bool:
-    return path.startswith(directory + "/")
 
 
 def too_little_space(output: Output, shards: Sequence[Shard]) -> str | None:

@@ -28,7 +28,6 @@ from fastrec.storage import storage_of
 CODES: Final = tuple(row.code for row in ERRORS)
 """The codes that a rejected line may have."""
 
-_WORK_LEVEL: Final = 1
 _SOME_BYTES: Final = 1 << 16
 _HELD_BYTES: Final = 64 << 20  # to hold of all files of a merge
 
@@ -85,7 +84,7 @@ class RejectsWriter:
 
     def write(self, line: bytes) -> None:
         if self._compressor is None:
-            self._compressor = zstandard.ZstdCompressor(level=_WORK_LEVEL, write_checksum=True).compressobj()
+            self._compressor = zstandard.ZstdCompressor(level=1, write_checksum=True).compressobj()
         self._bytes += self._file.write(self._compressor.compress(line))
 
     def end_range(self) -> tuple[int, int]:

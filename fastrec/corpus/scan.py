@@ -45,18 +45,12 @@ _idle: list[zstandard.ZstdDecompressor] = []
 
 
 class PartFile(msgspec.Struct, frozen=True):
-    """A part of a corpus, and what the manifest says about it."""
-
     path: str
     entry: PartEntry
 
 
 def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
-    """List the parts of a corpus in order.
-
-    Raises:
-        CorpusError: The manifest has another schema, or a value that fastrec does not write.
-    """
+    """List the parts in order; CorpusError if the manifest has a schema or a value that fastrec does not write."""
     path = join(corpus, MANIFEST)
     if manifest.schema not in CORPUS_LABELS:
         known = ", ".join(CORPUS_LABELS)
@@ -75,10 +69,7 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
 def run_in_order(
     task: Callable[[Argument], Result], arguments: Sequence[Argument], *, text_bytes: int, jobs: int, limits: Limits
 ) -> Generator[Result]:
-    """Run a task on each argument, in several processes if that pays, and yield the results in order.
-
-    The tasks read `text_bytes` of text together; `jobs` is the most processes to use.
-    """
+    """Run a task on each argument, in several processes if that pays, and yield the results in order."""
     early: dict[int, Result] = {}
     turn = 0
     with make_engine(jobs_for(text_bytes, len(arguments), jobs, limits)) as engine:
@@ -104,12 +95,7 @@ def with_progress(
 def decode_lines(
     part: PartFile, decode: Callable[[bytes], Result], chunk_bytes: int
 ) -> Iterator[tuple[list[Result], int]]:
-    """Yield the decoded lines of a part, about `chunk_bytes` of text at a time, and the size of that text.
-
-    Raises:
-        ShardError: The part cannot be read completely.
-        CorpusError: A line cannot be decoded, or the number of records is not the one in the manifest.
-    """
+    """Yield the decoded lines of a part, about `chunk_bytes` of text at a time, and the size of that text."""
     longest = max(part.entry.text_bytes, MAX_LINE_BYTES)
     count = 0
     for chunk in shard_at(part.path).read(chunk_bytes=chunk_bytes, max_line_bytes=longest):
@@ -214,8 +200,6 @@ Position = tuple[Any, ...]
 
 
 class LineHead(msgspec.Struct, gc=False):
-    """The fields that records are sorted by."""
-
     evaluation_id: str
     model_id: str
     evaluation_name: str

@@ -61,7 +61,6 @@ def has_sources(manifest: Manifest) -> bool:
 
 
 def need_sources(corpus: str, manifest: Manifest) -> None:
-    """Raise a UsageError if a corpus does not have the sources of its records."""
     if not has_sources(manifest):
         raise UsageError(
             f"{shown(corpus)} does not say where its records come from: make it with `normalize --track-sources`"
@@ -69,12 +68,7 @@ def need_sources(corpus: str, manifest: Manifest) -> None:
 
 
 def read_sources(corpus: str, part: PartEntry, numbers: Iterable[int] | None = None) -> Iterator[Source]:
-    """Yield the sources of all records of a part, or of some, given by their numbers from 0 on in ascending order.
-
-    Raises:
-        CorpusError: The manifest lists no sources of this part, or they are not what fastrec writes.
-        ShardError: The file cannot be read completely.
-    """
+    """Yield the sources of all records of a part, or of some, given by their numbers from 0 on in ascending order."""
     path = sources_file(corpus, part)
     lines = enumerate(source_lines(path), 1)
     for wanted in range(part.records) if numbers is None else numbers:
@@ -96,7 +90,6 @@ def source_lines(path: str) -> Iterator[bytes]:
 
 
 def decode_source(path: str, number: int, line: bytes) -> Source:
-    """Decode a line of a file of sources; CorpusError if it is not one."""
     try:
         return _decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:

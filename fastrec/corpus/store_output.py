@@ -30,7 +30,7 @@ from fastrec.corpus.lock import Lease
 from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
 from fastrec.errors import DamagedFileError, LockedError, LostLeaseError, UsageError, shown
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import ChangedError, SharedObject
@@ -40,15 +40,6 @@ _LEASE: Final = ".fastrec-writing"
 # The files of a corpus, and the files by which workers show that they can write.
 _FILE = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.(?:json(?:l(?:\.zst|\.gz)?)?|sources\.zst)")
 _PROBE = re.compile(r"\.fastrec-probe-[0-9a-f-]+")
-
-
-def _name_with(token: str, stem: str, suffix: str) -> str:
-    """Return the name of a file of a run.
-
-    >>> _name_with("0123456789abcdef", "part-00000", ".jsonl.zst")
-    'part-00000-0123456789abcdef.jsonl.zst'
-    """
-    return f"{stem}-{token}{suffix}"
 
 
 def token_in(name: str) -> str | None:
@@ -81,8 +72,6 @@ def is_of_a_run(name: str) -> bool:
 
 
 class StoreOutput(Output):
-    """An output directory in an object store."""
-
     def __init__(self, url: str, kind: Kind, work_root: str, lease: Lease, limits: Limits) -> None:
         self.work_root = work_root
         self.work = join(work_root, lease.token)
@@ -94,19 +83,17 @@ class StoreOutput(Output):
         self._new_manifest = b""
         self._manifest = SharedObject(OBJECT_STORE, join(url, kind.marker), conditional=lease.is_conditional)
         self._old_manifest = self._manifest.read()
-        self._old_files = self._kind.files(self._old_manifest) if self._old_manifest else set()
+        self._old_files = kind.files(self._old_manifest) if self._old_manifest else set()
 
     def check(self) -> None:
         self._lease.check()
 
     def staged(self, name: str) -> str:
-        """Return the path of a file of the output, which is written under its final name."""
         self.check()
         return join(self._url, name)
 
     def named(self, stem: str, suffix: str) -> str:
-        """Return a name that no file of another run has."""
-        return _name_with(self._lease.token, stem, suffix)
+        return f"{stem}-{self._lease.token}{suffix}"
 
     def staged_files(self) -> list[str]:
         return [path for path in self._leftovers() if self._token_of(path) == self._lease.token]
@@ -130,7 +117,6 @@ class StoreOutput(Output):
         self._new_manifest = document
 
     def refuse_existing(self, *, overwrite: bool) -> None:
-        """Refuse to replace anything but a corpus, and a corpus without `overwrite`."""
         name = shown(self._url)
         if self._old_manifest is not None and not overwrite:
             raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
@@ -151,7 +137,6 @@ class StoreOutput(Output):
             OBJECT_STORE.abort_uploads(directory)
 
     def publish(self) -> None:
-        """Write the manifest. If that fails, the old corpus stays as it was."""
         self._lease.renew()
         leftovers = self._leftovers()
         if self._manifest.read() != self._old_manifest:
@@ -277,9 +262,8 @@ class StoreOutput(Output):
 
 @contextlib.contextmanager
 def open_store_output(
-    output: str, kind: Kind, work_dir: str | None, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS
+    output: str, kind: Kind, work_dir: str | None, *, overwrite: bool, fresh: bool, limits: Limits
 ) -> Iterator[StoreOutput]:
-    """Lease and prepare an output in an object store; see `fastrec.corpus.publish.open_output`."""
     output = output.rstrip("/")
     lease = lease_of(output, kind, limits)
     work = work_of(output, work_dir or parent_and_name(output)[0])
@@ -298,7 +282,7 @@ def open_store_output(
             lease.stays = made.has_leftovers()
 
 
-def lease_of(output: str, kind: Kind, limits: Limits = LIMITS) -> Lease:
+def lease_of(output: str, kind: Kind, limits: Limits) -> Lease:
     """Return the lease of an output, which is not taken yet; UsageError if the output cannot be ours."""
     if not parent_and_name(output)[1] or output.count("/") < 3:
         raise UsageError(f"{shown(output)} is a whole store: name a directory in it for the corpus")

@@ -34,12 +34,9 @@ One call for a whole part would gain another 15 %, because a stream is copied to
 text in memory. The threads of zstd compress whole jobs, too, but each job reads the end of the one before again. With
 jobs of 8 MiB this gains 4 %, for 2 % more bytes and 24 MiB more memory per process. Smaller jobs gain nothing."""
 _GZIP: Final = 31  # wbits: the largest window, in a gzip member without name and time
-_GZIP_LEVELS: Final = range(10)
 
 
 class Written(msgspec.Struct, frozen=True):
-    """Sizes and checksums of a finished shard."""
-
     bytes: int
     sha256: str
     text_bytes: int
@@ -105,8 +102,7 @@ _idle: Final[dict[int, zstandard.ZstdCompressor]] = {}
 def _zstd_compressor(level: int) -> zstandard.ZstdCompressor:
     from_level = zstandard.ZstdCompressionParameters.from_level
     window_log = max(from_level(level).window_log, _WINDOW_LOG)
-    tuned = _TUNED.get(level, {})
-    parameters = from_level(level, window_log=window_log, threads=0, write_checksum=True, **tuned)
+    parameters = from_level(level, window_log=window_log, threads=0, write_checksum=True, **_TUNED.get(level, {}))
     return zstandard.ZstdCompressor(compression_params=parameters)
 
 
@@ -122,6 +118,6 @@ def _compressor(compression: str, level: int) -> tuple[Callable[[Any], bytes], C
 
         return stream.compress, flush
     if compression == "gz":
-        member = zlib.compressobj(min(level, _GZIP_LEVELS[-1]), zlib.DEFLATED, _GZIP)
+        member = zlib.compressobj(min(level, 9), zlib.DEFLATED, _GZIP)
         return member.compress, member.flush
     return bytes, bytes

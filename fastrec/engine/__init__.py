@@ -12,10 +12,7 @@ __all__ = ["check_jobs", "is_small", "jobs_for", "make_engine"]
 
 
 def make_engine(jobs: int, kind: str = "pool", scheduler: str | None = None, limits: Limits = LIMITS) -> Engine:
-    """Choose the engine: `pool`, which is this process alone for one job, or `dask`.
-
-    With a scheduler, `dask` uses the workers of its cluster; without one, it starts a cluster on this machine.
-    """
+    """Choose the engine: `pool`, which is this process alone for one job, or `dask`."""
     if kind == "dask":
         from fastrec.engine.cluster import ClusterEngine  # noqa: PLC0415 - rarely used
 

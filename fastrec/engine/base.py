@@ -41,8 +41,6 @@ class Engine(Protocol):
 
 
 class SerialEngine(Engine):
-    """Runs tasks in this process, one after the other."""
-
     jobs = 1
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
@@ -75,10 +73,7 @@ def _keep_freed_memory() -> None:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """Switch the collector off: objects of tasks form no cycles, and it would scan all of them again and again.
-
-    The C library keeps some of the memory that they free.
-    """
+    """Switch the collector off: objects of tasks form no cycles, and it would scan all of them again and again."""
     _keep_freed_memory()
     was_on = gc.isenabled()
     gc.disable()

@@ -165,7 +165,6 @@ class ClusterEngine(Engine):
                 raise self._error(_refusal(worker, found))
 
     def __exit__(self, *_: object) -> None:
-        """Disconnect; a cluster that was started here ends."""
         logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it logs errors about what we close
         for ours in filter(None, (self._client, self._cluster)):
             with contextlib.suppress(TimeoutError):  # of frozen workers, whose tasks are done or abandoned

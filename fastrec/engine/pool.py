@@ -183,7 +183,6 @@ class PoolEngine(Engine):
         return self
 
     def __exit__(self, kind: object = None, *_: object) -> None:
-        """End the workers; after an error, without waiting for their tasks."""
         self._end(kill=kind is not None)
 
 

@@ -1,4 +1,4 @@
-"""What all steps of a run share: settings, output, engine, journal, progress."""
+"""Shared context of a run, or of one attempt if it starts again: settings, output, engine, journal, progress."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from fastrec.progress import Progress
 
 
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Shared context of a run, or of one attempt if it starts again."""
-
     judging: InputSettings
     sorting: SortSettings
     parts: PartSettings
@@ -46,7 +44,3 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
 
     def part_path(self, number: int) -> str:
         return self.output.staged(self.part_name(number))
-
-    def statistics_prefix(self, fingerprint: str) -> str:
-        """The path prefix of the statistics of a part, and of what is kept of it, by what it is made of."""
-        return self.output.working(f"census-{fingerprint}")

@@ -70,8 +70,6 @@ _RECENT: Final = 2 * 10**9
 
 
 class Corpus(msgspec.Struct, frozen=True):
-    """A corpus that is ready to be published."""
-
     manifest: Manifest
     summary: Summary
     parts_written: int
@@ -245,17 +243,11 @@ def _write_rejects(
 
 
 class _OldCorpus(msgspec.Struct):
-    """What the gate reads of the manifest of the corpus to be replaced."""
-
     records: int
 
 
 def _why_refused(counts: LineCounts, max_rejects: MaxRejects | None, old_manifest: bytes | None) -> str | None:
-    """Why a corpus must not be published; None if it passes the gate.
-
-    It is refused if more lines were rejected than `max_rejects` allows, or if it has no records at all and would
-    replace a corpus that has some, whose manifest is `old_manifest`.
-    """
+    """Why a corpus must not be published; None if it passes the gate."""
     if max_rejects and not max_rejects.allows(counts):
         rejected = f"{counts.rejected:,} of {counted(counts.lines, 'line')}"
         return f"{rejected} were rejected, and --max-rejects is {max_rejects}"
@@ -330,10 +322,7 @@ def _keep_work(
     summary: Summary,
     rejects: KeptRejects | None,
 ) -> frozenset[str]:
-    """Describe the work in a document, just before the corpus is published; return the paths of all files to keep.
-
-    `numbered` are the parts with records in place.
-    """
+    """Describe the work in a document, just before the corpus is published; return the paths of all files to keep."""
     output, compression = context.output, context.parts.compression
     in_place = {part.fingerprint: part for part in numbered}
     kept_parts: list[Part] = []

@@ -1,7 +1,4 @@
-"""The input of a run: find the shards, and read streams.
-
-A user who names logs of a harness instead of shards is told what to do.
-"""
+"""The input of a run: find the shards, and read streams. Logs of a harness are refused, with advice."""
 
 from __future__ import annotations
 
@@ -67,7 +64,6 @@ def _harness_in(paths: Sequence[str]) -> str | None:
 
 
 def read_chunks(shard: Shard, judging: InputSettings, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
-    """Read a shard in chunks that are tasks of their own."""
     return shard.read(
         chunk_bytes=chunk_bytes, max_line_bytes=judging.max_line_bytes, max_window=judging.max_window, stats=stats
     )
@@ -80,8 +76,6 @@ class _KeptChunk(NamedTuple):
 
 
 class _Stream:
-    """A stream: what was read of it, and the rest."""
-
     def __init__(self, rest: Iterator[Chunk | LongLine], stats: ReadStats) -> None:
         self.rest = rest
         self.stats = stats

@@ -45,8 +45,6 @@ _BLOCK: Final = 1_024  # parts of the base that `Base.removed` looks at together
 
 
 class KeptShard(msgspec.Struct, frozen=True, array_like=True):
-    """A shard as an earlier run read it."""
-
     path: str
     signature: str
     """`Shard.signature`; empty for a stream."""
@@ -59,24 +57,18 @@ class KeptShard(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file that is kept."""
-
     path: str
     signature: str  # size, modification time and inode, or ETag
     hash: str  # 128-bit xxh3, or SHA-256 if it is longer
 
 
 class KeptRejects(msgspec.Struct, frozen=True):
-    """The rejected lines of the corpus, and what they were made of."""
-
     fingerprint: str
     path: str
     entry: RejectsEntry
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """The document that lists kept work."""
-
     settings: dict[str, Any]
     shards: list[KeptShard]
     tasks: list[SortResult]  # without runs; the shards of their pieces are positions in `shards`
@@ -132,7 +124,6 @@ def why_unusable(kept: Kept, settings: dict[str, Any]) -> str | None:
 
 
 def why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
-    """Why kept work cannot be used, if a file is missing or changed."""
     if by_content:
         checked = engine.run(_has_hash, kept.files)
         changed = [kept.files[number] for number, is_same in checked if not is_same]
@@ -156,7 +147,6 @@ def signatures_of(paths: Sequence[str], engine: Engine) -> list[str]:
 
 
 def _signatures(paths: Sequence[str]) -> list[str]:
-    """Runs in a worker if there are many files."""
     found = []
     for path in paths:
         try:
@@ -167,7 +157,6 @@ def _signatures(paths: Sequence[str]) -> list[str]:
 
 
 def _has_hash(file: KeptFile) -> bool:
-    """Check the content of a file. Runs in a worker."""
     read = sha256_of_file if len(file.hash) > 32 else hash_of_file
     try:
         return read(file.path)[1] == file.hash
@@ -332,10 +321,7 @@ def _hash_of_range(argument: tuple[str, int, int]) -> str:
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What an incremental run builds on: the corpus of the last run; empty if there is no kept work.
-
-    Its parts are read like runs, without the records of shards that are gone.
-    """
+    """What an incremental run builds on: the corpus of the last run; empty if there is no kept work."""
 
     changes: Changes
     paths_gone: tuple[str, ...] = ()  # of shards of the last run that are not there any more, under no other name
@@ -344,7 +330,6 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     decompressed: dict[int, ReadStats] = {}  # unchanged shards that the driver of an earlier run decompressed
     parts: tuple[Part, ...] = ()
     lines: LinesByPiece | None = None
-    """What became of the records of each piece in all parts."""
     order: list[int] = []  # the numbers of all pieces, in the order that was applied to `lines`
     summary: str = ""  # path of the summary of the last run
     rejects: KeptRejects | None = None
@@ -352,10 +337,6 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All kept files, which must stay until this run is complete."""
     next_task: int = 0
     next_piece: int = 0
-
-    @property
-    def unchanged(self) -> dict[int, int]:
-        return self.changes.unchanged
 
     @property
     def is_newer_version(self) -> bool:
@@ -372,14 +353,12 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return low, self.parts[number + 1].low if number + 1 < len(self.parts) else None
 
     def overlaps(self, number: int, low: bytes | None, high: bytes | None) -> bool:
-        """Whether a part may have records in a range of keys."""
         part = self.parts[number]
         if part.excluded:  # where these records are is not known
             return True
         return (low is None or part.last >= low) and (high is None or part.first < high)
 
     def is_within(self, number: int, low: bytes | None, high: bytes | None) -> bool:
-        """Whether all records of a part are in a range of keys."""
         part = self.parts[number]
         if part.excluded:
             return (low, high) == self.range_of(number)
@@ -426,7 +405,6 @@ def no_base(shards: Sequence[Shard], kept: Kept | None = None) -> Base:
 
 
 def base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool) -> Base:
-    """Match kept work with the shards of this run."""
     changes = match_shards(shards, kept.shards, by_content=by_content, engine=engine)
     numbers = {position: number for number, position in changes.unchanged.items()}
     gone: list[PieceCounts] = []

@@ -28,16 +28,12 @@ from fastrec.sources.lines import MAX_LINE_BYTES
 from fastrec.summary.document import LineCounts
 
 MEMORY_PER_JOB: Final = 512 << 20
-_PART_BYTES: Final = 64 << 20
 
 AUTO: Final = "auto"
 """The `schema` that follows from the content."""
 
 Choice = Literal["keep", "first", "reject"]
 """Which of several records to keep: all, the first in the sort order, or none."""
-
-_ZSTD_LEVELS: Final = range(-7, 23)
-_GZIP_LEVELS: Final = range(10)
 
 RECORDED: Final = (
     "hash",
@@ -70,8 +66,6 @@ _ALLOWED: Final = {
 
 
 class MaxRejects(NamedTuple):
-    """How many lines may be rejected."""
-
     number: float
     is_share: bool  # the number is a percentage of all lines
 
@@ -107,16 +101,14 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """How to normalize. Only the first group of options influences the corpus."""
 
     schema: str = AUTO
-    """The schema version of the corpus, or `auto`."""
     hash_algorithm: str = "sha256"
     sample_hash: SampleHashMode = "replace"
     repair: tuple[str, ...] = ()
-    """Codes of the repairs to make."""
     sort_by: tuple[str, ...] = ()
     same_run: Literal["keep", "ignore"] = "keep"
     conflicts: Choice = "keep"
     repeats: Choice = "keep"
-    part_size: int = _PART_BYTES
+    part_size: int = 64 << 20
     compression: str = "zst"
     level: int = 3
     max_line_bytes: int = MAX_LINE_BYTES
@@ -164,7 +156,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.memory is not None and self.memory < 1 << 20:
             raise UsageError("memory must be at least 1 MiB: give a unit, as in 4GiB")
         _ = self.gate
-        levels = {"zst": _ZSTD_LEVELS, "gz": _GZIP_LEVELS}.get(self.compression)
+        levels = {"zst": range(-7, 23), "gz": range(10)}.get(self.compression)
         if levels and self.level not in levels:
             raise UsageError(f"level must be from {levels[0]} to {levels[-1]} for {self.compression}, not {self.level}")
 
@@ -197,7 +189,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gate(self) -> MaxRejects | None:
-        """How many rejected lines are allowed, if there is a limit."""
         return None if self.max_rejects is None else parse_max_rejects(self.max_rejects)
 
     @property
@@ -224,8 +215,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InputSettings(msgspec.Struct, frozen=True):
-    """How to read and judge lines."""
-
     judge: JudgeSettings
     max_line_bytes: int
     max_window: int
@@ -332,12 +321,7 @@ def make_options(**given: Any) -> Options:
 
 
 def options_from(recorded: Mapping[str, object], **more: Any) -> Options:
-    """The options that a manifest records, with some others.
-
-    Raises:
-        msgspec.ValidationError: A value has a wrong type.
-        UsageError: A value is not allowed.
-    """
+    """The options that a manifest records, with some others; ValidationError or UsageError if a value is wrong."""
     return msgspec.convert({_FIELDS.get(name, name): value for name, value in recorded.items()} | more, Options)
 
 

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 
 import msgspec
 from msgspec.structs import replace
@@ -74,13 +73,10 @@ def _write_locations(
 def _complete_sources(
     context: RunContext, parts: Mapping[int, Part], base: Sequence[Part], locations: str
 ) -> list[Part]:
-    """All parts in order, each with its sources as they are now; without, if they are not tracked.
-
-    Parts that this run has made have them already. `locations` is the path of the locations of all pieces.
-    """
+    """All parts in order, each with its sources as they are now; without, if they are not tracked."""
     if not context.parts.track_sources:
         return [replace(part, sources=None) for _, part in sorted(parts.items())]
-    known = {part.fingerprint for part in base}
+    known = {part.fingerprint for part in base}  # parts that this run has made have their sources already
     done = dict(parts)
     stale = [number for number, part in sorted(parts.items()) if part.fingerprint in known and part.records]
     tasks = (SourcesTask(parts[number], sources_path(context.part_path(number)), locations) for number in stale)
@@ -120,21 +116,11 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     return numbered
 
 
-class _Step(IntEnum):
-    """Why parts are made."""
-
-    ALL = 0
-    SAME_RUN = 1
-    REPEATS = 2
-
-
 _Superseded = tuple[Sequence[RunSlice], Sequence[RunSlice]]
 """Records that a part leaves out because of other parts: equal but for their run, and repeats."""
 
 
 class _PartsMaker(msgspec.Struct, frozen=True):
-    """Makes the parts of one corpus."""
-
     _context: RunContext
     _plan: Plan
     _locations_path: str
@@ -145,12 +131,19 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     def make(self) -> tuple[dict[int, Part], Census]:
         context, settings, ranges = self._context, self._context.parts, self._plan.ranges
         superseded: dict[int, _Superseded] = dict.fromkeys(range(len(ranges)), ((), ()))
-        parts = self._make(_Step.ALL, superseded, self._unchanged())
+        parts = self._make(superseded, self._unchanged(), known=0)
         same_run = SameRunCounts()
         if settings.same_run == "ignore":
-            same_run = self._find_same_run(parts)
+            same_run = find_same_run(
+                _prefixes(parts),
+                context.output.working("same-run"),
+                context.sorting.sort_fields,
+                directory=context.output.work,
+                engine=context.engine,
+                limits=context.limits,
+            )
             superseded = {number: (slices_of(same_run.superseded, *ranges[number]), ()) for number in parts}
-            parts = self._make(_Step.SAME_RUN, superseded, parts)
+            parts = self._make(superseded, parts, known=1)
         rule = None
         if settings.repeats != "keep":
             path, rejects_conflicts = context.output.working("repeats"), settings.conflicts == "reject"
@@ -164,22 +157,11 @@ class _PartsMaker(msgspec.Struct, frozen=True):
                 number: (first, slices_of(census.superseded, *ranges[number]))
                 for number, (first, _) in superseded.items()
             }
-            made = self._make(_Step.REPEATS, superseded, parts)
+            made = self._make(superseded, parts, known=2)
             if made != parts:
                 census.questions = self._count_census(made, None).questions
             parts = made
         return parts, census
-
-    def _find_same_run(self, parts: Mapping[int, Part]) -> SameRunCounts:
-        context, output = self._context, self._context.output
-        return find_same_run(
-            _prefixes(parts),
-            output.working("same-run"),
-            context.sorting.sort_fields,
-            directory=output.work,
-            engine=context.engine,
-            limits=context.limits,
-        )
 
     def _count_census(self, parts: Mapping[int, Part], rule: RepeatsRule | None) -> Census:
         context = self._context
@@ -196,14 +178,14 @@ class _PartsMaker(msgspec.Struct, frozen=True):
                 unchanged[number] = replace(part, number=number, low=self._plan.ranges[number][0])
         return unchanged
 
-    def _make(self, step: _Step, superseded: Mapping[int, _Superseded], parts: Mapping[int, Part]) -> dict[int, Part]:
-        """Make the parts that are missing, or leave out other superseded records; return all of them by number."""
+    def _make(self, superseded: Mapping[int, _Superseded], parts: Mapping[int, Part], known: int) -> dict[int, Part]:
+        """Make the parts that are missing, or leave out other superseded records, as far as their kinds are `known`."""
         context, ranges = self._context, self._plan.ranges
         hashes = {
             number: (_hash_of_superseded(first, *ranges[number]), _hash_of_superseded(second, *ranges[number]))
             for number, (first, second) in superseded.items()
         }
-        made = {number: part for number, part in parts.items() if part.superseded[:step] == hashes[number][:step]}
+        made = {number: part for number, part in parts.items() if part.superseded[:known] == hashes[number][:known]}
         wanted = [number for number in superseded if number not in made]
         fingerprint = {number: self._fingerprint(number, hashes[number]) for number in wanted}
         found = find_parts(
@@ -269,11 +251,11 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             slices=slices,
             window_bytes=sorting.wide_window_bytes if merged else sorting.window_for(len(slices)),
             path=path,
-            statistics_prefix=context.statistics_prefix(fingerprint),
+            statistics_prefix=context.output.working(f"census-{fingerprint}"),
             sort_fields=sorting.sort_fields,
             settings=context.parts,
             locations=self._locations_path,
-            same_run_losers=superseded[0],
+            superseded_runs=superseded[0],
             superseded=superseded[1],
             superseded_hashes=hashes,
             sources=sources_path(path) if context.parts.track_sources else "",

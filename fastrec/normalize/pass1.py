@@ -67,7 +67,6 @@ class WrongTargetError(Exception):
     def __init__(self, target: Schema) -> None:
         super().__init__(target)
         self.target = target
-        """The other target."""
 
     def __str__(self) -> str:
         if self.target is NEWEST_SCHEMA:
@@ -139,8 +138,6 @@ _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, num
 
 
 class SortTask(msgspec.Struct, frozen=True):
-    """A task of pass 1."""
-
     number: int
     pieces: tuple[Piece, ...]
     directory: str
@@ -155,7 +152,6 @@ class SortTask(msgspec.Struct, frozen=True):
 
 @collector_off()
 def sort_pieces(task: SortTask) -> SortResult:
-    """Judge, sort and spill some pieces. Runs in a worker."""
     return _Sorter(task).run()
 
 
@@ -171,8 +167,6 @@ def release_buffer() -> None:
 
 
 class _RunBuffer:
-    """Records that wait to be spilled."""
-
     def __init__(self, task: SortTask) -> None:
         self._fenced = task.fenced
         self._most_bytes = task.sorting.large_run_bytes if task.large else task.sorting.run_bytes
@@ -202,7 +196,6 @@ class _RunBuffer:
         return keys
 
     def spill(self, path: str) -> Run:
-        """Write the records as a sorted run, and forget them."""
         run = spill(path, self._text, self._ends, self._keys, self._rows)
         if not self._fenced:
             run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // _FEW_FENCES)])
@@ -212,8 +205,6 @@ class _RunBuffer:
 
 
 class _Sorter:
-    """The state of a task."""
-
     def __init__(self, task: SortTask) -> None:
         self._task = task
         self._judge = _judge_of(task.judging.judge)

@@ -49,8 +49,6 @@ _FEEDS: Final = 3
 
 
 class SortTasks:
-    """Makes the tasks of pass 1."""
-
     def __init__(
         self,
         shards: Sequence[Shard],
@@ -143,7 +141,6 @@ class SortTasks:
             self.text.add(estimated, text)
 
     def _choose(self, workers: int) -> frozenset[int]:
-        """Choose the shards that the driver decompresses."""
         if not workers:
             # The driver does all the work itself. A stream that may be read again has to be kept in chunks.
             return frozenset(n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept)
@@ -214,8 +211,6 @@ class SortTasks:
 
 
 class SortedShards(msgspec.Struct, frozen=True):
-    """The result of pass 1."""
-
     results: tuple[SortResult, ...]
     """All tasks, those of earlier runs included, without the pieces of bad shards and of shards that are gone; without
     checksums of their runs, and without fences if there are too many runs to use them."""
@@ -251,8 +246,6 @@ def sort_shards(shards: Sequence[Shard], context: RunContext, base: Base) -> Sor
 
 
 class _Pass1:
-    """The state of pass 1."""
-
     def __init__(self, shards: Sequence[Shard], context: RunContext, base: Base) -> None:
         self._shards = shards
         self._context = context
@@ -264,7 +257,7 @@ class _Pass1:
             context.sorting,
             workers=context.workers,
             streams=context.streams,
-            unchanged=base.unchanged,
+            unchanged=base.changes.unchanged,
         )
         self._target_is_guess = context.judging.judge.target_is_guess and not context.is_settled
         self._is_newer_version = base.is_newer_version  # whether there is a later record, as far as is known
@@ -288,7 +281,9 @@ class _Pass1:
         for task in self._tasks.reused:
             self._add(task)
         self._check_guess()
-        bad = self._bad_shards()
+        bad = dict(self._tasks.bad)
+        for task in self._finished.values():
+            bad |= {counts.piece.shard: counts.error for counts in task.pieces if counts.error}
         if bad and not self._context.skip_bad_shards:
             raise BadShardsError([error for _, error in sorted(bad.items())])
         removed = self._removed(bad, reusable.merged)
@@ -323,7 +318,6 @@ class _Pass1:
             raise WrongTargetError(NEWEST_SCHEMA)
 
     def _check_matches(self) -> None:
-        """Check that a record matches the filters, if there are any."""
         context, results = self._context, [*self._base.tasks, *self._finished.values()]
         if not context.judging.judge.filters or context.may_be_empty:
             return
@@ -377,7 +371,6 @@ class _Pass1:
             self._add(result)
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
-        """Keep what later steps need of a finished task."""
         self._is_newer_version = self._is_newer_version or result.is_newer_version
         if result.is_newer_version and not self._is_refuted and not self._context.skip_bad_shards:
             self._release_streams()  # the newest version is certain
@@ -389,7 +382,7 @@ class _Pass1:
         self._runs += len(result.runs)
         if self._runs > self._context.limits.unmerged_runs:  # they will be merged, which needs no fences
             for number in list(self._finished) if had_fences else [result.task]:
-                self._finished[number] = self._finished[number].with_runs(fences=[])
+                self._finished[number] = self._finished[number].without_fences()
         self._tasks.learn_from(result)
         progress = self._context.progress
         progress.expect(self._tasks.text.total)
@@ -400,12 +393,6 @@ class _Pass1:
             progress.reuse(text)
         else:
             progress.advance(text, lines, rejected)
-
-    def _bad_shards(self) -> dict[int, ShardError]:
-        bad = dict(self._tasks.bad)
-        for task in self._finished.values():
-            bad |= {counts.piece.shard: counts.error for counts in task.pieces if counts.error}
-        return bad
 
     def _removed(self, bad: Container[int], merged: Iterable[MergedRun]) -> dict[str, tuple[int, ...]]:
         """The pieces of bad shards in each run: a shard counts as a whole or not at all."""

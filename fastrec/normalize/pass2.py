@@ -13,9 +13,6 @@ Records with equal keys are adjacent, so a part resolves them by itself. What de
 other parts, is known only after all parts were counted. Then the parts with superseded records are made again
 (`parts`).
 
-With `--track-sources`, a task writes the shard and the line of each record to a file beside the part. Of several copies
-of a record, the first one in the order of the input is the source.
-
 If the next run is to build on this one, the task also writes the index of the part, its borders, and the records that
 options left out. So the part can be read like a run.
 """
@@ -67,7 +64,6 @@ _MESSAGES: Final = {
 _piece_of: Final = itemgetter(Column.SOURCE)
 _piece_and_line: Final = itemgetter(Column.SOURCE, Column.LINE)
 
-
 Locations = Mapping[int, tuple[int, str, int]]
 """By number of a piece: its position in the order of all pieces, the name of its source, and the lines before it.
 
@@ -77,8 +73,6 @@ than when the piece was sorted. So the driver writes the locations of all pieces
 
 
 class PartTask(msgspec.Struct, frozen=True):
-    """A task of pass 2."""
-
     number: int
     fingerprint: str
     low: bytes | None
@@ -92,8 +86,8 @@ class PartTask(msgspec.Struct, frozen=True):
     sort_fields: tuple[str, ...]
     settings: PartSettings
     locations: str  # path of the locations of all pieces; empty if they are not needed
-    same_run_losers: Sequence[RunSlice] = ()  # records that lose against others that are equal but for their run
-    superseded: Sequence[RunSlice] = ()  # keys that lose against other keys of the same identity
+    superseded_runs: Sequence[RunSlice] = ()  # records superseded by others that are equal but for their run
+    superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
     superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
 
@@ -103,13 +97,12 @@ class PartTask(msgspec.Struct, frozen=True):
 
 @collector_off()
 def make_part(task: PartTask) -> Part:
-    """Make one part. Runs in a worker."""
     release_buffer()
     settings = task.settings
     split = key_splitter(task.sort_fields)
     same_run = resolver = None
     if settings.same_run == "ignore":
-        same_run = _SameRunFilter(superseded_in(task.same_run_losers, task.low, task.high))
+        same_run = _SameRunFilter(superseded_in(task.superseded_runs, task.low, task.high))
     if settings.leaves_out:
         superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
         resolver = _Resolver(settings.conflicts, settings.repeats, superseded, task.locations)
@@ -207,7 +200,6 @@ class _Records:
             self._add_waiting()
 
     def keys(self) -> KeyColumns:
-        """The key fields, after all records were added."""
         self._add_waiting()
         return self._keys
 
@@ -227,7 +219,6 @@ def _count_sources(window: Window, lines: LinesByPiece) -> None:
 
 
 def _select(window: Window, records: Sequence[int]) -> Window:
-    """Some records of a window, given by position in ascending order."""
     if len(records) == len(window.keys):
         return window
     keys, origins = [window.keys[index] for index in records], window.origins
@@ -246,16 +237,12 @@ def _select(window: Window, records: Sequence[int]) -> Window:
 
 
 def _origins_of(window: Window, index: int) -> Origins:
-    """Where a record of a window and its copies come from."""
     row = window.rows[index]
     return window.origins.get(index) or ((row[Column.SOURCE], row[Column.LINE], 1),)
 
 
 class _SameRunFilter:
-    """Drops records of a part that are equal to others but for their run and their label.
-
-    `superseded` are the keys and digests of records that lose against records of other keys.
-    """
+    """Drops records of a part that are equal to others but for their run and their label."""
 
     def __init__(self, superseded: Iterable[tuple[bytes, bytes]]) -> None:
         self._superseded = frozenset(superseded)
@@ -277,11 +264,7 @@ class _SameRunFilter:
 
 
 class _Resolver:
-    """Leaves out contradictions and repeats of a part, and collects them.
-
-    `superseded` are the keys whose records are left out because another key has the same identity. `locations` is the
-    path of the locations of all pieces.
-    """
+    """Leaves out contradictions and repeats of a part, and collects them."""
 
     def __init__(self, conflicts: Choice, repeats: Choice, superseded: Iterable[bytes], locations: str) -> None:
         self._conflicts = conflicts
@@ -295,11 +278,9 @@ class _Resolver:
 
     @property
     def by_code(self) -> Counter[str]:
-        """Records left out, by code."""
         return Counter(record.code for record in self._left_out)
 
     def resolve(self, window: Window, contradictions: Contradictions) -> list[int]:
-        """The positions of the records of a window to keep."""
         keys = window.keys
         kept: list[int] = []
         if not window.groups and self._superseded.isdisjoint(keys):
@@ -362,7 +343,6 @@ class _Resolver:
         return names_hash(self._locations, pieces) if self._left_out else ""
 
     def write(self, path: str) -> FileDigest:
-        """Write the records left out, sorted by source and line."""
         self._left_out.sort(key=lambda record: (record.source, record.line))
         with RejectsWriter(path) as file:
             for record in self._left_out:
@@ -399,16 +379,13 @@ class _SourcesWriter:
         """Append the sources of records, given their rows and the sources of those with several copies."""
         places = list(map(_piece_and_line, rows))
         for index, sources in origins.items():
-            places[index] = min(sources, key=self._position)[:2]
+            places[index] = min(sources, key=lambda source: self._locations[source[0]][0])[:2]
         begins = self._begins
         for piece in {piece for piece, _ in places}.difference(begins):
             _, name, base = self._locations[piece]
             begins[piece] = line_begin(name), base
         lines = [b"%b%d}\n" % (begins[piece][0], line + begins[piece][1]) for piece, line in places]
         self._file.write([b"".join(lines)])
-
-    def _position(self, source: tuple[int, int, int]) -> int:
-        return self._locations[source[0]][0]
 
     def result(self, pieces: Iterable[int]) -> PartSources:
         """The file, which is complete by now, of a part with records of these pieces."""
@@ -419,9 +396,7 @@ class _SourcesWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         with self._file:
             if kind is None:
                 self._written = self._file.finish()

@@ -53,8 +53,6 @@ Range = tuple[bytes | None, bytes | None]
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """The result of planning."""
-
     runs: list[Run]  # that parts are made from
     ranges: list[Range]
     unchanged: dict[int, Part]  # by number of a range, the part of the base that has the same records
@@ -139,10 +137,7 @@ class _Rounds:
         self._made = 0
 
     def merge(self, regions: Sequence[bytes]) -> list[Run]:
-        """Merge the runs of pass 1 if there are too many; return the runs that parts are made from.
-
-        `regions` are the first keys of all regions but the first.
-        """
+        """Merge the runs of pass 1 if there are too many; return the runs that parts are made from."""
         merged = self._merged(regions)
         covered = {path for one in merged for path in one.covers}
         runs = [run for result in self._sorted.results for run in result.runs if run.path not in covered]
@@ -213,8 +208,6 @@ class _Rounds:
 
 
 class MergeTask(msgspec.Struct, frozen=True):
-    """A task that merges runs."""
-
     number: int
     slices: list[RunSlice]
     directory: str
@@ -228,7 +221,6 @@ class MergeTask(msgspec.Struct, frozen=True):
 
 @collector_off()
 def merge_some(task: MergeTask) -> Run:
-    """Merge some runs. Runs in a worker."""
     release_buffer()
     regions = None if task.regions is None else next(read_blocks(task.regions))
     # The random suffix keeps two workers apart if one was wrongly taken for dead.
@@ -290,8 +282,6 @@ class _Regions:
 
 
 class _Planner:
-    """Finds the borders of all regions, and chooses the cuts."""
-
     def __init__(self, context: RunContext, regions: Plan) -> None:
         self._context = context
         self._regions = regions
@@ -366,8 +356,6 @@ def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Bor
 
 
 class RegionTask(msgspec.Struct, frozen=True):
-    """A task that finds the borders of a region."""
-
     low: bytes | None
     high: bytes | None
     slices: list[RunSlice]  # of the runs of pass 1
@@ -383,8 +371,6 @@ class RegionTask(msgspec.Struct, frozen=True):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """What is known of a region."""
-
     first: bytes = b""  # its first border; empty if it has no records
     borders: str = ""  # path of its borders
     is_unchanged: bool = False  # whether it is a part of the base as it was
@@ -392,10 +378,11 @@ class Region(msgspec.Struct, frozen=True):
 
 @collector_off()
 def plan_region(task: RegionTask) -> Region:
-    """Find the borders of a region. Runs in a worker."""
     release_buffer()
-    if task.statistics_prefix and not _has_keys(task) and not _has_removed(task):
-        return Region(is_unchanged=True)
+    if task.statistics_prefix:
+        has_keys = any(keys for keys, _ in gather_keys(task.slices, task.low, task.high, task.window_bytes))
+        if not has_keys and _has_none(task.removed, task.statistics_prefix):
+            return Region(is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
     for window in gather_keys([*task.slices, *task.base], task.low, task.high, task.window_bytes):
         sizes.add(*window)
@@ -406,9 +393,5 @@ def plan_region(task: RegionTask) -> Region:
     return Region(borders[0][0], task.path)
 
 
-def _has_keys(task: RegionTask) -> bool:
-    return any(keys for keys, _ in gather_keys(task.slices, task.low, task.high, task.window_bytes))
-
-
-def _has_removed(task: RegionTask) -> bool:
-    return bool(task.removed) and not read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(task.removed)
+def _has_none(pieces: tuple[int, ...], statistics_prefix: str) -> bool:
+    return not pieces or read_lines_by_piece(statistics_prefix).pieces().isdisjoint(pieces)

@@ -10,7 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import groupby, islice
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 from msgspec.structs import asdict
@@ -78,8 +78,6 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SortResult(msgspec.Struct, frozen=True, tag="task"):
-    """The result of a task of pass 1."""
-
     task: int
     pieces: tuple[PieceCounts, ...]
     """Its pieces; after pass 1, without those of bad shards and of shards that are gone."""
@@ -100,8 +98,8 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
         pieces = tuple(counts for counts in self.pieces if counts.piece.shard not in shards)
         return msgspec.structs.replace(self, pieces=pieces)
 
-    def with_runs(self, **changes: Any) -> SortResult:
-        runs = tuple(msgspec.structs.replace(run, **changes) for run in self.runs)
+    def without_fences(self) -> SortResult:
+        runs = tuple(msgspec.structs.replace(run, fences=[]) for run in self.runs)
         return msgspec.structs.replace(self, runs=runs)
 
 
@@ -124,8 +122,6 @@ class Excluded(msgspec.Struct, frozen=True):
 
 
 class PartSources(msgspec.Struct, frozen=True):
-    """The file with the sources of the records of a part."""
-
     path: str  # before it is published
     bytes: int
     sha256: str
@@ -133,8 +129,6 @@ class PartSources(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True, tag="part"):
-    """The result of a task of pass 2."""
-
     number: int
     fingerprint: str  # fingerprint of everything that determines its content
     low: bytes | None  # no key of the range is lower; None if there is no limit
@@ -157,7 +151,6 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     border: bytes = b""
     """The first border of its range, if work is kept."""
     sources: PartSources | None = None
-    """The sources of its records, with `--track-sources`."""
 
     @property
     def index(self) -> str:
@@ -177,8 +170,6 @@ _REPAIR_EXAMPLES: Final = 3
 
 
 class _Repair(msgspec.Struct, frozen=True, order=True):
-    """A change to a record."""
-
     code: str
     evaluation_name: str
     model_id: str
@@ -188,8 +179,6 @@ class _Repair(msgspec.Struct, frozen=True, order=True):
 
 
 class RepairCounts(msgspec.Struct):
-    """Repairs of some lines."""
-
     lines: int = 0  # repaired lines
     by_code: dict[str, int] = msgspec.field(default_factory=dict)  # the journal cannot decode a Counter
     examples: list[_Repair] = msgspec.field(default_factory=list)
@@ -237,7 +226,6 @@ def _first_examples(examples: Iterable[_Repair]) -> list[_Repair]:
 
 
 def repair_documents(total: RepairCounts) -> tuple[Repaired, Repairable]:
-    """Describe the repairs of all pieces for the summary."""
     examples = [
         RepairExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
         for example in total.examples
@@ -268,7 +256,6 @@ class FilteredOutNames(msgspec.Struct):
 
 
 def nothing_matches(filters: Filters, names: FilteredOutNames) -> NoMatchError:
-    """The error if no record matches the filters; it lists what there is."""
     lists = [(kind, getattr(names, kind)) for kind in names.__struct_fields__]
     available = "; ".join(f"{kind}: {_some(found)}" for kind, found in lists if found)
     return NoMatchError(f"no record matches {filters}; {available or 'there are no records'}")
@@ -311,7 +298,6 @@ class PieceStatistics(msgspec.Struct):
     number: int  # of the piece
     codes: dict[str, int] = msgspec.field(default_factory=dict)  # rejected lines by code
     wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
-    """The first records whose `sample_hash` was wrong."""
     versions: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by their schema version
     notes: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the code of a note
     recipes: list[tuple[str, str, str, int]] = msgspec.field(default_factory=list)
@@ -321,13 +307,10 @@ class PieceStatistics(msgspec.Struct):
 
 
 class LineStatistics(Sums):
-    """The statistics of the lines of all pieces, or of some."""
-
     codes: Counter[str] = msgspec.field(default_factory=Counter)  # rejected lines by the code of their first error
     versions: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by their schema version
     notes: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the code of a note
     recipes: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
-    """Valid lines by evaluation_name, model_id and the recipe of the given hash."""
     wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
     filtered_out: FilteredOutNames = msgspec.field(default_factory=FilteredOutNames)

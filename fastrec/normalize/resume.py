@@ -41,18 +41,14 @@ _COPIED: Final = 4 << 20  # bytes of another journal that are copied at a time
 _OPTIONS: Final = {"sort_fields": "sort_by", "hash": "hash_algorithm"}  # options that users know by another name
 _SIZES: Final = ("part_size", "max_line_bytes", "max_window")  # options that are numbers of bytes
 
-
 JournalEntry = SortResult | MergedRun | Part
 
 
 class Journal:
-    """The journal file, open during a run."""
-
     def __init__(self, path: str, settings: dict[str, Any], earlier: Iterable[str] = ()) -> None:
         """Open the journal of this run, which may continue one of the `earlier` journals of other runs."""
         self.settings = settings
         self.entries: list[JournalEntry] = []
-        """Entries of earlier runs."""
         self.discarded = ""
         """Why entries of an earlier run are not used; empty if there are none."""
         self._head = framed(_encode(settings))
@@ -195,14 +191,11 @@ def _next_entry(file: BinaryIO, left: int) -> bytes | None:
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(JournalEntry).decode
 
-
 Range = tuple[str, int, int | None]
 """The path of a shard, and a range of its bytes."""
 
 
 class Reusable(msgspec.Struct):
-    """The finished work of an interrupted run that can be reused."""
-
     tasks: list[SortResult] = msgspec.field(default_factory=list)
     covered: set[Range] = msgspec.field(default_factory=set)  # the ranges of shards that these tasks have read
     merged: list[MergedRun] = msgspec.field(default_factory=list)  # runs merged from the runs of these tasks
@@ -306,13 +299,11 @@ def _range(piece: Piece) -> tuple[str, int, int | None]:
 
 
 def _task_unchanged(claim: tuple[tuple[PieceCounts, ...], list[FileDigest]]) -> bool:
-    """Check the inputs and outputs of a task. Runs in a worker."""
     pieces, files = claim
     return all(map(_piece_unchanged, pieces)) and _files_unchanged(files)
 
 
 def _files_unchanged(files: Iterable[FileDigest]) -> bool:
-    """Runs in a worker."""
     return all(map(is_unchanged, files))
 
 

@@ -12,10 +12,6 @@
 
 If the target was guessed wrong, or kept work is damaged, steps 2 to 6 start again. Finished tasks are in a journal,
 from which the next run resumes if this one is interrupted (`resume`).
-
-The way of a record to a published part, module by module: `cli/normalize`, `normalize/run`, `normalize/driver`,
-`normalize/pass1_driver`, `normalize/pass1`, `judge/judge`, `sorting/runs`, `normalize/plan`, `normalize/parts`,
-`normalize/pass2`, `corpus/writer`, `corpus/publish`.
 """
 
 from __future__ import annotations
@@ -275,10 +271,7 @@ def run_attempts(
     notice: Callable[[str], None],
     found_at: int,
 ) -> Result:
-    """Make something of the shards. Start again if the target is wrong, or if kept work turns out to be damaged.
-
-    `kept` is what the last run kept, or why that cannot be read.
-    """
+    """Make something of the shards. Start again if the target is wrong, or if kept work turns out to be damaged."""
     is_auto = options.schema == AUTO
     streams = Streams(kept=is_auto and any(shard.stream for shard in shards))
     path, earlier = output.working("journal"), output.earlier_journals()
@@ -298,7 +291,7 @@ def run_attempts(
             kept = None
             if options.incremental:
                 say(f"work kept by the last run is not used, and all shards are read: {reason}")
-        wanted = [shard for number, shard in enumerate(shards) if number not in base.unchanged]
+        wanted = [shard for number, shard in enumerate(shards) if number not in base.changes.unchanged]
         if is_first and (scarce := too_little_space(output, wanted)):
             say(scarce)
         with Journal(path, settings, earlier) as journal:

@@ -28,14 +28,9 @@ SCRATCH_LEVEL: Final = -1
 
 
 class ScratchCorpus(NamedTuple):
-    """A corpus that is not published."""
-
     directory: str
     manifest: Manifest
     summary: Summary
-
-    def write_manifest(self) -> None:
-        Path(self.directory, MANIFEST).write_bytes(self.manifest.to_json())
 
 
 @contextlib.contextmanager
@@ -46,12 +41,7 @@ def scratch_corpus(
     progress: Progress | None = None,
     notice: Callable[[str], None] = lambda _: None,
 ) -> Iterator[ScratchCorpus]:
-    """Make a corpus by both passes, in a directory inside the work directory of the options.
-
-    Raises:
-        BadShardsError: Some shards cannot be read completely.
-        NoMatchError: No record matches the filters.
-    """
+    """Make a corpus by both passes, in a directory inside the work directory of the options."""
     if options.work_dir:
         Path(options.work_dir).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fastrec-", dir=options.work_dir) as scratch:
@@ -76,11 +66,6 @@ def matching_corpus(
 
     It is made by `normalize` from the parts of the corpus, with the same sort order, schema version and hashes. So
     nothing is counted in a second way.
-
-    Raises:
-        UsageError: The directory is not a corpus, or no record matches and it must not be empty.
-        CorpusError: The corpus is damaged.
-        ShardError: A part cannot be read completely.
     """
     if not filters:
         yield corpus
@@ -107,7 +92,7 @@ def matching_corpus(
         _check(corpus, manifest, made.manifest)
         # What was skipped when the corpus was made is missing here, too.
         made.manifest.skipped = manifest.skipped
-        made.write_manifest()
+        Path(made.directory, MANIFEST).write_bytes(made.manifest.to_json())
         yield made.directory
 
 

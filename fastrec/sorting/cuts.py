@@ -78,8 +78,6 @@ def prefix_maker(fields: Sequence[str]) -> Callable[[bytes], bytes]:
 
 
 class BorderSizes:
-    """Adds up the sizes of records by border."""
-
     def __init__(self, sort_fields: Sequence[str]) -> None:
         order = list(sort_fields)
         last = max(order.index("evaluation_name"), order.index("sample_hash"))
@@ -120,7 +118,6 @@ def read_borders(path: str) -> Iterator[Border]:
 _Candidate = tuple[int, int, bytes]
 """Rank and position of a border, and the first key from there on."""
 
-_IN_ORDER: Final = itemgetter(1, 2)
 _WITHIN: Final = 1 << 64  # added to the rank of borders within a value of the first sort field
 _SAMPLED_BLOCKS: Final = 1 << 17  # most entries of a `RegionSample`, in 25 MB
 
@@ -147,7 +144,6 @@ class _Ranked:
 
     def __init__(self, borders: Iterable[Border], sort_fields: Sequence[str]) -> None:
         self.total = 0
-        """The size of all borders so far."""
         self._borders = borders
         self._first_field = prefix_maker(sort_fields[:1])
 
@@ -215,7 +211,7 @@ class _Candidates:
 
     def _double(self) -> None:
         """Double the part size: what cannot become a cut with smaller parts cannot with larger parts."""
-        held = sorted(self.held(), key=_IN_ORDER)
+        held = sorted(self.held(), key=itemgetter(1, 2))
         self._window.clear()
         self._found.clear()
         self.part_bytes = self._sizes.pop() if self._sizes else 2 * self.part_bytes

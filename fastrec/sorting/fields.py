@@ -59,7 +59,6 @@ class KeyColumns(msgspec.Struct):
     def add_group(
         self, scope: bytes, sample_hash: bytes, models: Sequence[bytes], evaluation_ids: Sequence[bytes], id_: bytes
     ) -> None:
-        """Add keys with the same scope, sample_hash and sample_id."""
         count = len(models)
         self.scopes += [scope] * count
         self.hashes += [sample_hash] * count
@@ -82,7 +81,6 @@ class KeyColumns(msgspec.Struct):
         return self
 
     def groups(self) -> Iterator[tuple[int, int]]:
-        """Yield where each group begins and ends."""
         return pairwise([0, *self.ends])
 
 
@@ -143,10 +141,7 @@ class _Splitter:
     def _find_runs(self, keys: Sequence[bytes], size: int, fields: Sequence[bytes]) -> bool:
         """Find model_id and evaluation_id of all keys of a question; return whether they have the same suffix.
 
-        Args:
-            keys: All keys with the same prefix.
-            size: The size of the prefix.
-            fields: The fields of the first one.
+        `size` is that of the prefix that they share, and `fields` are those of the first key.
         """
         middle_end = size + len(fields[2]) + len(fields[3]) + 2
         prefix, suffix = keys[0][:size], keys[0][middle_end:]

@@ -49,7 +49,6 @@ class ViewsWriter:
                 self._digest.update(view)
 
     def write_block(self, rows: Any) -> None:
-        """Append a block of rows, with its length and checksum in front."""
         block, mark = _encode(rows), 0
         if self._compress:
             block, mark = self._compress(block), _COMPRESSED
@@ -104,15 +103,10 @@ class BlockReader:
         return self._position >= self._end and self._begin >= len(self._data)
 
     def stop(self) -> None:
-        """Skip all further blocks."""
         self._position, self._data, self._begin = self._end, b"", 0
 
     def read(self) -> Iterator[Any]:
-        """Yield the blocks of the next stretch, which are decoded one by one; a caller may stop after any of them.
-
-        Raises:
-            DamagedFileError: A block does not match its checksum, or the file or its range ends inside a block.
-        """
+        """Yield the blocks of the next stretch, which are decoded one by one; a caller may stop after any of them."""
         if self._block_end() > len(self._data):
             self._read_stretch()
         view = memoryview(self._data)

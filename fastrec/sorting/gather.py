@@ -150,8 +150,6 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Taken(msgspec.Struct):
-    """Records of a slice."""
-
     keys: list[bytes]
     sizes: list[int]
     fingerprints: list[int]
@@ -379,10 +377,8 @@ def gather(
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
     At least `least_index` bytes of an index are read at a time; by default so many that those of all runs are a quarter
-    of a window: an index of 100 KB is then read at once, and not in ten steps.
-
-    Raises:
-        DamagedFileError: A file is damaged. This may come after all windows, so nothing may be used before.
+    of a window: an index of 100 KB is then read at once, and not in ten steps. A DamagedFileError may come after all
+    windows, so nothing may be used before.
     """
     # A cursor holds a stretch, and at most a block more.
     stretch = max(window_bytes // max(len(slices), 1), 1)

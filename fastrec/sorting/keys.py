@@ -30,7 +30,6 @@ METRIC_FIELDS: Final = NEWEST_SCHEMA.sort_fields
 """The fields of a key with metrics, in the default order."""
 
 METRIC: Final = METRIC_FIELDS[-1]
-"""The field that names a metric."""
 
 _HAS_METRIC: Final = b"\1"
 _NEGATIVE, _NATURAL, _STRING = b"\1", b"\2", b"\3"

@@ -125,7 +125,6 @@ class IndexWriter:
         """The first keys of all blocks; empty without `fenced`."""
         self.records = 0
         self.data_offset = 0
-        """End of the records in blocks."""
         self._keys: list[bytes] = []
         self._sizes: list[int] = []
         self._fingerprints: list[int] = []
@@ -147,7 +146,6 @@ class IndexWriter:
         rows: Sequence[Any],
         origins: OriginsByPosition,
     ) -> None:
-        """Add the next records."""
         self._origins += [(len(self._keys) + position, each) for position, each in sorted(origins.items())]
         self.records += len(keys)
         self._keys += keys
@@ -202,8 +200,6 @@ _BATCH_BYTES: Final = 1 << 18  # texts that are still in the cache for their che
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True):
-    """A sorted run on disk."""
-
     path: str
     """Path of the data file; the index has the same path with `.index` added."""
     records: int
@@ -287,7 +283,6 @@ _Found = tuple[bytes, int, int, int]  # the text of a record, its piece, its lin
 
 
 def _duplicates(several: list[_Found]) -> list[list[_Found]]:
-    """Group sorted records of one key by their text."""
     if several[0][0] == several[-1][0]:
         return [several]
     starts = [number for number, (one, other) in enumerate(pairwise(several), 1) if one[0] != other[0]]

@@ -78,10 +78,7 @@ def format_of_name(path: str) -> Format | None:
 
 
 def text_of(raw: Iterator[bytes], path: str, max_window: int, text_bytes: int = TEXT_BYTES) -> Iterator[bytes]:
-    """Detect the compression by the first bytes, and decompress; refuse what is neither text nor as its name says.
-
-    `text_bytes` is how much text of zstd is held.
-    """
+    """Detect the compression by the first bytes, and decompress; refuse what is neither text nor as its name says."""
     head = b""
     while len(head) < MAGIC_BYTES and (block := next(raw, b"")):  # a pipe may give one byte at a time
         head = head + block if head else block

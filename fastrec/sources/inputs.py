@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 
 class AnyFile(msgspec.Struct, frozen=True):
-    """A file as discovery found it."""
-
     path: str
     size: int
     is_named: bool
@@ -76,7 +74,9 @@ def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
     names = sorted(glob.glob(name, recursive=True)) if is_pattern else [name]  # noqa: PTH207 - paths stay str
     for path in dict.fromkeys(map(os.path.normpath, names)):
         if os.path.isdir(path):  # noqa: PTH112 - as above
-            yield from _files_in(path, problems)
+            inside = (os.path.join(folder, name) for folder, names in walk(path, problems) for name in names)  # noqa: PTH118
+            for file in filter(os.path.isfile, inside):
+                yield AnyFile(file, os.path.getsize(file), is_named=False)  # noqa: PTH202 - as above
         elif os.path.isfile(path):  # noqa: PTH113 - as above
             yield AnyFile(path, os.path.getsize(path), is_named=not is_pattern)  # noqa: PTH202 - as above
         elif os.path.exists(path):  # noqa: PTH110 - as above
@@ -84,10 +84,7 @@ def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
 
 
 def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield all folders of a tree, each with the names of its files, sorted; hidden files and folders are left out.
-
-    A folder that cannot be searched is added to `problems`.
-    """
+    """Yield all folders of a tree, each with the names of its files, sorted; hidden files and folders are left out."""
 
     def complain(exc: OSError) -> None:
         problems.append(f"{shown(str(exc.filename))}: the directory cannot be searched: {exc.strerror}")
@@ -95,14 +92,6 @@ def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]
     for folder, folders, names in os.walk(directory, onerror=complain):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield folder, sorted(name for name in names if not name.startswith("."))
-
-
-def _files_in(directory: str, problems: list[str]) -> Iterator[AnyFile]:
-    for folder, names in walk(directory, problems):
-        for name in names:
-            path = os.path.join(folder, name)  # noqa: PTH118 - as above
-            if os.path.isfile(path):  # noqa: PTH113 - as above
-                yield AnyFile(path, os.path.getsize(path), is_named=False)  # noqa: PTH202 - as above
 
 
 def _store_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
@@ -139,17 +128,7 @@ class _Part(msgspec.Struct):
 
 
 class _Manifest(msgspec.Struct):
-    """The fields of a manifest that are needed here."""
-
     parts: list[_Part]
-
-
-def _shards_in_store(name: str, problems: list[str]) -> list[Shard]:
-    try:
-        return _shards(list(_objects_of(name, problems)))
-    except OSError as exc:
-        problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
-        return []
 
 
 def shards_below(directory: str, is_shard: Callable[[str], bool]) -> tuple[list[str], dict[str, Shard]]:
@@ -255,7 +234,12 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
 def _shards_of(name: str, problems: list[str]) -> Iterator[tuple[Shard, object]]:
     """Yield the shards of one name, and a value that is equal for all names of one file; add to `problems`."""
     if is_url(name):
-        for shard in _shards_in_store(name, problems):
+        try:
+            shards = _shards(list(_objects_of(name, problems)))
+        except OSError as exc:
+            problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
+            return
+        for shard in shards:
             yield shard, storage_of(name).canonical(shard.path)
         return
     for path in _shard_paths(name, problems):

@@ -50,7 +50,6 @@ class LongLine(NamedTuple):
     length: int
     """Length in bytes, without the newline."""
     head: bytes
-    """The beginning of the line."""
 
 
 class ReadStats(msgspec.Struct):

@@ -113,9 +113,7 @@ SLICE_BYTES = 64 << 10
 _TEXT_BYTES = 256 << 10
 _HEADER_LIMIT = 1 << 20  # a gzip header has a name and a comment of any length, but never a megabyte
 
-_DEFLATE = 8
 _FHCRC, _FEXTRA, _FNAME, _FCOMMENT, _RESERVED = 2, 4, 8, 16, 0xE0
-_XZ_PADDING = 4
 _XZ_OVERHEAD = 1 << 20  # memory of the decoder besides its dictionary
 _XZ_LIMIT_MESSAGE = "Memory usage limit exceeded"  # lzma has one error class: only the message distinguishes this case
 
@@ -160,7 +158,7 @@ def _skip_gzip_header(raw: RawBytes, name: str) -> None:
     length = 10
     raw.require(length, name)
     kind, flags = raw.peek(2, 2)
-    if kind != _DEFLATE or flags & _RESERVED:
+    if kind != 8 or flags & _RESERVED:
         raise raw.corrupt("has a gzip member of an unknown kind")
     if flags & _FEXTRA:
         length += 2 + int.from_bytes(raw.peek(2, length), "little")
@@ -212,5 +210,5 @@ def xz_text(raw: RawBytes, max_window: int) -> Iterator[bytes]:
             reason = f"needs an xz dictionary over the limit of {max_window:,} bytes: raise it with --max-window"
             raise ShardLimitError(raw.path, reason, exc.offset) from exc.__cause__
         padding_at = raw.offset
-        if raw.skip_zeros() % _XZ_PADDING:
+        if raw.skip_zeros() % 4:
             raise raw.corrupt("has xz padding that is not a multiple of four bytes", padding_at)

@@ -68,12 +68,10 @@ class Shard(msgspec.Struct, frozen=True):
 
     @property
     def splittable(self) -> bool:
-        """Whether byte ranges can be read on their own."""
         return self.format is Format.PLAIN and not self.stream
 
     @property
     def estimated_text(self) -> int:
-        """In bytes."""
         return self.size * _EXPANSION[self.format or Format.PLAIN]
 
     def slices(self, slice_bytes: int) -> Iterator[Slice]:

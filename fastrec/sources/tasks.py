@@ -79,7 +79,6 @@ class TextEstimate:
         self._estimated = self._found = 0
 
     def add(self, estimated: int, found: int) -> None:
-        """Some text was read: its estimated size, and the size that was found."""
         self._estimated += estimated
         self._found += found
 

@@ -1,11 +1,5 @@
 """Access to files: on this machine, or in an object store that fsspec knows by a URL (`s3://`, `gs://`, `memory://`).
 
-    storage_of(path)      chooses the storage of a path
-    base                  the interface, `Storage`
-    local                 files of this machine
-    object_store          objects, through fsspec; loaded when the first URL appears
-    shared_object         an object that several runs may write
-
 A path is a string; one with `://` in it is a URL. An object store has no directories and no rename: an object appears
 as a whole when its writer is finished, or not at all.
 """

@@ -119,8 +119,6 @@ class _LocalLog:
 
 
 class LocalStorage:
-    """The local file system; see `Storage` for its methods."""
-
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
     open_reader = _LocalReader

@@ -28,8 +28,6 @@ _VERSIONS: Final = ("ETag", "etag", "blob_id", "md5Hash", "crc32c", *_TIMES)
 
 
 class FoundObject(NamedTuple):
-    """An object that exists."""
-
     path: str
     size: int
     version: int
@@ -116,15 +114,12 @@ def _file_system(path: str) -> tuple[Any, str]:
         # A cached listing would hide what other processes write and remove.
         fs, name = url_to_fs(path, use_listings_cache=False)
     except ImportError as exc:
-        raise UsageError(f"{protocol}:// needs another package: {_package(protocol)}") from exc
+        packages = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}
+        package = packages.get(protocol, "fsspec, and the fsspec file system for it")
+        raise UsageError(f"{protocol}:// needs another package: pip install {package}") from exc
     except ValueError as exc:
         raise UsageError(f"{without_secrets(path)}: {without_secrets(str(exc), path)}") from exc
     return fs, name
-
-
-def _package(protocol: str) -> str:
-    package = {"s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "hf": "huggingface_hub"}.get(protocol)
-    return f"pip install {package}" if package else "pip install fsspec, and the fsspec file system for it"
 
 
 _AHEAD: Final = 2  # blocks that are requested before they are needed
@@ -375,14 +370,12 @@ class ObjectStore(ObjectClient):
             fs.cp_file(name, *_names(fs, [new_path]))
 
     def link_or_copy(self, path: str, new_path: str) -> bool:
-        """Copy an object within a store, which has no links."""
         self.copy(path, new_path)
         return False
 
     def move(self, path: str, new_path: str) -> None:
-        """Rename an object; the store copies it."""
+        self.copy(path, new_path)
         with self.asking(path) as (fs, name):
-            fs.cp_file(name, *_names(fs, [new_path]))
             fs.rm_file(name)
 
     def remove(self, *paths: str) -> None:

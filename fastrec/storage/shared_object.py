@@ -60,7 +60,7 @@ class SharedObject:
             with self._client.asking(self._path) as (fs, name):
                 # If it changes between the two requests, the next conditional request fails, as it should.
                 limit = self._client.time_limit(fs)
-                version = fs.info(name, **limit).get("ETag") if _has_conditions(fs) else None
+                version = fs.info(name, **limit).get("ETag") if hasattr(fs, "call_s3") else None
                 return bytes(fs.cat_file(name, **limit)), version
         except FileNotFoundError:
             return None, None
@@ -166,11 +166,6 @@ class SharedObject:
             self._supported = False
         if refusal is not None:
             raise refusal
-
-
-def _has_conditions(fs: Any) -> bool:
-    """Requests of s3fs can have conditions."""
-    return hasattr(fs, "call_s3")
 
 
 def _version_in(answer: Any) -> str | None:

@@ -123,7 +123,6 @@ def count_lists(
 
 
 def _partition(task: _PartitionTask) -> str:
-    """Merge the lists of some parts and partition them. Runs in a worker."""
     target = f"{task.target}-{secrets.token_hex(4)}"
     for name in task.names:
         paths = [f"{target}-{number:03d}-{name}" for number in range(task.partitions)]
@@ -166,10 +165,7 @@ _Records = tuple[list[bytes], list[bytes], list[Outcome]]
 def census_of_part(
     keys: KeyColumns, outcomes: list[Outcome], contradictions: Mapping[tuple[bytes, ...], Numbers] | None = None
 ) -> tuple[list[CensusRow], list[CensusRow]]:
-    """Build the census rows of records, by hash and by sample_id.
-
-    `contradictions` has, by key fields, the contradictions of the records with this key, in the same order.
-    """
+    """Build the census rows of records, by hash and by sample_id; contradictions are given by key fields."""
     records: dict[_Key, _Records] = {}
     scopes, hashes, sample_ids = keys.scopes, keys.hashes, keys.sample_ids
     models, evaluation_ids = keys.models, keys.evaluation_ids
@@ -214,8 +210,6 @@ def _numbered(key: _Key, records: _Records, contradictions: Mapping[tuple[bytes,
 
 
 class QuestionCounts(Sums):
-    """Counts of the questions of one scope."""
-
     questions: int = 0
     by_models: Counter[int] = msgspec.field(default_factory=Counter)
     """Number of questions by the number of models that have records of them."""

@@ -272,11 +272,7 @@ class Summary(msgspec.Struct, kw_only=True):
 
     @classmethod
     def from_json(cls, data: bytes) -> Summary:
-        """Decode the document.
-
-        Raises:
-            msgspec.MsgspecError: It is not a summary, or has another format.
-        """
+        """MsgspecError if it is not a summary, or has another format."""
         found = msgspec.json.decode(data, type=dict[str, Any]).get("format")
         if isinstance(found, int) and found != _SUMMARY_FORMAT:
             raise msgspec.ValidationError(f"its format is {found}, and this version of fastrec reads {_SUMMARY_FORMAT}")

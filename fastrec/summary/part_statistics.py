@@ -106,16 +106,12 @@ class IdentityCounts(Sums):
 
 
 class Census(Sums):
-    """The census of a corpus, or of one partition of it."""
-
     questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
-    """By evaluation."""
     repeats: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     contradictions: IdentityCounts = msgspec.field(default_factory=IdentityCounts)
     superseded: list[Run] = msgspec.field(default_factory=list)
     """With `--repeats`: keys that are superseded by another key of their identity."""
     same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
-    """Records that were dropped by `--same-run ignore`."""
 
 
 class RepeatsRule(msgspec.Struct, frozen=True):
@@ -145,10 +141,7 @@ def write_census(
 def count_census(
     prefixes: Sequence[str], directory: str, engine: Engine, limits: Limits, rule: RepeatsRule | None = None
 ) -> Census:
-    """Count the census of all parts; if there are many, in tasks that write partitions to `directory`.
-
-    With a rule, also write the keys that are superseded.
-    """
+    """Count the census of all parts; with a rule, also write the keys that are superseded."""
     census = Census()
     for counted in count_lists(_count, rule, prefixes, _LISTS, directory=directory, engine=engine, limits=limits):
         census += counted
@@ -213,10 +206,7 @@ class _CountsTask(msgspec.Struct, frozen=True):
 def add_part_counts(
     prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine, at_once: int
 ) -> PartCounts:
-    """Add up the counts of all parts, given the position of each piece in the order of the input.
-
-    If there are more than `at_once`, this happens in tasks of as many, which read the order from the file `path`.
-    """
+    """Add up the counts of all parts, given the position of each piece in the order of the input."""
     if len(prefixes) <= at_once:
         return read_part_counts(prefixes, order)
     write_blocks(path, [order])

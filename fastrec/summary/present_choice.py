@@ -1,7 +1,4 @@
-"""Present a summary: choose evaluations, metrics and models by name.
-
-If a pattern matches nothing, the error lists what there is.
-"""
+"""Present a summary: choose evaluations, metrics and models by name; if none matches, the error lists what there is."""
 
 from __future__ import annotations
 
@@ -49,12 +46,7 @@ def names_of(evaluations: Iterable[EvaluationSummary | _Evaluation]) -> Names:
 
 
 def names_in(data: bytes) -> Names:
-    """Read the names in the text of `summary.json` without the rest of the document.
-
-    Raises:
-        msgspec.MsgspecError: It is not a summary.
-        UnicodeDecodeError: It is not UTF-8.
-    """
+    """Read the names in the text of `summary.json` without the rest of the document."""
     return names_of(msgspec.json.decode(data, type=_Summary).evaluations)
 
 
@@ -66,11 +58,8 @@ class Chosen(msgspec.Struct):
 
     evaluation: EvaluationSummary
     metrics: int
-    """How many metrics the evaluation has."""
     count: int
-    """How many models were chosen."""
     answering: int
-    """How many of them have answers."""
     models: list[ModelSummary]
     """Their numbers; empty if only common questions count and there are none."""
     common_questions: int | None
@@ -81,9 +70,6 @@ def choose(summary: Summary, filters: Filters | None = None, *, errors_as_wrong:
     """Choose evaluations, models and metrics by name. What the filters say about samples and outcomes does not matter.
 
     With `errors_as_wrong`, records with an error are answers as well.
-
-    Raises:
-        UsageError: A pattern matches nothing, or nothing is left.
     """
 
     def models_of(one: EvaluationSummary) -> list[str]:
@@ -103,11 +89,7 @@ def choose(summary: Summary, filters: Filters | None = None, *, errors_as_wrong:
 def matching_scopes(
     scopes: Sequence[_Scope], filters: Filters, models_of: Callable[[_Scope], Collection[str]]
 ) -> list[tuple[_Scope, set[str]]]:
-    """Find the evaluations and metrics whose names match the filters, each with its matching models.
-
-    Raises:
-        UsageError: A pattern matches nothing, or nothing is left.
-    """
+    """Find the evaluations and metrics whose names match the filters, each with its matching models."""
     check_patterns("evaluation", filters.evaluation, {one.evaluation_name for one in scopes})
     found = [one for one in scopes if filters.accepts_evaluation(one.evaluation_name)]
     where = " of the chosen evaluations" if len(found) < len(scopes) else ""

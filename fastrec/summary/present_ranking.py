@@ -1,9 +1,4 @@
-"""Present a summary: rank the models of each evaluation and metric, and explain the numbers.
-
-1. The document `Stats`, which `fastrec stats --format json` prints and the HTML report shows.
-2. `rank` builds it from what `present_choice` has chosen.
-3. Facts about the corpus, and what the numbers mean, in words.
-"""
+"""Present a summary: rank the models of each evaluation and metric (`Stats`), and explain the numbers in words."""
 
 from __future__ import annotations
 
@@ -266,8 +261,7 @@ def rank(
     """Rank the models of each evaluation and metric.
 
     By default, models are ranked by accuracy, or by score if the metric is graded. This also breaks ties, then the name
-    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count. `skipped`
-    and `corpus` are only passed on.
+    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count.
     """
     evaluations = []
     for one in chosen:

@@ -43,8 +43,6 @@ _MANTISSA: Final = 64
 
 
 class Column:
-    """Positions of the values in a row."""
-
     SOURCE = 0
     LINE = 1
     INTERACTION_TYPE = 2  # None if it is the usual one

@@ -102,10 +102,7 @@ _decode = msgspec.json.Decoder(_Answer).decode
 def find_contradictions(
     keys: Sequence[bytes], texts: Sequence[bytes | memoryview], groups: Iterable[tuple[int, int]]
 ) -> Contradictions:
-    """Find the contradictions among sorted records without duplicates, by key.
-
-    `groups` says where records with equal keys begin and end.
-    """
+    """Find the contradictions among sorted records without duplicates, by key."""
     found = {keys[first]: contradictions_of(texts[first:end]) for first, end in groups}
     return {key: numbers for key, numbers in found.items() if numbers}
 
@@ -151,10 +148,9 @@ _ROW: Final[Sequence[Any]] = (0, 0)  # superseded records have no piece and no l
 class Superseded:
     """Collects superseded records, and writes them as runs of bounded size."""
 
-    def __init__(self, path: str, most_held: int = _MOST_HELD) -> None:
+    def __init__(self, path: str) -> None:
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._path = f"{path}-{secrets.token_hex(4)}"
-        self._most_held = most_held
         self._keys: list[bytes] = []
         self._ends: list[int] = []
         self._text = bytearray()
@@ -164,7 +160,7 @@ class Superseded:
         self._keys.append(key)
         self._text += text
         self._ends.append(len(self._text))
-        if len(self._keys) >= self._most_held:
+        if len(self._keys) >= _MOST_HELD:
             self._spill()
 
     def finish(self) -> list[Run]:
@@ -186,7 +182,6 @@ def slices_of(runs: Sequence[Run], low: bytes | None, high: bytes | None) -> lis
 
 
 def superseded_in(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the key and text of each superseded record in a range."""
     for window in gather(slices, low, high, _WINDOW_BYTES):
         yield from zip(window.keys, map(bytes, window.texts), strict=True)
 

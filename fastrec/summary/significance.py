@@ -32,13 +32,8 @@ def paired_test(
 ) -> tuple[Test, float]:
     """Choose a test and return its name and p-value.
 
-    Args:
-        differences: The number of questions by difference, without those that did not change; None if there are too
-            many different ones for an exact test.
-        questions: The number of all compared questions.
-        total: Sum of all differences.
-        squares: Sum of their squares.
-        binary: Whether every question has one answer in each corpus, which is right or wrong.
+    `differences` has the number of questions by difference, without those that did not change; None if there are too
+    many different ones for an exact test. `binary`: every question has one answer in each corpus, right or wrong.
     """
     if binary and differences is not None:
         return "mcnemar", mcnemar(differences.get(Fraction(-1), 0), differences.get(Fraction(1), 0))
@@ -101,10 +96,7 @@ def sign_flip(differences: Mapping[Fraction, int]) -> float | None:
 
 
 def t_test(total: Fraction, squares: Fraction, questions: int) -> float:
-    """The p-value of the paired t-test: is the mean difference over all compared questions 0?
-
-    `total` is the sum of all differences, and `squares` that of their squares.
-    """
+    """The p-value of the paired t-test: is the mean difference 0? `squares` is the sum of squared differences."""
     spread = squares - total**2 / questions
     degrees = questions - 1
     if not total or not spread:
@@ -174,7 +166,6 @@ class Paired(NamedTuple):
     """Two series of values of the same questions. Means are over questions that have a value in both."""
 
     questions: int
-    """Questions that have a value in both."""
     only_first: int
     only_second: int
     rose: int

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA
@@ -35,8 +34,6 @@ from fastrec.summary.rows import bucket_value
 from fastrec.summary.same_run import SameRunCounts
 from fastrec.summary.tally import ModelTally, Repeats, Tally, means_of
 
-_NO_REPEATS: Final = Repeats()
-
 
 def summarize(
     line_counts: LineCounts,
@@ -52,11 +49,7 @@ def summarize(
     repairable: Repairable | None = None,
     same_run: SameRun | None = None,
 ) -> Summary:
-    """Build the summary of a corpus from the counts over its input lines and over its parts.
-
-    `rejected_by_code` has rejected lines by the code of their first error, `versions` valid lines by the name of their
-    own version, and `notes` valid lines by the code of a note.
-    """
+    """Build the summary of a corpus from the counts over its input lines and over its parts."""
     labels = {schema.label if label is None else label: count for label, count in tally.schema_versions.items()}
     return Summary(
         schema=schema.name,
@@ -128,7 +121,7 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
             ids_with_many_hashes=questions.ids_with_many_hashes,
             hashes_with_many_ids=questions.hashes_with_many_ids,
             by_model=[
-                model_summary(text_of(model), counted, questions.repeats.get(model, _NO_REPEATS))
+                model_summary(text_of(model), counted, questions.repeats.get(model, Repeats()))
                 for model, counted in models
             ],
         )
