@@ -306,9 +306,8 @@ def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
 def _is_open(filters: Filters, kind: str) -> bool:
     """Whether other values match than those that are given. An empty metric means that there is none."""
     patterns: tuple[str, ...] = getattr(filters, kind)
-    return bool(getattr(filters, f"exclude_{kind}", ())) or any(_SPECIAL.search(one) for one in patterns) or (
-        kind == "metric" and "" in patterns
-    )  # fmt: skip
+    has_patterns = any(map(_SPECIAL.search, patterns)) or (kind == "metric" and "" in patterns)
+    return has_patterns or bool(getattr(filters, f"exclude_{kind}", ()))
 
 
 def _label(path: str, sources: Iterator[tuple[int, bytes]], data: bytearray, end: int, text: bytes) -> bytes:
@@ -385,18 +384,11 @@ def cat_blocks(
     if selection is None:
         return iter(())
     wanted = SortRange(selection, manifest.sort_fields)
-    tasks = [
-        _SearchTask(
-            part,
-            selection,
-            manifest.sort_fields,
-            limit,
-            limits,
-            sources=sources_file(directory, part.entry) if source else "",
-        )
-        for part in parts_of(directory, manifest)
-        if wanted.may_be_in(part.entry)
-    ]
+    tasks = []
+    for part in parts_of(directory, manifest):
+        if wanted.may_be_in(part.entry):
+            sources = sources_file(directory, part.entry) if source else ""
+            tasks.append(_SearchTask(part, selection, manifest.sort_fields, limit, limits, sources=sources))
     blocks = _search(tasks, 1 if wanted.is_contiguous else jobs, limits)
     return blocks if limit is None else _first_lines(blocks, limit)
 
@@ -430,7 +422,10 @@ def _search(tasks: Sequence[_SearchTask], jobs: int, limits: Limits) -> Generato
         rest = [msgspec.structs.replace(task, output=f"{scratch}/{n}") for n, task in enumerate(tasks[here:])]
         with closing(run_in_order(_search_part, rest, text_bytes=text_bytes, jobs=jobs, limits=limits)) as done:
             for task in done:
-                yield from _take(task.output, limits.cat_block_bytes)
+                with open(task.output, "rb") as file:  # noqa: PTH123
+                    while block := file.read(limits.cat_block_bytes) + file.readline():
+                        yield block
+                Path(task.output).unlink()
 
 
 def _search_part(task: _SearchTask) -> _SearchTask:
@@ -439,14 +434,6 @@ def _search_part(task: _SearchTask) -> _SearchTask:
         text = _matching_text(task)
         file.writelines(text if task.limit is None else _first_lines(text, task.limit))
     return task
-
-
-def _take(path: str, block_bytes: int) -> Iterator[bytes]:
-    """Yield the lines of a file, and remove it."""
-    with open(path, "rb") as file:  # noqa: PTH123
-        while block := file.read(block_bytes) + file.readline():
-            yield block
-    Path(path).unlink()
 
 
 def _matching_text(task: _SearchTask) -> Generator[bytes]:

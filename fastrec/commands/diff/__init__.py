@@ -308,7 +308,7 @@ def diff(
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
     with contextlib.ExitStack() as stack:
-        before, after = _read(stack, os.fspath(old), os.fspath(new), wanted, jobs=jobs, limits=limits)
+        before, after = _read(stack, [os.fspath(old), os.fspath(new)], wanted, jobs, limits)
         scored = frozenset() if accuracy else before.graded | after.graded
         plan = make_plan(
             before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples, limits=limits
@@ -370,13 +370,11 @@ def diff(
     )
 
 
-def _read(
-    stack: contextlib.ExitStack, old: str, new: str, filters: Filters, *, jobs: int, limits: Limits
-) -> tuple[Corpus, Corpus]:
+def _read(stack: contextlib.ExitStack, paths: list[str], filters: Filters, jobs: int, limits: Limits) -> list[Corpus]:
     """Read both corpora, or what matches of them. One of them may have no matching record: its models are missing."""
     found: list[Corpus] = []
-    for path in (old, new):
+    for path in paths:
         may_be_empty = not found or found[0].manifest.records > 0
         matching = matching_corpus(path, filters, jobs=jobs, may_be_empty=may_be_empty, limits=limits)
         found.append(read_corpus(stack.enter_context(matching), path))
-    return found[0], found[1]
+    return found

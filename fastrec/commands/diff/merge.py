@@ -210,8 +210,7 @@ class CompareTask(msgspec.Struct, frozen=True):
     old: Sequence[PartFile]
     new: Sequence[PartFile]
     bounds: Bounds
-    fields: tuple[str, ...]
-    """The fields of a position."""
+    fields: tuple[str, ...]  # of a position
     rest: tuple[str, ...]
     """The other fields to compare by: they distinguish the records of one position."""
     by_metric: bool

@@ -20,7 +20,7 @@ the values of its keys. Only values that differ are split further. Numbers and s
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -202,8 +202,7 @@ class Outcome(NamedTuple):
     """Without records that have no counterpart in OLD."""
 
 
-def count_answers(values: Iterable[Value]) -> Answers:
-    values = list(values)
+def count_answers(values: Sequence[Value]) -> Answers:
     answers = [value for value in values if value is not None]
     return Answers(len(values), len(answers), sum(answers))
 

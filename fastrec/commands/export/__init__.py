@@ -41,8 +41,7 @@ from fastrec.storage import is_url
 
 FORMATS: Final = ("parquet", "csv", "matrix")
 _MARKER: Final = "export.json"
-_CONFIGS: Final = {"parquet": "data/*.parquet", "csv": "records.csv"}
-"""By format, the files that the viewer shows."""
+_CONFIGS: Final = {"parquet": "data/*.parquet", "csv": "records.csv"}  # the files that the viewer shows
 
 _MEASURES: Final = """\
 - `response_characters`: characters of what the model said, without reasoning. They are those of `output.raw`, or of the

@@ -43,6 +43,9 @@ from fastrec.judge.parse import LongInteger, spell
 from fastrec.schemas.schema import Schema, Shape, build
 from fastrec.schemas.structs import rewrite_hint
 
+_BATCH_BYTES: Final = 2 << 20  # text to hold as records at a time
+_GROUP_ROWS: Final = 100_000
+
 Steps = tuple[str | int, ...]
 Convert = Callable[[list[Any]], list[Any]]
 
@@ -59,9 +62,8 @@ class Decoder:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        record = schema.record
-        self._strict = msgspec.json.Decoder(_raw_struct(record, forbid=True)).decode
-        self._tolerant = msgspec.json.Decoder(_raw_struct(record, forbid=False)).decode
+        self._strict = msgspec.json.Decoder(_raw_struct(schema.record, forbid=True)).decode
+        self._tolerant = msgspec.json.Decoder(_raw_struct(schema.record, forbid=False)).decode
         self._plain = msgspec.json.Decoder().decode
         self._refused = False
 
@@ -162,10 +164,9 @@ class _Scalar:
 
     def __init__(self, name: str, type_: pa.DataType, convert: Convert, *, typed: bool = False) -> None:
         self.name = name
-        self.fields: list[pa.Field] = [
-            pa.field(name, type_),
-            *([pa.field(f"{name}_type", pa.string())] if typed else []),
-        ]
+        self.fields: list[pa.Field] = [pa.field(name, type_)]
+        if typed:
+            self.fields.append(pa.field(f"{name}_type", pa.string()))
         self._type, self._convert = type_, convert
         self._bounds = _BOUNDS.get(type_)
 
@@ -214,8 +215,6 @@ class _Object:
 
 
 class _Struct:
-    """A field that is an object."""
-
     def __init__(self, name: str, inner: _Object) -> None:
         self.name, self._inner = name, inner
         self.fields: list[pa.Field] = [pa.field(name, inner.type)]
@@ -229,8 +228,6 @@ class _Struct:
 
 
 class _List(_Struct):
-    """A field that is an array of objects."""
-
     def __init__(self, name: str, inner: _Object) -> None:
         super().__init__(name, inner)
         self.fields = [pa.field(name, pa.list_(inner.type))]
@@ -302,10 +299,6 @@ _SCALARS: Final[dict[frozenset[Any], tuple[pa.DataType, Convert, bool]]] = {
     frozenset({int, float, bool}): (pa.float64(), _with_nulls, True),
 }
 """For each set of types that a field may have: the type of its column, the conversion, whether types differ."""
-
-
-_BATCH_BYTES: Final = 2 << 20  # text to hold as records at a time
-_GROUP_ROWS: Final = 100_000
 
 
 def write_parquet(task: ExportTask) -> None:

@@ -22,25 +22,8 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC
 
+CHUNK_BYTES: Final = 1 << 20  # text to decode at a time
 MEASURES: Final = ("response_characters", "turns", "tool_calls")
-
-
-def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
-    """Measure a response: characters of what the model said, turns and tool calls.
-
-    What it said is `output.raw`, all of its texts if it is a list, or the content of all turns of the role `assistant`,
-    without reasoning; None if there is nothing of that.
-    """
-    if turns.__class__ is not list:
-        if not output:
-            return None, 1, 0
-        raw = output.raw
-        return len(raw) if raw.__class__ is str else sum(map(len, raw)), 1, 0
-    said = [len(turn.content) if turn.content else 0 for turn in turns if turn.role == "assistant"]
-    calls = sum([len(turn.tool_calls) for turn in turns if turn.tool_calls])
-    return sum(said) if said else None, len(turns), calls
-
-
 _COLUMNS: Final = (
     "sample_hash",
     "model_id",
@@ -58,12 +41,21 @@ _COLUMNS: Final = (
     *MEASURES,
     "error",
 )
-CHUNK_BYTES: Final = 1 << 20  # text to decode at a time
+
+
+def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
+    """Measure a response: characters of what the model said without reasoning, None if nothing; turns; tool calls."""
+    if turns.__class__ is not list:
+        if not output:
+            return None, 1, 0
+        raw = output.raw
+        return len(raw) if raw.__class__ is str else sum(map(len, raw)), 1, 0
+    said = [len(turn.content) if turn.content else 0 for turn in turns if turn.role == "assistant"]
+    calls = sum([len(turn.tool_calls) for turn in turns if turn.tool_calls])
+    return sum(said) if said else None, len(turns), calls
 
 
 class ExportTask(msgspec.Struct, frozen=True):
-    """A part to export, in any format."""
-
     part: PartFile
     output: str
     limits: Limits

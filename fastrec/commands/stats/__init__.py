@@ -16,7 +16,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, Unpack
+from typing import Unpack
 
 import msgspec
 
@@ -35,9 +35,6 @@ from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
 from fastrec.summary.present_choice import choose
 from fastrec.summary.present_ranking import RANKINGS, Stats, facts_of, rank
-
-_QUESTION_FIELDS: Final = set(FIELDS[:2])
-"""In a corpus sorted by these two fields first, the records of a question are adjacent."""
 
 
 def stats(
@@ -121,7 +118,7 @@ def stats(
             found.joins = find_joins(chosen, corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if not common:
             return found
-        if set(manifest.sort_fields[:2]) != _QUESTION_FIELDS:
+        if set(manifest.sort_fields[:2]) != set(FIELDS[:2]):  # the records of a question are not adjacent
             order = ", ".join(manifest.sort_fields[:2])
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
             schema = CORPUS_LABELS[manifest.schema].name

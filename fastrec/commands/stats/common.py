@@ -120,26 +120,23 @@ def _count(questions: Iterable[list[_Answer]], models: _Models, limits: Limits) 
     found = _CommonQuestions()
 
     def common() -> Iterator[_Answer]:
-        for scope, answers in chain.from_iterable(map(_by_scope, questions)):
-            chosen = models[scope]
-            answering = {fields[2] for fields, row in answers if chosen.errors_as_wrong or not row[Column.ERROR]}
-            if chosen.answering <= answering:
-                counts = found.questions[scope]
-                counts.questions += 1
-                add_repeats(counts.repeats, ((fields[2], outcome_of(row)) for fields, row in answers))
-                yield from answers
+        for every in questions:
+            scopes: dict[bytes, list[_Answer]] = defaultdict(list)
+            for answer in every:
+                scopes[answer[0][0]].append(answer)
+            for scope, answers in scopes.items():
+                chosen = models[scope]
+                answering = {fields[2] for fields, row in answers if chosen.errors_as_wrong or not row[Column.ERROR]}
+                if chosen.answering <= answering:
+                    counts = found.questions[scope]
+                    counts.questions += 1
+                    add_repeats(counts.repeats, ((fields[2], outcome_of(row)) for fields, row in answers))
+                    yield from answers
 
     records = common()
     while batch := list(islice(records, limits.stats_batch_records)):  # the tally is fastest with many at a time
         found.tally.add(KeyColumns.of(fields for fields, _ in batch), [row for _, row in batch])
     return found
-
-
-def _by_scope(answers: list[_Answer]) -> Iterable[tuple[bytes, list[_Answer]]]:
-    scopes: dict[bytes, list[_Answer]] = {}
-    for answer in answers:
-        scopes.setdefault(answer[0][0], []).append(answer)
-    return scopes.items()
 
 
 @lru_cache(maxsize=1)

@@ -44,8 +44,7 @@ Asked = dict[tuple[bytes, bytes], int]
 """By question and sample_id (as spelled in JSON), the models that were asked it: a mask."""
 Question = tuple[bytes, int]
 """A question at some id, and the models that were asked it there."""
-Scope = tuple[str, str | None]
-"""An evaluation and a metric."""
+Scope = tuple[str, str | None]  # evaluation and metric
 
 
 class _Input(msgspec.Struct, gc=False):
@@ -56,8 +55,6 @@ class _Input(msgspec.Struct, gc=False):
 
 
 class _Line(msgspec.Struct, gc=False):
-    """The fields of a record that matter here; the others are skipped."""
-
     model_id: str
     evaluation_name: str
     sample_id: Raw
@@ -74,6 +71,17 @@ class _Task(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
 
+
+_EXAMPLES: Final = 3
+_PAIRS_WITH_EXAMPLES: Final = 50  # looking for examples takes much longer than counting
+# By reason, what two questions still agree in: a slice of their facts (four digests: prompt, references, both without
+# white space). The closest come first, as in REASONS. With the last reason, `prompt_and_reference`, nothing agrees.
+_AGREEMENTS: Final = {
+    "hash": slice(16),
+    "white_space": slice(16, 32),
+    "reference": slice(16, 24),
+    "prompt": slice(24, 32),
+}
 
 _decode: Final = msgspec.json.Decoder(_Line).decode
 _decode_text: Final = msgspec.json.Decoder(str).decode
@@ -149,14 +157,6 @@ def _facts(asked: _Input) -> bytes:
     bare_prompt = "".join(prompt.split())
     digested = (prompt.encode(), msgspec.json.encode(texts), bare_prompt.encode(), msgspec.json.encode(bare))
     return b"".join([xxh3_64_digest(text) for text in digested])
-
-
-_EXAMPLES: Final = 3
-_PAIRS_WITH_EXAMPLES: Final = 50  # looking for examples takes much longer than counting
-
-# What two questions can agree in: slices of their facts (four digests: prompt, references, both without white space).
-_EXACT, _PROMPT, _REFERENCES = slice(0, 16), slice(16, 24), slice(24, 32)
-_TEXTS: Final = slice(16, 32)
 
 
 def count_joins(
@@ -258,7 +258,7 @@ def _reasons(
     several: list[list[list[int]]] = []
     for questions in split.values():
         agreeing = [[mask for _, mask in questions]]
-        agreeing += [_agreeing(questions, facts, part) for part in (_EXACT, _TEXTS, _PROMPT, _REFERENCES)]
+        agreeing += [_agreeing(questions, facts, part) for part in _AGREEMENTS.values()]
         everyone = _union(agreeing[0])
         if sum(mask.bit_count() for mask in agreeing[0]) != everyone.bit_count():
             several.append(agreeing)  # a model has several questions of this id
@@ -322,13 +322,8 @@ def _reason(questions: Sequence[Question], facts: dict[bytes, bytes], a: int, b:
 
 
 def _difference(one: bytes, other: bytes) -> str:
-    if one[_EXACT] == other[_EXACT]:
-        return "hash"
-    if one[_TEXTS] == other[_TEXTS]:
-        return "white_space"
-    if one[_PROMPT] == other[_PROMPT]:
-        return "reference"
-    return "prompt" if one[_REFERENCES] == other[_REFERENCES] else "prompt_and_reference"
+    reasons = (reason for reason, part in _AGREEMENTS.items() if one[part] == other[part])
+    return next(reasons, "prompt_and_reference")
 
 
 def _examples(

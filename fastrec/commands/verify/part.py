@@ -236,37 +236,37 @@ class CheckTask(msgspec.Struct, frozen=True):
 class CheckedPart(msgspec.Struct):
     part: PartFile
     problems: Problems
-    size: int
-    sha256: str
-    text_bytes: int
-    text_hash: str
+    size: int = 0
+    sha256: str = ""
+    text_bytes: int = 0
+    text_hash: str = ""
     """The checksum of the text, of the kind that the manifest has."""
-    records: int
-    first: bytes
-    last: bytes
-    read: bool
+    records: int = 0
+    first: bytes = b""
+    last: bytes = b""
+    read: bool = False
     """Whether the file was read to its end. If not, only its size and checksum are known."""
-    valid: bool
+    valid: bool = False
     """Whether it was read to its end and all lines are records, so that its statistics can be compared."""
-    sources: _CheckedSources | None
+    sources: _CheckedSources | None = None
 
 
 def check_part(task: CheckTask) -> CheckedPart:
     """Check one part. Runs in a worker."""
     path, options = task.part.path, task.options
     problems = Problems(task.part.entry.file)
+    checked = CheckedPart(task.part, problems)
     lines = _LineChecker(options, problems)
     # A wrong hash is an error in a corpus, unless given hashes were to be left as they are.
     judge = _judge(options.schema, options.hash_algorithm, "fill" if options.sample_hash == "fill" else "verify")
     longest = max(task.part.entry.text_bytes, options.max_line_bytes)
     stats, text_digest = ReadStats(), text_hasher(text_hash(task.part.entry)[0])
-    size, digest, read = 0, "", False
     try:
-        size, digest = sha256_of_file(path)
+        checked.size, checked.sha256 = sha256_of_file(path)
         for chunk in judge_slice(judge, Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
             text_digest.update(chunk.data)
             lines.check(chunk)
-        read = True
+        checked.read = True
     except ShardError as exc:
         problems.add("file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": "))
     except OSError as exc:
@@ -277,20 +277,12 @@ def check_part(task: CheckTask) -> CheckedPart:
     tally.add(lines.keys, lines.rows)
     outcomes = list(map(outcome_of, lines.rows))
     write_statistics(task.statistics, PartCounts(tally), lines.keys, outcomes, lines.contradictions())
-    return CheckedPart(
-        part=task.part,
-        problems=problems,
-        size=size,
-        sha256=digest,
-        text_bytes=stats.text_bytes,
-        text_hash=text_digest.hexdigest(),
-        records=len(lines.rows),
-        first=lines.first,
-        last=lines.last,
-        read=read,
-        valid=read and lines.valid,
-        sources=_check_sources(task.sources, task.part.entry) if task.sources else None,
-    )
+    checked.text_bytes, checked.text_hash = stats.text_bytes, text_digest.hexdigest()
+    checked.records, checked.first, checked.last = len(lines.rows), lines.first, lines.last
+    checked.valid = checked.read and lines.valid
+    if task.sources:
+        checked.sources = _check_sources(task.sources, task.part.entry)
+    return checked
 
 
 @lru_cache(maxsize=1)
