@@ -85,5 +85,4 @@ def _print_counts(report: PairCheck) -> None:
     )
     ignored = f", {counted(report.ignored, 'other file')} ignored" if report.ignored else ""
     bad = f", {counted(len(report.bad_files), 'file')} unreadable" if report.bad_files else ""
-    timing = format_timing(report.text_bytes, report.seconds)
-    click.echo(f"{word}: {findings}{counts}{ignored}{bad} ({timing})")
+    click.echo(f"{word}: {findings}{counts}{ignored}{bad} ({format_timing(report.text_bytes, report.seconds)})")

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from fastrec.commands.compare import ComparedEvaluation, Comparison, Example
 
 
-_OPTIONAL: Final = ("ties", "p", "questions", "A", "B")
-"""Columns that a narrow terminal hides."""
+_OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow terminal
 _TESTS: Final = {
     "mcnemar": "exact McNemar test",
     "sign-flip": "exact sign-flip test over questions",

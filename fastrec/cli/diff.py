@@ -119,9 +119,8 @@ def _legend(found: Difference) -> Iterator[str]:
         if lower := {titles[model.evaluation_name, model.metric] for model in found.models if model.lower_is_better}:
             yield f"a lower score is better, so a rise is a loss of points: {', '.join(sorted(map(safe, lower)))}"
     used = Counter((_SCORE_TESTS if m.measure == "score" else _TESTS)[m.test] for m in found.models if m.test)
-    several = len(used) > 1
     tests = [
-        f"{text} ({counted(used[text], 'model')})" if several else text
+        f"{text} ({counted(used[text], 'model')})" if len(used) > 1 else text
         for text in (*_TESTS.values(), *_SCORE_TESTS.values())
         if used[text]
     ]
@@ -206,13 +205,10 @@ def _outcome_of(found: Difference, spell: Callable[[str], str]) -> tuple[str, st
         return "no regression", f"no model lost more than {found.fail_on:g} points with {p_value}; {numbers}"
     reasons = []
     for message, group in groupby(found.failures, key=lambda failure: failure.message):
-        names = [
-            f"{spell(failure.model_id)} on {spell(titles[failure.evaluation_name, failure.metric])}"
-            for failure in group
-        ]
+        names = [f"{spell(one.model_id)} on {spell(titles[one.evaluation_name, one.metric])}" for one in group]
         if len(names) > 1:
             verb, rest = message.split(" ", 1)
-            message = f"{ {'is': 'are', 'was': 'were'}.get(verb, verb) } {rest}"
+            message = " ".join([{"is": "are", "was": "were"}.get(verb, verb), rest])
         reasons.append(f"{listed(names, _MOST_NAMES)} {message}")
     more = f"; and {len(reasons) - _MOST_NAMES:,} more" if len(reasons) > _MOST_NAMES else ""
     return _WORDS[found.failures[0].reason], f"{'; '.join(reasons[:_MOST_NAMES])}{more}; {numbers}"

@@ -112,19 +112,13 @@ def _print_account(result: Import) -> None:
         left_out.update(log.left_out)
     for reason, count in left_out.items():
         print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
-    _print_disagreements(result)
-
-
-def _print_disagreements(result: Import) -> None:
     rows = [
         [shown(log.log), one.name, f"{one.stated:.6g}", "none" if one.recomputed is None else f"{one.recomputed:.6g}"]
         for log in result.logs
         for one in log.disagreements
     ]
-    if not rows:
-        return
-    click.echo()
-    click.echo("The records do not reproduce these figures of the logs:")
-    print_table(Table(columns(["log", "figure", "stated", "recomputed"]), rows[:_MOST_ROWS]))
+    if rows:
+        click.echo("\nThe records do not reproduce these figures of the logs:")
+        print_table(Table(columns(["log", "figure", "stated", "recomputed"]), rows[:_MOST_ROWS]))
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")

@@ -216,19 +216,16 @@ def _closing_line(result: NormalizeResult) -> str:
     contradictions = counted(summary.contradictions.identities, "contradiction")
     repaired = f"{summary.repaired.lines:,} repaired; " if summary.repaired.lines else ""
     filtered = f"{result.filtered:,} filtered out; " if result.filtered else ""
+    parts = counted(result.parts, "part")
+    if result.incremental:
+        shards = _spell_changes(result.shards, result.unchanged, result.new, result.changed, result.gone)
+        parts = f"{shards}; {result.parts_written:,} of {parts} written"
     # The size of a stream is unknown.
     size = format_bytes(result.input_bytes) if result.input_bytes else f"{format_bytes(result.text_bytes)} of text"
     return (
         f"{counted(counts.lines, 'line')}: {counts.kept:,} kept, {counted(counts.duplicates, 'duplicate')}, "
         f"{counts.rejected:,} rejected, {counts.blank:,} blank; {filtered}{repaired}{contradictions}, "
         f"{counted(summary.repeats.identities, 'repeat')}; "
-        f"{_spell_parts(result)}, {size} → {format_bytes(result.output_bytes)} "
+        f"{parts}, {size} → {format_bytes(result.output_bytes)} "
         f"{format_speed(result.text_bytes, result.seconds)}"
     )
-
-
-def _spell_parts(result: NormalizeResult) -> str:
-    if not result.incremental:
-        return counted(result.parts, "part")
-    shards = _spell_changes(result.shards, result.unchanged, result.new, result.changed, result.gone)
-    return f"{shards}; {result.parts_written:,} of {counted(result.parts, 'part')} written"

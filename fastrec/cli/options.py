@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 #     /sys/fs/cgroup/job_7/memory.max     the limit: a number of bytes, or `max`
 
 _LEAST_MEMORY: Final = 1 << 30
-_LIMITS: Final = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
-"""The file that has the limit of a group, by the type of its file system."""
+_LIMITS: Final = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}  # files, by the type of the file system
 _USUAL_MOUNTS: Final = (
     ("cgroup2", "/", "/sys/fs/cgroup"),
     ("cgroup2", "/", "/sys/fs/cgroup/unified"),
@@ -70,7 +69,8 @@ def cgroup_limit(root: Path = Path("/")) -> int | None:
         place = root / mount.lstrip("/")
         inside = _inside(groups[kind], top)
         for group in (inside, *inside.parents):
-            limits += _read_limit(place / group / _LIMITS[kind])
+            # There is no number if the group is not visible here, or if its limit is `max`.
+            limits += [int(line) for line in _lines(place / group / _LIMITS[kind]) if line.isdecimal()]
     return min(limits, default=None)
 
 
@@ -115,17 +115,10 @@ def _inside(group: str, top: str) -> PurePosixPath:
     return path.relative_to(top)
 
 
-def _read_limit(path: Path) -> list[int]:
-    try:
-        return [int(path.read_text())]
-    except (OSError, ValueError):  # the group is not visible here, or its limit is `max`
-        return []
-
-
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text(errors="surrogateescape").splitlines()
-    except OSError:  # not Linux
+    except OSError:  # not Linux, or no such group
         return []
 
 

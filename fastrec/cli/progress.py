@@ -133,8 +133,6 @@ class ProgressLine(Progress):
 
 
 class _Stage:
-    """A stage, and how far it is."""
-
     def __init__(self, name: str, total: int, begin: float) -> None:
         self.name, self.total, self.begin = name, total, begin
         self.cost = _COSTS.get(name, 1.0)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 _SORTS: Final = ["hardest", "disagreement", "easiest", "longest-input", "longest-output", "errors", "order"]
-_OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")
-"""Columns that a narrow terminal hides."""
+_OPTIONAL: Final = ("input", "output", "errors", "disagreement", "sample")  # hidden on a narrow terminal
 _LEAST_EXCERPT: Final = 30
 _EXCERPT: Final = 80  # characters, where lines may have any length
 _SAMPLE: Final = 24  # columns of a sample_id

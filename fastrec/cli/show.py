@@ -43,10 +43,8 @@ class AnswerPrinter:
         self._full = full
         self._width = terminal_width()
         self.has_cut = False
-        """Whether something was left out."""
 
     def print_question(self, question: ShownQuestion) -> None:
-        """Print what was asked: the input, the prompt, references and choices."""
         self._section("question", question.question, most=(2_000, 30))
         if question.prompt and question.prompt != question.question:
             if self._full:
@@ -58,7 +56,6 @@ class AnswerPrinter:
         self._choices(question.choices)
 
     def print_answer(self, answer: ShownAnswer, label: str = "") -> None:
-        """Print an answer: model and verdict on one line, then the conversation."""
         click.echo(f"{label}{_headline(answer)}")
         for verdict in answer.verdicts:
             for line in _facts(verdict, answer):

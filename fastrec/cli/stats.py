@@ -28,7 +28,7 @@ from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.summary.document import ModelRecipes, Tokens
-    from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, PairJoins, QuestionGroup, Stats
+    from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, QuestionGroup, Stats
 
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
@@ -49,10 +49,8 @@ _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
     "p50 ms": lambda model: _or_empty(model.latency_ms.p50, "{:,.0f}"),
     "p99 ms": lambda model: _or_empty(model.latency_ms.p99, "{:,.0f}"),
 }
-_REPEATS: Final = ("questions", "answers", "answers/question")
-"""Columns instead of n, if a model has several answers to a question."""
-_NOT_GRADED: Final = ("accuracy", "95% interval", "score ±")
-"""Columns that are left out if the score is shown instead of the accuracy."""
+_REPEATS: Final = ("questions", "answers", "answers/question")  # instead of n, if a question has several answers
+_NOT_GRADED: Final = ("accuracy", "95% interval", "score ±")  # left out if the score is shown instead of the accuracy
 # Columns that a narrow terminal hides, the least important first. The column that models are ranked by stays, and so
 # does the number of errors: without it, accuracy can mislead.
 _OPTIONAL: Final = (
@@ -260,15 +258,13 @@ def all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[in
     """Yield all pairs of models with their numbers: those of different groups first, then those of the same group."""
     from fastrec.summary.present_ranking import REASONS
 
-    def numbers(first: QuestionGroup, second: QuestionGroup, pair: PairJoins) -> list[int]:
-        counts = [first.questions, second.questions, pair.common, pair.same_metric, pair.ids, pair.apart]
-        return counts + [pair.reasons.get(reason, 0) for reason in REASONS]
-
     for pair in joins.pairs:
         first, second = joins.groups[pair.first], joins.groups[pair.second]
+        numbers = [first.questions, second.questions, pair.common, pair.same_metric, pair.ids, pair.apart]
+        numbers += [pair.reasons.get(reason, 0) for reason in REASONS]
         for model in first.models:
             for other in second.models:
-                yield (model, other), numbers(first, second, pair)
+                yield (model, other), numbers
     for group in joins.groups:
         same = [*[group.questions] * 4, group.ids, 0, *(0 for _ in REASONS)]
         for number, model in enumerate(group.models):

@@ -28,12 +28,9 @@ _MOST_GROUPS: Final = 20  # more do not fit on a screen
 
 
 class Column(NamedTuple):
-    """A column of a table."""
-
     name: str
     """One that ends with ± is no heading, because the column belongs to the one before it."""
     is_left: bool = False
-    """Whether cells are aligned left."""
     hidden: int | None = None
     """A narrow terminal hides columns in the order of this number, as many as needed; None is never hidden."""
 

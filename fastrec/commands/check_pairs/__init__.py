@@ -20,15 +20,7 @@ from typing import Final
 
 import msgspec
 
-from fastrec.commands.check_pairs.aggregate import (
-    Aggregate,
-    Metric,
-    Pair,
-    Result,
-    file_findings,
-    find_pairs,
-    folder_findings,
-)
+from fastrec.commands.check_pairs.aggregate import Aggregate, Metric, Pair, Result, find_pairs, name_findings
 from fastrec.commands.check_pairs.rows import WHERE, CheckedPiece, CheckTask, Piece, Rows, Tally, check_task, pieces_of
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
@@ -242,8 +234,6 @@ def _with_progress(
 
 
 class _Check:
-    """Adds up pairs in order."""
-
     def __init__(self, report: PairCheck, limits: Limits) -> None:
         self._report = report
         self._limits = limits
@@ -256,7 +246,9 @@ class _Check:
         if first.is_ignored:
             report.ignored += 1
             return
-        self._add_names(pair)
+        for path, finding in name_findings(pair, folder=pair.folder not in self._folders):
+            self._groups.add(finding, Location(utf8(path), 1))
+        self._folders.add(pair.folder)
         report.samples += len(pair.samples)
         location = Location(utf8(pair.aggregate or pair.samples[0].path), 1)
         for finding in first.findings:
@@ -278,28 +270,17 @@ class _Check:
                 rows += one.rows
         self._add_rows(pair, first.aggregate, rows, location)
 
-    def _add_names(self, pair: Pair) -> None:
-        """Check the names of the files of a pair, and those of its folder unless another pair in it was checked."""
-        paths = [*filter(None, [pair.aggregate]), *(shard.path for shard in pair.samples)]
-        if pair.folder not in self._folders:
-            self._folders.add(pair.folder)
-            for finding in folder_findings(pair.place):
-                self._groups.add(finding, Location(utf8(paths[0]), 1))
-        for path in paths:
-            for finding in file_findings(parent_and_name(path)[1], pair.stem, pair.names, pair.place):
-                self._groups.add(finding, Location(utf8(path), 1))
-
     def _add_rows(self, pair: Pair, aggregate: Aggregate | None, rows: Rows, location: Location) -> None:
         """Check what depends on all rows of a pair."""
         report = self._report
-        number = rows.counts["rows"]
-        report.rows += number
+        total = rows.counts["rows"]
+        report.rows += total
         report.invalid += rows.counts["invalid"]
         report.text_bytes += rows.counts["text_bytes"]
         self._groups.merge(rows.groups)
         if not pair.samples:
             return
-        if not number:
+        if not total:
             where = Location(utf8(pair.samples[0].path), 1)
             self._groups.add(Finding("pair.no_rows", "$", "expected at least one row, found none"), where)
         if aggregate is None:
@@ -309,13 +290,9 @@ class _Check:
         if stated is not None:
             report.without_checksum += stated.checksum is None
             report.without_total_rows += stated.total_rows is None
-            if stated.total_rows not in (None, number):
-                message = f"expected {stated.total_rows:,}, as the aggregate states, found {counted(number, 'row')}"
+            if stated.total_rows not in (None, total):
+                message = f"expected {stated.total_rows:,}, as the aggregate states, found {counted(total, 'row')}"
                 self._groups.add(Finding("pair.total_rows", f"{WHERE}.total_rows", message), location)
-        self._compare_scores(aggregate, rows, location)
-
-    def _compare_scores(self, aggregate: Aggregate, rows: Rows, location: Location) -> None:
-        report = self._report
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
             verdict = (

@@ -75,7 +75,7 @@ def place_of(folder: Sequence[str], given: int) -> Place:
     return Place("unknown", tuple(below[-3:]), len(below))
 
 
-def folder_findings(place: Place) -> Iterator[Finding]:
+def _folder_findings(place: Place) -> Iterator[Finding]:
     if place.layout == "data" and place.depth != 3:
         message = f"expected three folders below data: {'/'.join(_LEVELS)}, found {place.depth}"
         yield Finding("name.depth", "$", message)
@@ -86,7 +86,7 @@ def folder_findings(place: Place) -> Iterator[Finding]:
             yield Finding("name.portable", "$", f"expected a name that every system allows, found {quoted(name)}")
 
 
-def file_findings(name: str, stem: str, folder: Sequence[str], place: Place) -> Iterator[Finding]:
+def _file_findings(name: str, stem: str, folder: Sequence[str], place: Place) -> Iterator[Finding]:
     """Find what is wrong with the name of a file, whose name without `.json` or `_samples.jsonl` is `stem`."""
     if not _UUID4.fullmatch(stem):
         yield Finding("name.uuid", "$", f"expected a UUID of version 4 in lower case, found {quoted(stem)}")
@@ -120,8 +120,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if len(text) <= _LONGEST else describe(text)
 
 
-LARGEST: Final = 64 << 20
-"""Bytes of an aggregate; they are a few kilobytes, and a larger file is something else."""
+LARGEST: Final = 64 << 20  # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -170,8 +169,6 @@ class _Aggregate(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """One of the `evaluation_results` of an aggregate."""
-
     name: str
     id: str | None
     metric: Metric
@@ -180,8 +177,6 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Aggregate(msgspec.Struct, frozen=True):
-    """An aggregate, as far as the check needs it."""
-
     evaluation_id: str
     model_id: str
     results: tuple[Result, ...]
@@ -262,6 +257,16 @@ class Pair(msgspec.Struct, frozen=True):
         return bool(self.samples) or _UUID_LIKE.fullmatch(self.stem) is not None
 
 
+def name_findings(pair: Pair, *, folder: bool) -> Iterator[tuple[str, Finding]]:
+    """Find what is wrong with the names of the files of a pair and, if `folder`, of its folder; each with a path."""
+    paths = [*filter(None, [pair.aggregate]), *(shard.path for shard in pair.samples)]
+    for finding in _folder_findings(pair.place) if folder else ():
+        yield paths[0], finding
+    for path in paths:
+        for finding in _file_findings(parent_and_name(path)[1], pair.stem, pair.names, pair.place):
+            yield path, finding
+
+
 class FoundPairs(msgspec.Struct):
     pairs: list[Pair] = msgspec.field(default_factory=list)
     ignored: int = 0
@@ -279,11 +284,7 @@ class _Folder(NamedTuple):
 
 
 def find_pairs(directories: Iterable[str]) -> FoundPairs:
-    """Find the pairs in directories, in the order given, each once.
-
-    Raises:
-        UsageError: A directory does not exist, or has nothing to check.
-    """
+    """Find the pairs in directories, in the order given, each once; a directory without any is a UsageError."""
     found = FoundPairs()
     seen: set[str] = set()
     problems = []

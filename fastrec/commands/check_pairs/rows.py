@@ -75,11 +75,7 @@ class Rows(SliceFindings):
 
 
 def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Rows:
-    """Judge the rows of a slice; without an aggregate, there is nothing to compare them with.
-
-    Raises:
-        ShardError: The slice cannot be read to its end.
-    """
+    """Judge the rows of a slice; without an aggregate, there is nothing to compare them with."""
     found, stats = Rows(FindingGroups(limits.finding_groups)), ReadStats()
     source = utf8(piece.shard.path)
     joiner = _Joiner(aggregate) if aggregate else None
@@ -207,7 +203,6 @@ class _Joiner:
 
 _OVERHEAD = 1 << 14  # the time to open and decode an aggregate, in bytes of rows
 WHERE = "$.detailed_evaluation_results"
-_ReadAggregate = Callable[[str], Aggregate | NotAggregate]
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -223,8 +218,6 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class CheckTask(msgspec.Struct, frozen=True):
-    """Pieces to check one after the other."""
-
     pieces: tuple[Piece, ...]
     limits: Limits
 
@@ -262,31 +255,28 @@ def check_task(task: CheckTask) -> list[CheckedPiece]:
     return [_check_piece(piece, task.limits, read_aggregate) for piece in task.pieces]
 
 
-def _check_piece(piece: Piece, limits: Limits, read_aggregate: _ReadAggregate) -> CheckedPiece:
-    checked = CheckedPiece()
+def _check_piece(
+    piece: Piece, limits: Limits, read_aggregate: Callable[[str], Aggregate | NotAggregate]
+) -> CheckedPiece:
+    checked, pair = CheckedPiece(), piece.pair
     try:
-        _check(piece, limits, checked, read_aggregate)
+        found = read_aggregate(pair.aggregate) if pair.aggregate else None
+        if isinstance(found, Aggregate):
+            checked.aggregate = found
+            if piece.is_first:
+                checked.findings += result_findings(found.results)
+                checked.findings += _statement_findings(pair, found)
+        elif found:
+            checked.is_ignored = not (found.is_meant or pair.is_meant)
+            if piece.is_first and not checked.is_ignored:
+                checked.findings.append(Finding("pair.aggregate", found.path, found.problem))
+        if piece.slice:
+            checked.rows = _read_rows(piece.slice, checked.aggregate, limits)
     except ShardError as exc:
         checked.error = str(exc)
     except OSError as exc:
-        checked.error = f"{shown(os.fsdecode(exc.filename or piece.pair.folder))}: cannot be read: {exc.strerror}"
+        checked.error = f"{shown(os.fsdecode(exc.filename or pair.folder))}: cannot be read: {exc.strerror}"
     return checked
-
-
-def _check(piece: Piece, limits: Limits, checked: CheckedPiece, read_aggregate: _ReadAggregate) -> None:
-    pair = piece.pair
-    found = read_aggregate(pair.aggregate) if pair.aggregate else None
-    if isinstance(found, Aggregate):
-        checked.aggregate = found
-        if piece.is_first:
-            checked.findings += result_findings(found.results)
-            checked.findings += _statement_findings(pair, found)
-    elif isinstance(found, NotAggregate):
-        checked.is_ignored = not (found.is_meant or pair.is_meant)
-        if piece.is_first and not checked.is_ignored:
-            checked.findings.append(Finding("pair.aggregate", found.path, found.problem))
-    if piece.slice:
-        checked.rows = _read_rows(piece.slice, checked.aggregate, limits)
 
 
 def _read_aggregate(path: str) -> Aggregate | NotAggregate:
@@ -302,13 +292,12 @@ def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:
     stated = aggregate.stated
     if stated is None:
         if pair.samples:
-            names = ", ".join(utf8(_name(shard)) for shard in pair.samples)
+            names = ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in pair.samples)
             yield Finding("pair.not_stated", WHERE, f"expected a statement about {names}, found none")
         return
     samples = _chosen_samples(pair) if pair.samples else None
-    if finding := path_finding(
-        stated.file_path, pair.stem, _name(samples) if samples else None, pair.names, pair.place
-    ):
+    name = parent_and_name(samples.path)[1] if samples else None
+    if finding := path_finding(stated.file_path, pair.stem, name, pair.names, pair.place):
         yield finding
     if stated.format != "jsonl":
         yield Finding("pair.format", f"{WHERE}.format", f'expected "jsonl", found {quoted(stated.format)}')
@@ -342,7 +331,3 @@ def _text_hash(samples: Shard, algorithm: str) -> str:
     except ShardError:
         return ""
     return digest.hexdigest()
-
-
-def _name(shard: Shard) -> str:
-    return parent_and_name(shard.path)[1]

@@ -82,8 +82,6 @@ class Reporter:
 
 
 class _SliceTask(msgspec.Struct, frozen=True):
-    """A task of `validate`: slices to judge one after the other."""
-
     slices: tuple[Slice, ...]
     max_line_bytes: int
     max_window: int
@@ -135,7 +133,12 @@ def validate(
     """
     limits = current_limits()
     started = time.perf_counter()
-    _check(jobs, max_errors, hash)
+    if jobs < 1:
+        raise UsageError(f"jobs must be at least 1, not {jobs}")
+    if max_errors is not None and max_errors < 1:
+        raise UsageError(f"max_errors must be at least 1, not {max_errors}")
+    if hash not in HASHES:
+        raise UsageError(f"hash must be one of {', '.join(HASHES)}, not {hash!r}")
     chosen_schema(schema)
     settings = JudgeSettings(
         schema=schema,
@@ -180,15 +183,6 @@ def validate(
     validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
     validation.seconds = time.perf_counter() - started
     return validation
-
-
-def _check(jobs: int, max_errors: int | None, algorithm: str) -> None:
-    if jobs < 1:
-        raise UsageError(f"jobs must be at least 1, not {jobs}")
-    if max_errors is not None and max_errors < 1:
-        raise UsageError(f"max_errors must be at least 1, not {max_errors}")
-    if algorithm not in HASHES:
-        raise UsageError(f"hash must be one of {', '.join(HASHES)}, not {algorithm!r}")
 
 
 def _open_log(path: str, shards: Iterable[Shard]) -> FindingLog:
