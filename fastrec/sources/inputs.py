@@ -74,9 +74,7 @@ def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
     names = sorted(glob.glob(name, recursive=True)) if is_pattern else [name]  # noqa: PTH207 - paths stay str
     for path in dict.fromkeys(map(os.path.normpath, names)):
         if os.path.isdir(path):  # noqa: PTH112 - as above
-            inside = (os.path.join(folder, name) for folder, names in walk(path, problems) for name in names)  # noqa: PTH118
-            for file in filter(os.path.isfile, inside):
-                yield AnyFile(file, os.path.getsize(file), is_named=False)  # noqa: PTH202 - as above
+            yield from _files_in(path, problems)
         elif os.path.isfile(path):  # noqa: PTH113 - as above
             yield AnyFile(path, os.path.getsize(path), is_named=not is_pattern)  # noqa: PTH202 - as above
         elif os.path.exists(path):  # noqa: PTH110 - as above
@@ -92,6 +90,14 @@ def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]
     for folder, folders, names in os.walk(directory, onerror=complain):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield folder, sorted(name for name in names if not name.startswith("."))
+
+
+def _files_in(directory: str, problems: list[str]) -> Iterator[AnyFile]:
+    for folder, names in walk(directory, problems):
+        for name in names:
+            path = os.path.join(folder, name)  # noqa: PTH118 - as above
+            if os.path.isfile(path):  # noqa: PTH113 - as above
+                yield AnyFile(path, os.path.getsize(path), is_named=False)  # noqa: PTH202 - as above
 
 
 def _store_files(name: str, problems: list[str]) -> Iterator[AnyFile]:

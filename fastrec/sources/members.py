@@ -113,6 +113,7 @@ SLICE_BYTES = 64 << 10
 _TEXT_BYTES = 256 << 10
 _HEADER_LIMIT = 1 << 20  # a gzip header has a name and a comment of any length, but never a megabyte
 
+_DEFLATE = 8
 _FHCRC, _FEXTRA, _FNAME, _FCOMMENT, _RESERVED = 2, 4, 8, 16, 0xE0
 _XZ_OVERHEAD = 1 << 20  # memory of the decoder besides its dictionary
 _XZ_LIMIT_MESSAGE = "Memory usage limit exceeded"  # lzma has one error class: only the message distinguishes this case
@@ -158,7 +159,7 @@ def _skip_gzip_header(raw: RawBytes, name: str) -> None:
     length = 10
     raw.require(length, name)
     kind, flags = raw.peek(2, 2)
-    if kind != 8 or flags & _RESERVED:
+    if kind != _DEFLATE or flags & _RESERVED:
         raise raw.corrupt("has a gzip member of an unknown kind")
     if flags & _FEXTRA:
         length += 2 + int.from_bytes(raw.peek(2, length), "little")

@@ -298,13 +298,7 @@ class Tally(Sums):
 
     def packed(self) -> list[Any]:
         """Encode the tally as plain lists that hold integers of any size."""
-        models = [
-            [
-                *key,
-                *(to_portable(value) if isinstance(value, int) else value for value in msgspec.structs.astuple(model)),
-            ]
-            for key, model in self.models.items()
-        ]
+        models = [[*key, *map(_packed, msgspec.structs.astuple(model))] for key, model in self.models.items()]
         return [self.interaction_types, self.schema_versions, models]
 
     @classmethod
@@ -316,6 +310,10 @@ class Tally(Sums):
             plain: list[Any] = [value if value.__class__ is int else _unpacked(value) for value in values]
             tally.models[scope, model] = ModelTally(*plain)
         return tally
+
+
+def _packed(value: Any) -> Any:
+    return to_portable(value) if isinstance(value, int) else value
 
 
 def _unpacked(value: Any) -> Any:
