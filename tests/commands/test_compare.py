@@ -1,4 +1,4 @@
-"""`fastrec compare`: counts and p-values that naive code and scipy agree with, and the most distinguishing questions."""
+"""`fastrec compare`: two models on the questions that both have answered, against counts over the records alone."""
 
 from __future__ import annotations
 
