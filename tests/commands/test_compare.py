@@ -1,4 +1,4 @@
-"""`fastrec compare`: counts and p-values that naive code and scipy agree with, and the most distinguishing questions."""
+"""`fastrec compare`: counts and p-values that naive code and scipy agree with, and the distinguishing questions."""
 
 from __future__ import annotations
 
