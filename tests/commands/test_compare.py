@@ -1,4 +1,4 @@
-"""`fastrec compare`: two models on the questions that both have answered, against counts over the records alone."""
+"""`fastrec compare`: counts and p-values that naive code and scipy agree with, and the distinguishing questions."""
 
 from __future__ import annotations
 
