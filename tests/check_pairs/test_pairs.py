@@ -18,7 +18,7 @@ from fastrec.commands.check_pairs import aggregate as names
 from fastrec.commands.check_pairs.rows import Tally
 from fastrec.errors import UsageError
 from fastrec.judge.findings import PAIRS, FindingGroup
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.sources.formats import Format
 from tests.check_pairs.trees import MODEL_ID, SUFFIXES, UUID, UUIDS, Tree, aggregate, result, row, rows, text_of
 from tests.samples import sample, sample_of
@@ -454,7 +454,7 @@ def test_results_do_not_depend_on_jobs_and_slices(tree: Tree, monkeypatch: pytes
     monkeypatch.setattr("fastrec.sources.shard.SMALLEST", 4_000)
     monkeypatch.setattr("fastrec.sources.tasks.SMALLEST", 4_000)
     for jobs in (1, 2):
-        found = tree.check(jobs=jobs, limits=Limits(task_bytes=20_000, small_input=0, chunk_bytes=3_000))
+        found = use_limits(Limits(task_bytes=20_000, small_input=0, chunk_bytes=3_000))(tree.check)(jobs=jobs)
         found.seconds = expected.seconds
         assert found == expected
     (models,) = [group for group in expected.groups if group.code == "pair.model_id"]
@@ -468,7 +468,7 @@ def test_findings_are_held_in_groups(tree: Tree) -> None:
     found = tree.check()
     assert found.codes == {"pair.model_id": 1_000}
     assert [(group.count, len(group.locations)) for group in found.groups] == [(1_000, 3)]
-    found = tree.check(limits=Limits(finding_groups=0))
+    found = use_limits(Limits(finding_groups=0))(tree.check)()
     assert (found.codes, found.groups) == ({"pair.model_id": 1_000}, [])
 
 

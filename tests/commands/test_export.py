@@ -216,7 +216,7 @@ def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
     )
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=200_000)
     assert len(corpus.parts) > 2
-    assert_equal(corpus, exported(corpus, tmp_path / "tables", jobs=2, limits=Limits(small_input=0)))
+    assert_equal(corpus, use_limits(Limits(small_input=0))(exported)(corpus, tmp_path / "tables", jobs=2))
 
 
 @settings(max_examples=examples(21, 240))
@@ -233,7 +233,7 @@ def test_parquet_suits_viewers(tmp_path: Path) -> None:
     """Row groups have a moderate size and a page index, and the config of the dataset card names the files."""
     write(tmp_path / "a.jsonl", list(lines(Recipe(records=1_500, seed=3, text="words"))))
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus")
-    output = exported(corpus, tmp_path / "tables", limits=Limits(parquet_group_bytes=3 << 20))
+    output = use_limits(Limits(parquet_group_bytes=3 << 20))(exported)(corpus, tmp_path / "tables")
     about = pq.ParquetFile(output / "data" / "part-00000.parquet").metadata
     assert about.num_row_groups == -(-len(corpus.text) // (4 << 20))
     assert about.num_row_groups > 1
@@ -270,7 +270,7 @@ def test_an_empty_corpus_has_empty_tables(tmp_path: Path, format_: str, version:
 def test_the_same_corpus_gives_the_same_bytes(fresh: Path, tmp_path: Path, format_: str) -> None:
     """Whatever the number of jobs: the output has no times, no host names, and no order of completion."""
     corpus, limits = Corpus(fresh), Limits(small_input=0)
-    outputs = [exported(corpus, tmp_path / f"{jobs}", format=format_, jobs=jobs, limits=limits) for jobs in (1, 2)]
+    outputs = [use_limits(limits)(exported)(corpus, tmp_path / f"{jobs}", format=format_, jobs=jobs) for jobs in (1, 2)]
     one, two = ({path.relative_to(output): path.read_bytes() for path in output.rglob("*.*")} for output in outputs)
     assert one == two
 

@@ -24,7 +24,7 @@ from fastrec.cli.stats import _RANKINGS
 from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.stats import stats
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError, counted
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.sorting.keys import sort_order
 from fastrec.sources.formats import Format
 from fastrec.summary.present_ranking import RANKINGS, Stats, about, facts_in_words, legend
@@ -156,8 +156,8 @@ def on_common_questions(corpus: Path, pattern: str, *, errors_as_wrong: bool) ->
 def test_common_questions(corpus: Path, pattern: str, jobs: int, errors_as_wrong: bool) -> None:
     """Equal to simple counting, with one and two processes, for questions that span two parts too."""
     limits = Limits(stats_batch_records=7, small_input=0)
-    options: dict[str, Any] = {"model": [pattern], "errors_as_wrong": errors_as_wrong, "limits": limits}
-    found = numbers(stats(corpus, common=True, jobs=jobs, **options))
+    options: dict[str, Any] = {"model": [pattern], "errors_as_wrong": errors_as_wrong}
+    found = numbers(use_limits(limits)(stats)(corpus, common=True, jobs=jobs, **options))
     records = on_common_questions(corpus, pattern, errors_as_wrong=errors_as_wrong)
     check_models(found, records, errors_as_wrong=errors_as_wrong)
     for key, model in found.items():

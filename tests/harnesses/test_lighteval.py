@@ -593,9 +593,9 @@ class TestRoles:
         write_results(tmp_path / "logs", {"em": 1.0})
         write_details(tmp_path / "logs", [{"a": 1}], "other.parquet")
         code = (
-            "import sys, fastrec; from fastrec.limits import Limits\n"
-            f"done = fastrec.import_logs({str(tmp_path / 'logs')!r}, {str(tmp_path / 'out')!r}, jobs={jobs},"
-            " limits=Limits(small_input=0))\n"
+            "import sys, fastrec; from fastrec.limits import Limits, use_limits\n"
+            "imported = use_limits(Limits(small_input=0))(fastrec.import_logs)\n"
+            f"done = imported({str(tmp_path / 'logs')!r}, {str(tmp_path / 'out')!r}, jobs={jobs})\n"
             "print(len(done.logs), done.bad_logs, done.other_files, 'pyarrow' in sys.modules)"
         )
         printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout

@@ -82,7 +82,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def note(task: pass1.SortTask) -> SortResult:
-        found.append(task.judging.schema)
+        found.append(task.judging.target.name)
         return pass1.sort_pieces(task)
 
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
