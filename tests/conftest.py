@@ -65,16 +65,17 @@ if directory := _memory_for_files():
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks of tests/sizes.py."""
     config.addinivalue_line("markers", "each_value: try each value of each parameter, unless LONG_TESTS is set")
+    config.addinivalue_line("markers", "long_only: leave it out, unless LONG_TESTS is set")
     config.addinivalue_line("markers", "pairwise: try each pair of values of two parameters, unless LONG_TESTS is set")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out cases of tests with these marks that have nothing new."""
+    """Leave out tests that are too long for `make test`, and cases of tests with these marks that have nothing new."""
     groups: dict[tuple[str, int], list[pytest.Item]] = {}
     for item in () if LONG else items:
         if ways := max((WAYS[mark.name] for mark in item.iter_markers() if mark.name in WAYS), default=0):
             groups.setdefault((item.nodeid.partition("[")[0], ways), []).append(item)
-    left_out = set[pytest.Item]()
+    left_out = set() if LONG else {item for item in items if item.get_closest_marker("long_only")}
     for (name, ways), group in groups.items():
         kept = covering(list(map(_values, group)), ways, name)
         left_out |= {item for number, item in enumerate(group) if number not in kept}

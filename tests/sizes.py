@@ -6,6 +6,7 @@
 - `few_of(cases, few, name)` takes some cases of a long list.
 - `@pytest.mark.each_value` keeps so many cases of a parametrized test that each value of each parameter occurs.
 - `@pytest.mark.pairwise` does so for each pair of values of two parameters.
+- `@pytest.mark.long_only` leaves out a test whose kind of case others try, too.
 
 All choices depend on names only, so a red build is red again.
 """

@@ -63,6 +63,7 @@ def test_from_store_to_store_on_a_cluster(three: Cluster, inputs: str, s3: S3, l
     assert_same(s3, local)
 
 
+@pytest.mark.long_only
 def test_the_commands_of_the_readme(three: Cluster, s3: S3, capfd: pytest.CaptureFixture[str]) -> None:
     """`make cluster-demo` runs the commands as printed, and the bytes are the same."""
     assert demo.run_demo(s3, three) == 0
