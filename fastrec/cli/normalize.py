@@ -200,12 +200,12 @@ def _print_plan(plan: Plan, *, as_json: bool) -> None:
         for name, some in (("new", reuse.new), ("changed", reuse.changed), ("gone", reuse.gone)):
             for path in () if reuse.is_estimate else some:
                 click.echo(f"{name}: {safe(path)}")
-        shards = _spell_changes(plan.shards, reuse.unchanged, len(reuse.new), len(reuse.changed), len(reuse.gone))
+        shards = _format_changes(plan.shards, reuse.unchanged, len(reuse.new), len(reuse.changed), len(reuse.gone))
         written = "about" if reuse.is_estimate else f"{reuse.parts_written:,} of"
         click.echo(f"{shards}; {written} {counted(reuse.parts, 'part')} to write")
 
 
-def _spell_changes(shards: int, unchanged: int, new: int, changed: int, gone: int) -> str:
+def _format_changes(shards: int, unchanged: int, new: int, changed: int, gone: int) -> str:
     counts = (("unchanged", unchanged), ("new", new), ("changed", changed), ("gone", gone))
     found = ", ".join(f"{count:,} {name}" for name, count in counts if count)
     return f"{counted(shards, 'shard')}: {found or 'none'}"
@@ -218,7 +218,7 @@ def _closing_line(result: NormalizeResult) -> str:
     filtered = f"{result.filtered:,} filtered out; " if result.filtered else ""
     parts = counted(result.parts, "part")
     if result.incremental:
-        shards = _spell_changes(result.shards, result.unchanged, result.new, result.changed, result.gone)
+        shards = _format_changes(result.shards, result.unchanged, result.new, result.changed, result.gone)
         parts = f"{shards}; {result.parts_written:,} of {parts} written"
     # The size of a stream is unknown.
     size = format_bytes(result.input_bytes) if result.input_bytes else f"{format_bytes(result.text_bytes)} of text"

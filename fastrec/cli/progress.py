@@ -118,7 +118,7 @@ class ProgressLine(Progress):
         # The time left comes early in the line, because a narrow terminal cuts off its end.
         text = (
             f"{stage.name:<5} {'█' * int(self.share * 20):<20} {self.share:4.0%}"
-            f"{'' if left is None else f', {_spell_seconds(left)} left'}  "
+            f"{'' if left is None else f', {_format_seconds(left)} left'}  "
             f"{(stage.done + stage.reused) / 1e6:,.0f} MB, {stage.done / 1e6 / elapsed:,.0f} MB/s, "
             f"{stage.records / elapsed:,.0f} records/s{f', {self._rejected:,} rejected' if self._rejected else ''}"
         )
@@ -143,10 +143,10 @@ class _Stage:
         return min((self.done + self.reused) / self.total, 1.0) if self.total else 0.0
 
 
-def _spell_seconds(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     """Spell a duration.
 
-    >>> [_spell_seconds(seconds) for seconds in (0.4, 99, 150, 9000)]
+    >>> [_format_seconds(seconds) for seconds in (0.4, 99, 150, 9000)]
     ['0 s', '99 s', '2 min', '2 h 30 min']
     """
     minutes = round(seconds / 60)

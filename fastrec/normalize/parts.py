@@ -234,8 +234,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         settings = self._context.parts
         extras = (settings.incremental, settings.track_sources)
         named = [replace(one, path=utf8(one.path), index=utf8(one.index)) for one in self._plan.slices(number)]
-        made_of = (self._context.journal.settings, *self._plan.ranges[number], named, hashes, self._names, *extras)
-        return xxh3_128_hexdigest(_encode(made_of))
+        content = (self._context.journal.settings, *self._plan.ranges[number], named, hashes, self._names, *extras)
+        return xxh3_128_hexdigest(_encode(content))
 
     def _task(self, number: int, fingerprint: str, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
         context, sorting = self._context, self._context.sorting

@@ -138,7 +138,7 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     claims: Callable[[Any], bool]
     """Whether such a record with another label is surely of this version.
 
-    It may say no too often, never yes too often: then the rules for telling versions apart decide (`versions`).
+    It may say no too often, never yes too often: then the rules for telling versions apart decide (`registry`).
     """
 
     @cached_property

@@ -190,7 +190,7 @@ def import_logs(
 
     Args:
         paths: Logs, directories, globs or URLs.
-        output: A directory for the shards. One of an earlier import is replaced.
+        output: A directory for the shards. It replaces an earlier import there.
         from_: The harness whose logs are imported; `auto` recognises it by the content of each file.
         metric: Patterns of metrics; the scores of others are left out.
         jobs: Processes to use; small inputs are imported in this process.
