@@ -18,9 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-from fastrec.corpus.local_output import LocalOutput, local_work_of, locked_work
+from fastrec.corpus.local_output import LocalOutput, locked_work
 from fastrec.corpus.lock import locked
-from fastrec.corpus.output import CORPUS, work_of
+from fastrec.corpus.output import CORPUS, work_root_of
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.limits import Limits, current_limits
 from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol
@@ -95,8 +95,8 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool, limits: Li
         raise UsageError(f"{shown(output)} is not a corpus: there is no directory {shown(str(target.parent))}")
     if target.exists() and not target.is_dir():
         raise UsageError(f"{shown(output)} is not a corpus: it is a file")
-    beside = LocalOutput(target, CORPUS, local_work_of(target, None), limits)
-    work = local_work_of(target, work_dir)
+    beside = LocalOutput(target, CORPUS, work_root_of(output, None), limits)
+    work = work_root_of(output, work_dir)
 
     def leftovers() -> list[str]:
         return list(dict.fromkeys([*beside.leftovers(), *_existing(work)]))
@@ -105,7 +105,8 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool, limits: Li
         if target.exists() and any(target.iterdir()) and not (target / CORPUS.marker).exists():
             raise UsageError(f"{shown(output)} is not a corpus: it holds no {CORPUS.marker}")
         return []
-    with locked(target, limits.lock_wait_seconds), locked_work(work_dir if _existing(work) else None, work, limits):
+    shared = locked_work(target, work, limits) if _existing(work) else contextlib.nullcontext()
+    with locked(target, limits.lock_wait_seconds), shared:
         if not dry_run:
             beside.recover()
         found = _measured(leftovers())
@@ -122,7 +123,7 @@ def _clean_store(
 
     lease = lease_of(output, CORPUS, limits)
     directories = filter(None, (parent_and_name(output)[0], scratch_directory(), work_dir))
-    works = list(dict.fromkeys(work_of(output, directory) for directory in directories))
+    works = list(dict.fromkeys(work_root_of(output, directory) for directory in directories))
 
     made = StoreOutput(output, CORPUS, works[0], lease, limits)
     made.refuse_existing(overwrite=True)

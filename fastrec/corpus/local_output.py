@@ -25,7 +25,7 @@ from typing import Final
 
 from fastrec.corpus.lock import locked
 from fastrec.corpus.manifest import is_refused
-from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
+from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_root_of
 from fastrec.errors import DamagedFileError, LockedError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.storage import is_url, storage_of
@@ -216,15 +216,15 @@ class _Place:
 
 @contextlib.contextmanager
 def open_local_output(
-    output: str, kind: Kind, work_dir: str | None = None, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS
+    output: str, kind: Kind, work: str | None = None, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS
 ) -> Iterator[LocalOutput]:
     target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
-    work = local_work_of(target, work_dir)
+    work = work or work_root_of(output, None)
     made = LocalOutput(target, kind, work, limits)
     if not Path(output).is_symlink() and Path(output).name not in ("", ".."):
         made.refused = str(Path(output)) + REFUSED  # as the user names it
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target, limits.lock_wait_seconds), locked_work(work_dir, work, limits):
+    with locked(target, limits.lock_wait_seconds), locked_work(target, work, limits):
         made.recover()
         _refuse_existing(target, output, kind, overwrite=overwrite)
         made.prepare(fresh=fresh)
@@ -232,20 +232,9 @@ def open_local_output(
         made.clear()
 
 
-def local_work_of(target: Path, work_dir: str | None) -> str:
-    if not work_dir:
-        return str(target.parent / f".{target.name}.fastrec-work")
-    if not is_url(work_dir):
-        return work_of(str(target), work_dir)
-    import socket  # noqa: PLC0415 - takes 4 ms, and is rarely needed
-
-    # An output of the same name on another machine is another output; a store has no lock to tell them apart.
-    return work_of(f"{socket.gethostname()}:{target}", work_dir)
-
-
-def locked_work(work_dir: str | None, work: str, limits: Limits) -> AbstractContextManager[None]:
+def locked_work(target: Path, work: str, limits: Limits) -> AbstractContextManager[None]:
     """Lock a work directory that several machines may share: each of them may have an output of the same name."""
-    if work_dir is None or is_url(work):
+    if is_url(work) or work == work_root_of(str(target), None):
         return contextlib.nullcontext()
     Path(work).parent.mkdir(parents=True, exist_ok=True)
     return locked(Path(work), limits.lock_wait_seconds)

@@ -135,8 +135,24 @@ def not_refused(path: str) -> UsageError:
     )
 
 
-def work_of(output: str, work_dir: str) -> str:
-    """Return the work directory of an output below `work_dir`, which outputs of the same name may share."""
-    work_dir = without_file_protocol(work_dir)
-    directory = work_dir.rstrip("/") if is_url(work_dir) else str(Path(work_dir).resolve())
+def work_root_of(output: str, work_dir: str | None) -> str:
+    """The work directory of an output: beside it, or below `work_dir`, which outputs of the same name may share."""
+    work_dir = work_dir and without_file_protocol(work_dir)
+    if is_url(output):
+        output = output.rstrip("/")
+        work_dir = work_dir or parent_and_name(output)[0]
+    else:
+        target = Path(output).resolve()
+        if not work_dir:
+            return str(target.parent / f".{target.name}.fastrec-work")
+        output = str(target)
+    if not is_url(work_dir):
+        directory = str(Path(work_dir).resolve())
+    else:
+        directory = work_dir.rstrip("/")
+        if not is_url(output):
+            import socket  # noqa: PLC0415 - takes 4 ms, and is rarely needed
+
+            # An output of the same name on another machine is another one; a store has no lock to tell them apart.
+            output = f"{socket.gethostname()}:{output}"
     return join(directory, f".{parent_and_name(output)[1]}.{fingerprint(os.fsencode(output)):016x}.fastrec-work")

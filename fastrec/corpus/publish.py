@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from fastrec.corpus.local_output import local_work_of, open_local_output
-from fastrec.corpus.output import Kind, Output, work_of
+from fastrec.corpus.local_output import open_local_output
+from fastrec.corpus.output import Kind, Output
 from fastrec.engine.base import Engine
 from fastrec.errors import UsageError, shown
 from fastrec.limits import LIMITS, Limits
@@ -21,23 +21,17 @@ from fastrec.storage import is_url, join, parent_and_name, storage_of
 
 
 def open_output(
-    output: str, kind: Kind, work_dir: str | None = None, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS
+    output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS
 ) -> AbstractContextManager[Output]:
     """Lock and prepare an output. Its work is removed after success, and stays for the next run otherwise.
 
     With `overwrite`, an output of the same kind may be replaced. With `fresh`, work of an earlier run is removed.
     """
     if not is_url(output):
-        return open_local_output(output, kind, work_dir, overwrite=overwrite, fresh=fresh, limits=limits)
+        return open_local_output(output, kind, work, overwrite=overwrite, fresh=fresh, limits=limits)
     from fastrec.corpus.store_output import open_store_output  # noqa: PLC0415 - only URLs need it
 
-    return open_store_output(output, kind, work_dir, overwrite=overwrite, fresh=fresh, limits=limits)
-
-
-def work_root_of(output: str, work_dir: str | None) -> str:
-    if not is_url(output):
-        return local_work_of(Path(output).resolve(), work_dir)
-    return work_of(output.rstrip("/"), work_dir or parent_and_name(output)[0])
+    return open_store_output(output, kind, work, overwrite=overwrite, fresh=fresh, limits=limits)
 
 
 def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()) -> None:

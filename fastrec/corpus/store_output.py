@@ -28,7 +28,7 @@ from typing import Final
 
 from fastrec.corpus.lock import Lease
 from fastrec.corpus.manifest import is_refused
-from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_of
+from fastrec.corpus.output import REFUSED, Kind, Output, not_refused
 from fastrec.errors import DamagedFileError, LockedError, LostLeaseError, UsageError, shown
 from fastrec.limits import Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
@@ -262,11 +262,10 @@ class StoreOutput(Output):
 
 @contextlib.contextmanager
 def open_store_output(
-    output: str, kind: Kind, work_dir: str | None, *, overwrite: bool, fresh: bool, limits: Limits
+    output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool, limits: Limits
 ) -> Iterator[StoreOutput]:
     output = output.rstrip("/")
     lease = lease_of(output, kind, limits)
-    work = work_of(output, work_dir or parent_and_name(output)[0])
     with lease.held():
         made = StoreOutput(output, kind, work, lease, limits)
         try:

@@ -14,16 +14,16 @@ from pathlib import Path
 import msgspec
 
 from fastrec.corpus.local_output import LocalOutput
-from fastrec.corpus.output import CORPUS, KEPT
-from fastrec.corpus.publish import check_output, work_root_of
+from fastrec.corpus.output import CORPUS, KEPT, work_root_of
+from fastrec.corpus.publish import check_output
 from fastrec.engine import make_engine
 from fastrec.errors import utf8
 from fastrec.limits import Limits
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import find_records
 from fastrec.normalize.kept import Base, Kept, read_kept
-from fastrec.normalize.options import AUTO, Options
-from fastrec.normalize.pass1 import guess_target
+from fastrec.normalize.options import Options
+from fastrec.normalize.pass1 import choose_target
 from fastrec.normalize.pass1_driver import sort_shards
 from fastrec.normalize.plan import plan_parts
 from fastrec.normalize.run import first_target, run_attempts
@@ -86,9 +86,7 @@ def plan(
     paths = [without_file_protocol(os.fspath(name)) for name in names]
     target = without_file_protocol(os.fspath(output))
     shards, notices = find_records(paths, files_from=files_from)
-    text, schema = total_text(shards), options.target
-    if options.schema == AUTO:
-        schema = guess_target(shards, options.for_input(schema))
+    text, schema = total_text(shards), choose_target(shards, options.for_input(options.target))
     limits = options.limits
     task_bytes = min(limits.task_bytes, options.for_sorting(schema).run_bytes)
     slices = [piece for shard in shards for piece in shard.slices(task_bytes)]

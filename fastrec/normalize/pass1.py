@@ -94,28 +94,29 @@ def _has_later(batch: Batch) -> bool:
     )
 
 
-def guess_target(shards: Sequence[Shard], settings: InputSettings) -> Schema:
-    """Guess the target from the first lines of some shards, spread over all of them."""
+def choose_target(shards: Sequence[Shard], settings: InputSettings) -> Schema:
+    """The given target, or one guessed from the first lines of some shards, spread over all of them.
+
+    Also make the judge of this process, which learns from these lines.
+    """
     files = [shard for shard in shards if not shard.stream]
-    count = min(len(files), _PEEKED_SHARDS)
-    # Without filters: what matches is rarely among the first lines, and mostly of the same version as other records.
-    judge = msgspec.structs.replace(settings.judge, target=DEFAULT_SCHEMA.name, filters=Filters())
-    settings = msgspec.structs.replace(settings, judge=judge)
-    if any(_begins_with_later(files[number * len(files) // count], settings) for number in range(count)):
-        return NEWEST_SCHEMA
-    return DEFAULT_SCHEMA
+    judge = settings.judge
+    if judge.target_is_guess:
+        count = min(len(files), _PEEKED_SHARDS)
+        # Without filters: what matches is rarely among the first lines, and mostly of the same version as other ones.
+        peeking = msgspec.structs.replace(judge, target=DEFAULT_SCHEMA.name, filters=Filters())
+        spread = [files[number * len(files) // count] for number in range(count)]
+        is_later = any(_begins_with_later(shard, peeking, settings) for shard in spread)
+        judge = msgspec.structs.replace(judge, target=(NEWEST_SCHEMA if is_later else DEFAULT_SCHEMA).name)
+        if judge == peeking:
+            return DEFAULT_SCHEMA
+    _judge_of(judge)
+    if files:
+        _begins_with_later(files[0], judge, settings)
+    return msgspec.structs.replace(settings, judge=judge).target
 
 
-def prepare_judge(shards: Sequence[Shard], settings: InputSettings) -> None:
-    """Make the judge of this process, and let it learn from the first lines of a shard."""
-    _judge_of(settings.judge)
-    has_guessed = settings.judge.target_is_guess and settings.target is DEFAULT_SCHEMA and not settings.judge.filters
-    first = next((shard for shard in shards if not shard.stream), None)
-    if first and not has_guessed:
-        _begins_with_later(first, settings)
-
-
-def _begins_with_later(shard: Shard, settings: InputSettings) -> bool:
+def _begins_with_later(shard: Shard, judge: JudgeSettings, settings: InputSettings) -> bool:
     """Whether the first lines of a shard have a record of a later version than the default one."""
     # An unreadable shard is reported when it is read completely.
     with contextlib.suppress(ShardError, OSError, MemoryError):
@@ -127,7 +128,7 @@ def _begins_with_later(shard: Shard, settings: InputSettings) -> bool:
         )
         first = next(chunks, None)
         del chunks  # closes the file
-        return isinstance(first, Chunk) and _has_later(_judge_of(settings.judge).judge_chunk(first.data, bytearray()))
+        return isinstance(first, Chunk) and _has_later(_judge_of(judge).judge_chunk(first.data, bytearray()))
     return False
 
 

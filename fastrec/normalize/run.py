@@ -25,14 +25,13 @@ from typing import Any, TypeVar, Unpack
 import msgspec
 
 from fastrec.build import identity
-from fastrec.corpus.output import CORPUS, KEPT, Output
+from fastrec.corpus.output import CORPUS, KEPT, Output, work_root_of
 from fastrec.corpus.publish import (
     check_inputs_not_in,
     check_output,
     check_reachable,
     open_output,
     too_little_space,
-    work_root_of,
 )
 from fastrec.engine import is_small, make_engine
 from fastrec.engine.base import Engine
@@ -42,7 +41,7 @@ from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.inputs import Streams, find_records
 from fastrec.normalize.kept import Base, Kept, base_of, no_base, recover_kept, why_damaged, why_unusable
 from fastrec.normalize.options import AUTO, RECORDED, NormalizeArguments, Options, make_options
-from fastrec.normalize.pass1 import WrongTargetError, guess_target, prepare_judge
+from fastrec.normalize.pass1 import WrongTargetError, choose_target
 from fastrec.normalize.resume import Journal, settings_in
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
@@ -151,14 +150,15 @@ def run(
         note(message)
     target = without_file_protocol(os.fspath(output))
     check_output(target, paths, shards)
-    work_dir = options.work_dir
-    if work_dir is None and is_url(target) and not options.scheduler and not options.incremental:
-        kept = join(work_root_of(target, None), KEPT)
+    work = work_root_of(target, options.work_dir)
+    if options.work_dir is None and is_url(target) and not options.scheduler and not options.incremental:
+        kept = join(work, KEPT)
         if not storage_of(kept).exists(kept):  # else this run takes its place, and removes it
-            work_dir = scratch_directory()  # all workers are on this machine: temporary files can stay local
+            # All workers are on this machine: temporary files can stay local.
+            work = work_root_of(target, scratch_directory())
     with (
         open_output(
-            target, CORPUS, work_dir, overwrite=options.overwrite, fresh=options.fresh, limits=options.limits
+            target, CORPUS, work, overwrite=options.overwrite, fresh=options.fresh, limits=options.limits
         ) as made,
         _resumable(made),
     ):
@@ -243,7 +243,7 @@ def _find_kept(output: Output) -> Kept | str | None:
 
 
 def first_target(shards: Sequence[Shard], options: Options, output: Output, kept: Kept | str | None) -> Schema:
-    """The target of the work that can be reused; else guess it, and prepare its judge."""
+    """The target of the work that can be reused; else choose it, and prepare its judge."""
     targets = list(TARGETS.values()) if options.schema == AUTO else [options.target]
     settings = [_settings_of(options, target) for target in targets]
     found = settings_in([output.working("journal"), *output.earlier_journals()], settings)
@@ -251,11 +251,7 @@ def first_target(shards: Sequence[Shard], options: Options, output: Output, kept
         found = next((at for at, one in enumerate(settings) if why_unusable(kept, one) is None), None)
     if found is not None:
         return targets[found]
-    target = options.target
-    if options.schema == AUTO:
-        target = guess_target(shards, options.for_input(target))
-    prepare_judge(shards, options.for_input(target))
-    return target
+    return choose_target(shards, options.for_input(options.target))
 
 
 def run_attempts(

@@ -18,7 +18,7 @@ import pytest
 from fastrec.corpus import local_output
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.lock import locked
-from fastrec.corpus.output import work_of
+from fastrec.corpus.output import work_root_of
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, FastrecError, LockedError, ShardCorruptError, ShardTruncatedError, UsageError
 from fastrec.limits import Limits, use_limits
@@ -283,7 +283,7 @@ def test_a_manifest_of_something_else_is_not_replaced(document: str, shard: Path
 
 def test_a_work_directory_is_used_by_one_run(shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Machines that share it may have an output of the same name each."""
-    work = work_of(str(tmp_path / "out"), str(tmp_path / "work"))
+    work = work_root_of(str(tmp_path / "out"), str(tmp_path / "work"))
     (tmp_path / "work").mkdir()
     with locked(Path(work), 0), pytest.raises(LockedError, match="fastrec-work is being written by another run"):
         normalize(shard, tmp_path / "out", work_dir=str(tmp_path / "work"))

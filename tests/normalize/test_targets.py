@@ -73,7 +73,9 @@ def first_line_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def guess_always(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let every guess be this version."""
-    monkeypatch.setattr(module, "guess_target", lambda *_: TARGETS[name])
+    monkeypatch.setattr(
+        module, "choose_target", lambda _, given: TARGETS[name] if given.judge.target_is_guess else given.target
+    )
 
 
 @pytest.fixture
