@@ -19,15 +19,18 @@ help:            ## List the targets.
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(VENV)/run.stamp: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 
-# Compiling all packages takes 40 s. The tests import a third of their modules, which Python compiles then.
+# uv installs 100 packages in 15 s, pip in a minute. Where uv cannot reach the registry that pip is configured for, pip
+# does it; compiling all packages would take 40 s, so Python compiles what the tests import.
 $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --no-compile --editable . --group dev
+	$(BIN)/python -m pip install --quiet uv \
+	&& $(BIN)/uv pip install --quiet --python $(BIN)/python --editable . --group dev \
+	|| { $(BIN)/python -m pip install --quiet --upgrade pip \
+	&& $(BIN)/python -m pip install --quiet --no-compile --editable . --group dev; }
 	@touch $(VENV)/run.stamp $@
 
 # The demo has rejected lines of every kind on purpose. Without --max-rejects the exit code would be 1.
