@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from stringzilla import bytesum, count, find, translate
+from stringzilla import bytesum, count, find, find_first_not_of, translate
 
 from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.version_rules import VersionRules, count_colons
+from fastrec.sources.lines import count_newlines
 
 _IS_QUOTE: Final = bytes(byte == ord('"') for byte in range(256))
 _FEW: Final = 32
+_BLANK: Final = b" \t\r\n"
+_NEWLINE: Final = ord("\n")
 _MOST_BACKSLASHES: Final = 6  # an even number: see below
 
 
@@ -88,6 +91,18 @@ class OpenChunk:
             found = find(self.text, b"null", self.position)
             self._null = len(self.text) if found < 0 else found
         return self._null
+
+    def skip_blank(self) -> int:
+        """Move on past blank lines, at memory speed: a bomb can be made of nothing else. Return their number."""
+        start, size = self.position, len(self.text)
+        end = find_first_not_of(self.text, _BLANK, start)
+        end = size if end < 0 else self.text.rfind(b"\n", start, end) + 1
+        if end <= start:
+            return 0
+        lines = count_newlines(memoryview(self.text)[start:end]) + (self.text[end - 1] != _NEWLINE)
+        self.position = end
+        self.number += lines
+        return lines
 
     def next_line(self) -> tuple[bytes, int, bool]:
         """Move on by a line, which is refused; return it as it was read, its offset, and if it is short in the text."""

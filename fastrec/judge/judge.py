@@ -88,20 +88,21 @@ class Judge:
             chunk.shorten(self._known_inputs, self._rules)
         while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
             self._judge_refused(stop, chunk, into, batch)
-        if chunk.is_balanced(into, start):
+        if batch.blank == chunk.number or chunk.is_balanced(into, start):
             batch.lines = chunk.number
             return batch
         # A key was dropped somewhere in the chunk. Compare line by line: lines with a difference take the slow path,
         # which sees duplicate keys.
         del into[start:]
         batch = Batch()
-        position = 0
-        while position < len(data):
-            end = data.find(b"\n", position) + 1 or len(data)
-            raw = data[position:end].removesuffix(b"\n")
-            self._judge_alone(raw, into, batch, line + batch.lines, offset + position)
-            batch.lines += 1
-            position = end
+        chunk = OpenChunk(data, line, offset, normal=self._normal)
+        while chunk.position < len(data):
+            if blank := chunk.skip_blank():
+                batch.blank += blank
+            else:
+                raw, place, _ = chunk.next_line()
+                self._judge_alone(raw, into, batch, line + chunk.number - 1, place)
+        batch.lines = chunk.number
         return batch
 
     def _judge_fast(self, chunk: OpenChunk, into: bytearray, batch: Batch) -> _Stop:
@@ -217,6 +218,9 @@ class Judge:
         return stop
 
     def _judge_refused(self, stop: _Stop, chunk: OpenChunk, into: bytearray, batch: Batch) -> None:
+        if blank := chunk.skip_blank():
+            batch.blank += blank
+            return
         raw, offset, was_short = chunk.next_line()
         number, length = chunk.line + chunk.number - 1, len(into)
         if stop is _Stop.SLOW:

@@ -24,6 +24,8 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
+from fastrec.sources.lines import count_newlines
+
 KNOWN_INPUT_BYTES: Final = 12 << 20
 """Memory for the known inputs of a judge: some ten thousand questions."""
 
@@ -118,7 +120,11 @@ class KnownInputs:
                 end = size
             known = None
             start = find(lead, position, end) + skip
-            if start >= skip:
+            if start < skip:  # lines without an input, such as blank ones, come in runs
+                found = find(lead, end)
+                end = data.rfind(b"\n", end, found) if found >= 0 else size - data.endswith(b"\n")
+                inputs += [None] * count_newlines(view[position:end])
+            else:
                 # Shards of one evaluation often have their questions in the same order. A right guess saves the search
                 # for the end of the input and a hash.
                 if guess < len(order) and startswith(order[guess].text, start):

@@ -59,9 +59,6 @@ class SlowPath:
         self._filter = record_filter
 
     def judge(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
-        if not raw.strip(b" \t\r"):
-            batch.blank += 1
-            return
         allowed = self._settings.repairs
         if NULL_ID.code in allowed and self._repair_null_id(raw, into, batch, line, offset):
             return
