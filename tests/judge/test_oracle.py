@@ -1,6 +1,6 @@
 """The judge agrees with an independent draft-07 validator on seeded mutations of records, by every schema version.
 
-`make test` judges 5,000 mutations by version 0.2.0, and fewer by later ones. `make test-long` judges 40,000 by each.
+`make test` judges 5,600 mutations, 3,200 of them by version 0.2.0. `make test-long` judges 40,000 by each.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ VALUES = [ABSENT, *BOUNDARIES, *JSON_TYPES, *ENUMS]
 FURTHER = [("metrics",), ("output",), ("interactions",), ("messages",), ("evaluation_result_id",)]
 LABELS = ["0.2.0", "instance_level_eval_0.2.0", "0.2.1", "instance_level_eval_0.2.1", "0.2.2", "0.3.0", "banana", ""]
 PARTS = 4
-EXAMPLES = examples(1_250, 10_000)
+EXAMPLES = examples(800, 10_000)
 """Of each part."""
-FEWER_EXAMPLES = examples(600, 40_000)
+FEWER_EXAMPLES = examples(300, 40_000)
 
 Path = tuple[str | int, ...]
 
