@@ -295,7 +295,9 @@ def dotted(node: ast.AST) -> str:
     """`a.b` as it is written; empty for anything longer, which no name here is."""
     if isinstance(node, ast.Name):
         return node.id
-    return f"{node.value.id}.{node.attr}" if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else ""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""
 
 
 def test_every_module_has_a_docstring() -> None:

@@ -509,7 +509,8 @@ def test_notice_about_invalid_lines(shards: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "output_format", ["table", "json", *(pytest.param(name, marks=pytest.mark.long_only) for name in ("csv", "markdown"))]
+    "output_format",
+    ["table", "json", *(pytest.param(name, marks=pytest.mark.long_only) for name in ("csv", "markdown"))],
 )
 def test_closed_pipe(corpus: Path, output_format: str) -> None:
     """A closed pipe prints no error."""

@@ -122,7 +122,8 @@ def test_the_explained_errors_are_those_of_an_independent_validator(schema: Sche
     document = dict(schema.document)
     del document["allOf"]  # rules have codes of their own
     oracle = jsonschema.Draft7Validator(document)
-    values = [next(stream) for _ in range(examples(40, 100)) for stream in [random_mutations(3, name) for name in SCHEMAS]]
+    streams = [random_mutations(3, name) for name in SCHEMAS]
+    values = [next(stream) for _ in range(examples(40, 100)) for stream in streams]
     for value in values:
         expected = sorted(pair for error in oracle.iter_errors(value) for pair in _errors_of(error))
         found = [(json_path(steps), code) for code, steps, _, _ in errors_of(value, schema)]
