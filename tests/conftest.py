@@ -27,7 +27,7 @@ except ImportError:  # not on this system
 settings.register_profile(
     "fastrec",
     deadline=None,
-    max_examples=examples(50, 500),
+    max_examples=examples(30, 500),
     derandomize=not os.environ.get("FUZZ"),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],
 )

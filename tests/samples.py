@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
+
+import msgspec
 
 _COMMON: dict[str, Any] = {
     "schema_version": "instance_level_eval_0.2.0",
@@ -66,17 +67,21 @@ AGENTIC: dict[str, Any] = {
     ],
 }
 
-_BY_NAME = {"single_turn": SINGLE_TURN, "multi_turn": MULTI_TURN, "agentic": AGENTIC}
+# Decoding is the fastest way to copy a record, and tests copy them a hundred thousand times.
+_BY_NAME = {
+    name: msgspec.msgpack.encode(record)
+    for name, record in (("single_turn", SINGLE_TURN), ("multi_turn", MULTI_TURN), ("agentic", AGENTIC))
+}
 
 
 def sample(name: str = "single_turn", **changes: Any) -> dict[str, Any]:
     """Return a copy of a sample with some top-level fields changed."""
-    return {**copy.deepcopy(_BY_NAME[name]), **changes}
+    return {**msgspec.msgpack.decode(_BY_NAME[name]), **changes}
 
 
 def question(number: int) -> dict[str, Any]:
     """Return the input of a question; each number is another one. A corpus is cut into parts between questions."""
-    return {**copy.deepcopy(SINGLE_TURN["input"]), "raw": f"{number} x 7 = ?"}
+    return {**sample()["input"], "raw": f"{number} x 7 = ?"}
 
 
 def sample_of(version: str, name: str = "single_turn", **changes: Any) -> dict[str, Any]:

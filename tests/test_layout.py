@@ -190,10 +190,21 @@ def command_of(name: str) -> str | None:
     return parts[2] if parts[:2] == ["fastrec", "commands"] and len(parts) > 2 else None
 
 
+def statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """All statements of a tree, at any depth, without their expressions, which are most of its nodes."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, field, ())
+            waiting += inner if isinstance(inner, list) else ()
+
+
 def imports_of(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
     """The modules among `known` that a tree imports, at any depth: in functions and under TYPE_CHECKING too."""
     packages = {name.split(".")[0] for name in known}
-    for node in ast.walk(tree):
+    for node in statements(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] in packages)
         elif isinstance(node, ast.ImportFrom):
@@ -203,6 +214,12 @@ def imports_of(tree: ast.AST, known: Mapping[str, Path]) -> Iterator[str]:
                 # `from fastrec.sources import tasks` names a module, `from fastrec.errors import ShardError` a class.
                 full_names = {f"{module}.{alias.name}" for alias in node.names}
                 yield from {full if full in known else module for full in full_names}
+
+
+@cache
+def imported_by(name: str) -> list[str]:
+    """The modules of the same top-level package that a module imports."""
+    return list(imports_of(tree_of(name), MODULES if name in MODULES else BENCH))
 
 
 def find_circle(graph: Mapping[str, set[str]]) -> list[str] | None:
@@ -228,7 +245,7 @@ def test_the_edge_table_is_exact() -> None:
     """Every import between folders is in the table, and every edge of the table is used."""
     found: dict[str, set[str]] = {folder: set() for folder in EDGES}
     for name in INNER:
-        for other in imports_of(tree_of(name), MODULES):
+        for other in imported_by(name):
             assert other != "fastrec", f"{name} imports the package itself"
             if folder_of(other) != folder_of(name):
                 found[folder_of(name)].add(folder_of(other))
@@ -238,19 +255,19 @@ def test_the_edge_table_is_exact() -> None:
 def test_imports_between_modules_of_bench_go_down() -> None:
     rank = {f"bench.{name}": number for number, row in enumerate(BENCH_ROWS) for name in row}
     assert set(rank) == set(BENCH) - {"bench"}, "a module of bench has no row"
-    edges = [(name, other) for name in rank for other in imports_of(tree_of(name), BENCH)]
+    edges = [(name, other) for name in rank for other in imported_by(name)]
     assert not [(name, other) for name, other in edges if rank[other] <= rank[name]]
 
 
 @pytest.mark.parametrize("known", [MODULES, BENCH], ids=["fastrec", "bench"])
 def test_no_circles_between_modules(known: dict[str, Path]) -> None:
-    graph = {name: set(imports_of(tree_of(name), known)) - {name} for name in known if name != "fastrec"}
+    graph = {name: set(imported_by(name)) - {name} for name in known if name != "fastrec"}
     assert find_circle(graph) is None
 
 
 def test_commands_do_not_import_each_other() -> None:
     found = {
-        name: {command_of(other) for other in imports_of(tree_of(name), MODULES)} - {None, command_of(name)}
+        name: {command_of(other) for other in imported_by(name)} - {None, command_of(name)}
         for name in INNER
         if command_of(name)
     }
@@ -268,10 +285,19 @@ def test_only_the_command_line_prints_or_exits() -> None:
 def prints_or_exits(name: str) -> set[str]:
     """What a module uses that prints or exits."""
     nodes = list(ast.walk(tree_of(name)))
-    called = {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
-    named = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+    called = {dotted(node.func) for node in nodes if isinstance(node, ast.Call)}
+    named = {dotted(node) for node in nodes if isinstance(node, ast.Attribute)}
     raised = {ast.unparse(node.exc) for node in nodes if isinstance(node, ast.Raise) and node.exc}
     return called & PRINTING | named & STREAMS | {exc for exc in raised if exc.startswith("SystemExit")}
+
+
+def dotted(node: ast.AST) -> str:
+    """`a.b` as it is written; empty for anything longer, which no name here is."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return ""
 
 
 def test_every_module_has_a_docstring() -> None:
@@ -281,9 +307,17 @@ def test_every_module_has_a_docstring() -> None:
 
 def test_only_packages_with_a_face_list_their_names() -> None:
     """`__all__` is for folders that others import through; elsewhere a leading underscore marks what is private."""
-    listing = {name for name in MODULES if any(ast.unparse(node).startswith("__all__") for node in tree_of(name).body)}
+    listing = {name for name in MODULES if any(map(sets_all, tree_of(name).body))}
     faces = {"fastrec", "fastrec.engine", "fastrec.schemas.newest"}
     assert listing == faces | {f"fastrec.harnesses.{name}" for name in ("helm", "inspect", "lighteval", "lm_eval")}
+
+
+def sets_all(node: ast.stmt) -> bool:
+    """Whether a statement sets `__all__`, or adds to it."""
+    if isinstance(node, ast.Expr):
+        return ast.unparse(node).startswith("__all__")
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets)
 
 
 def test_imports_are_found_everywhere() -> None:

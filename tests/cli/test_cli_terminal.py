@@ -21,7 +21,7 @@ COMMANDS = cli.list_commands(None)  # type: ignore[arg-type]
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with numbers in every column; read-only."""
     folder = tmp_path_factory.mktemp("terminal")
-    fastrec.generate(folder / "in", records=600, seed=1, shards=1, text="words")
+    fastrec.generate(folder / "in", records=300, seed=1, shards=1)
     fastrec.normalize(folder / "in", folder / "corpus")
     return folder / "corpus"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -96,7 +97,7 @@ def test_arguments_come_first_and_options_are_keywords(name: str) -> None:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with metrics and rejected lines; read-only."""
     folder = tmp_path_factory.mktemp("interface")
-    fastrec.generate(folder / "in", records=60, seed=1, shards=1, rejects=0.2, schema="0.3.0", text="words")
+    fastrec.generate(folder / "in", records=60, seed=1, shards=1, rejects=0.2, schema="0.3.0", mix="single_turn")
     fastrec.normalize(folder / "in", folder / "corpus", schema="0.3.0")
     return folder / "corpus"
 
@@ -129,10 +130,12 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
     return list(found) if name == "cat" else found
 
 
+@cache
 def _record(corpus: Path) -> dict[str, Any]:
     return next(filter(lambda one: "evaluation_result_id" in one, map(json.loads, fastrec.cat(corpus))))
 
 
+@cache
 def value_for(key: str, corpus: Path) -> str:
     record = _record(corpus)
     (code, *_) = fastrec.rejects(corpus).codes

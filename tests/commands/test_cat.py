@@ -52,7 +52,7 @@ def decoded(corpus: Corpus) -> list[dict[str, Any]]:
     return [json.loads(line) for line in corpus.lines]
 
 
-def records(count: int = 480) -> list[bytes]:
+def records(count: int = 240) -> list[bytes]:
     """Few evaluations, models and questions, so that many combinations exist; ids are integers and strings."""
     made = []
     for number in range(count):
@@ -79,7 +79,7 @@ def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A corpus of many small parts, in the default sort order and in others; read only."""
     directory = tmp_path_factory.mktemp("cat")
     write(directory / "a.jsonl", records())
-    found = normalized(directory / "a.jsonl", directory / "corpus", part_size=40_000, sort_by=request.param)
+    found = normalized(directory / "a.jsonl", directory / "corpus", part_size=20_000, sort_by=request.param)
     assert len(found.parts) > 5
     return found
 
@@ -89,7 +89,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """The same, only in the default sort order; read only."""
     directory = tmp_path_factory.mktemp("plain")
     write(directory / "a.jsonl", records())
-    return normalized(directory / "a.jsonl", directory / "corpus", part_size=40_000)
+    return normalized(directory / "a.jsonl", directory / "corpus", part_size=20_000)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def one_or_several(values: list[Any]) -> st.SearchStrategy[Any]:
     return st.sampled_from(values) | st.lists(st.sampled_from(values), min_size=1, max_size=3)
 
 
-@settings(max_examples=examples(45, 450))
+@settings(max_examples=examples(30, 450))
 @given(
     asked=st.fixed_dictionaries(
         {},
@@ -268,7 +268,7 @@ def test_a_limit_stops_the_reading(corpus: Corpus, monkeypatch: pytest.MonkeyPat
 positions = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
 
 
-@settings(max_examples=examples(90, 900))
+@settings(max_examples=examples(40, 900))
 @given(
     ends=st.lists(positions, min_size=2, max_size=2).map(sorted),
     fixed=st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 2), min_size=1, max_size=2), max_size=3),
@@ -313,7 +313,7 @@ def test_needles_in_strings_are_not_taken_for_fields() -> None:
     assert found(Selection(errors=True), silent) == []
 
 
-@pytest.mark.parametrize("size", few_of(range(1, 40), 12, "test_buffers_may_end_anywhere"))
+@pytest.mark.parametrize("size", few_of(range(1, 40), 8, "test_buffers_may_end_anywhere"))
 def test_buffers_may_end_anywhere(plain: Corpus, size: int) -> None:
     """A line that does not fit into a buffer is found once, completely."""
     limits = Limits(skim_bytes=size if size > 20 else size * 97)

@@ -36,7 +36,7 @@ from fastrec.limits import Limits, use_limits
 from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from tests import strategies
-from tests.normalize.normalizing import Corpus, normalized, without_long, write
+from tests.normalize.normalizing import Corpus, normalized, text_of, without_long, write
 from tests.running import run_command
 from tests.samples import question, sample
 from tests.sizes import examples, few_of
@@ -178,8 +178,11 @@ def odd_records() -> list[dict[str, Any]]:
 
 def test_every_reader_restores_the_real_records(real: Path, tmp_path: Path) -> None:
     """All values of real records of each kind, with pyarrow, Polars and DuckDB."""
-    shards = [shard for kind in sorted(real.iterdir()) for shard in few_of(sorted(kind.iterdir()), 2, kind.name)]
-    fastrec.normalize(shards, tmp_path / "corpus", jobs=2)  # other tests check this corpus
+    for kind in sorted(real.iterdir()):
+        for shard in few_of(sorted(kind.iterdir()), 2, kind.name):
+            some = text_of(shard).splitlines(keepends=True)[: examples(100, 1_000_000)]
+            (tmp_path / f"{kind.name}-{shard.name.partition('.')[0]}.jsonl").write_bytes(b"".join(some))
+    fastrec.normalize(sorted(tmp_path.glob("*.jsonl")), tmp_path / "corpus", jobs=2)  # other tests check this corpus
     corpus = Corpus(tmp_path / "corpus")
     assert_equal(corpus, exported(corpus, tmp_path / "tables", jobs=2))
 
@@ -195,11 +198,11 @@ def test_every_reader_restores_odd_records(tmp_path: Path) -> None:
 def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
     """Also if one part has no optional fields and another has all of them."""
     few = [
-        bare(evaluation_name="a", sample_id=number, model_id="m" * 99, input=question(number)) for number in range(100)
+        bare(evaluation_name="a", sample_id=number, model_id="m" * 99, input=question(number)) for number in range(25)
     ]
     full = [
         sample("agentic", evaluation_name="b", sample_id=number, zz=number, input=question(number))
-        for number in range(100)
+        for number in range(25)
     ]
     write(tmp_path / "a.jsonl", [json.dumps(record).encode() for record in few + full])
     corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=10_000)
@@ -209,17 +212,17 @@ def test_all_files_have_the_same_columns(tmp_path: Path) -> None:
 
 
 def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
-    """With unknown keys and repeats, written by two processes."""
+    """With unknown keys and repeats. Another test checks that two processes write the same."""
     write(
         tmp_path / "a.jsonl",
-        without_long(lines(Recipe(records=300, seed=4, unknown_keys=0.3, conflicts=0.1, text="words"))),
+        without_long(lines(Recipe(records=120, seed=4, unknown_keys=0.3, conflicts=0.1, text="words"))),
     )
-    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=200_000)
+    corpus = normalized(tmp_path / "a.jsonl", tmp_path / "corpus", part_size=80_000)
     assert len(corpus.parts) > 2
-    assert_equal(corpus, use_limits(Limits(small_input=0))(exported)(corpus, tmp_path / "tables", jobs=2))
+    assert_equal(corpus, exported(corpus, tmp_path / "tables"))
 
 
-@settings(max_examples=examples(21, 240))
+@settings(max_examples=examples(12, 240))
 @given(st.lists(strategies.records, min_size=1, max_size=3))
 def test_any_records_can_be_restored(records: list[dict[str, Any]]) -> None:
     """Batches of random valid records, decoded by one decoder."""
@@ -523,8 +526,8 @@ def test_every_answer_is_in_its_cell_of_the_matrix(tmp_path: Path, sort_by: tupl
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus of several parts; read only."""
     directory = tmp_path_factory.mktemp("export")
-    write(directory / "a.jsonl", list(lines(Recipe(records=300, seed=4))))
-    return normalized(directory / "a.jsonl", directory / "corpus", part_size=200_000).path
+    write(directory / "a.jsonl", list(lines(Recipe(records=120, seed=4))))
+    return normalized(directory / "a.jsonl", directory / "corpus", part_size=80_000).path
 
 
 @pytest.fixture
@@ -615,7 +618,7 @@ def test_parquet_without_pyarrow_says_what_to_install(
         fastrec.export(corpus, tmp_path / "tables")
     assert caught.value.exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
-    assert fastrec.export(corpus, tmp_path / "tables", format="csv").rows == 300
+    assert fastrec.export(corpus, tmp_path / "tables", format="csv").rows == 120
 
 
 @pytest.mark.parametrize("format_", ["csv", "matrix"])
@@ -663,7 +666,7 @@ def test_the_result_is_one_line_on_stderr(corpus: Path, tmp_path: Path) -> None:
     done = run(corpus, "-o", tmp_path / "tables")
     assert (done.returncode, done.stdout) == (0, b"")
     files = len(list((tmp_path / "tables").rglob("*.parquet")))
-    assert re.match(rb"300 records: %d files in .*tables, .* MB/s\n$" % files, done.stderr)
+    assert re.match(rb"120 records: %d files in .*tables, .* MB/s\n$" % files, done.stderr)
     reader, writer = os.pipe()
     os.close(reader)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def test_names_match_patterns_or_are_the_same(name: str, patterns: list[str]) ->
 def lines() -> list[bytes]:
     """Few names, all outcomes, and text that looks like the fields that are searched for."""
     made = []
-    for number in range(360):
+    for number in range(180):
         record = sample_of("0.3.0", ("single_turn", "multi_turn", "agentic")[number % 3])
         record |= {
             "model_id": MODELS[number % 5],
@@ -66,15 +67,19 @@ def lines() -> list[bytes]:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     folder = tmp_path_factory.mktemp("filters")
     write(folder / "in.jsonl", lines())
-    fastrec.normalize(folder / "in.jsonl", folder / "corpus", part_size=40_000)
+    fastrec.normalize(folder / "in.jsonl", folder / "corpus", part_size=20_000)
     return Corpus(folder / "corpus")
+
+
+@cache
+def decoded(corpus: Corpus) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in corpus.lines]
 
 
 def naive(corpus: Corpus, filters: Filters) -> list[bytes]:
     """The lines that match: every line decoded, every filter checked."""
     found = []
-    for line in corpus.lines:
-        record = json.loads(line)
+    for line, record in zip(corpus.lines, decoded(corpus), strict=True):
         values = {
             "evaluation": record["evaluation_name"],
             "metric": record.get("evaluation_result_id", ""),
@@ -135,6 +140,11 @@ CASES: dict[str, dict[str, Any]] = {
 BOTH: dict[str, Any] = {name: CASES[name] for name in ("without models", "wrong or errors", "all kinds", "no metric")}
 """Cases for the commands that all work on one scratch corpus."""
 
+ALIKE = ("evaluations", "a metric or none", "models", "a model with quotes", "any sample", "some hashes")
+ALIKE += ("without models", "without an evaluation", "right", "errors", "right or wrong", "all outcomes")
+"""Cases whose kinds of filters others have, too: the slower commands try them with `make test-long` only."""
+KINDS = [pytest.param(name, marks=pytest.mark.long_only) if name in ALIKE else name for name in CASES]
+
 some = {
     "evaluation": ["sums", "sums*", "*", "x", "z[o]o"],
     "metric": ["acc", "", "*", "f[1]", "x"],
@@ -158,7 +168,7 @@ def test_cat_finds_what_a_naive_filter_finds(case: str, corpus: Corpus) -> None:
     assert list(fastrec.cat(corpus.path, **CASES[case])) == expected
 
 
-@settings(max_examples=examples(45, 450))
+@settings(max_examples=examples(30, 450))
 @given(filters, st.sampled_from([200, 5_000, 1 << 20]))
 def test_cat_agrees_with_decoding_every_record(corpus: Corpus, asked: dict[str, Any], skim_bytes: int) -> None:
     """For any filters, and wherever buffers end."""
@@ -166,7 +176,7 @@ def test_cat_agrees_with_decoding_every_record(corpus: Corpus, asked: dict[str, 
     assert list(use_limits(Limits(skim_bytes=skim_bytes))(fastrec.cat)(corpus.path, **asked)) == expected
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", KINDS)
 def test_cat_does_not_need_the_summary(case: str, corpus: Corpus, tmp_path: Path) -> None:
     """Without it, or with another one, patterns are compared with every record."""
     copy = shutil.copytree(corpus.path, tmp_path / "copy")
@@ -176,7 +186,7 @@ def test_cat_does_not_need_the_summary(case: str, corpus: Corpus, tmp_path: Path
         assert list(fastrec.cat(copy, **CASES[case])) == naive(corpus, make_filters(**CASES[case]))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", KINDS)
 def test_normalize_keeps_what_a_naive_filter_finds(case: str, corpus: Corpus, tmp_path: Path) -> None:
     """Also from a corpus, whose order and hashes stay."""
     expected = naive(corpus, make_filters(**CASES[case]))
@@ -187,7 +197,7 @@ def test_normalize_keeps_what_a_naive_filter_finds(case: str, corpus: Corpus, tm
     assert fastrec.verify(tmp_path / "out").ok
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", KINDS)
 def test_a_scratch_corpus_has_what_a_naive_filter_finds(case: str, corpus: Corpus) -> None:
     """In the same order, with the same schema and hashes; it is removed afterwards."""
     with matching_corpus(str(corpus.path), make_filters(**CASES[case])) as directory:

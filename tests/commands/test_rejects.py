@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,18 @@ from fastrec.schemas.registry import SCHEMAS
 from tests.running import run_command
 from tests.samples import sample, sample_of
 
-LABELLED = list(labelled_lines(Recipe(records=300, seed=8, rejects=0.3, duplicates=0.1, blanks=0.05)))
 FILE = "rejects.jsonl.zst"
+
+
+@cache
+def labelled() -> list[tuple[str, bytes]]:
+    """Lines with their kinds."""
+    return list(labelled_lines(Recipe(records=300, seed=8, rejects=0.3, duplicates=0.1, blanks=0.05)))
 
 
 def bad_lines(code: str | None = None) -> list[bytes]:
     """The rejected lines of the three shards, in the order of the rejects file."""
-    shards = [LABELLED[number::3] for number in range(3)]
+    shards = [labelled()[number::3] for number in range(3)]
     return [line for shard in shards for label, line in shard if label in CODES and code in (None, label)]
 
 
@@ -44,7 +49,7 @@ def fresh(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus with rejected lines of every code; do not change it."""
     directory = tmp_path_factory.mktemp("fresh")
     for number in range(3):
-        text = b"".join(line + b"\n" for _, line in LABELLED[number::3])
+        text = b"".join(line + b"\n" for _, line in labelled()[number::3])
         (directory / f"{number}.jsonl").write_bytes(text)
     fastrec.normalize(sorted(directory.glob("*.jsonl")), directory / "corpus")
     return directory / "corpus"

@@ -34,7 +34,7 @@ from tests.samples import sample
 from tests.sources.compressing import compressed
 from tests.summary.naive import naive_models, near_root
 
-LINES = without_long(lines(Recipe(records=800, seed=5, duplicates=0.2, conflicts=0.05, rejects=0.05)), 3_000)
+RECIPE = Recipe(records=500, seed=5, duplicates=0.2, conflicts=0.05, rejects=0.05)
 HOSTILE = '</script>\x1b[31m|\u202e\n`=1,2"'
 
 
@@ -42,8 +42,9 @@ HOSTILE = '</script>\x1b[31m|\u202e\n`=1,2"'
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards with duplicates, conflicts and invalid lines; read-only."""
     folder = tmp_path_factory.mktemp("shards")
+    made = without_long(lines(RECIPE), 3_000)
     for number in range(3):
-        write(folder / f"{number}.jsonl", LINES[number::3], Format.ZSTD if number else Format.PLAIN)
+        write(folder / f"{number}.jsonl", made[number::3], Format.ZSTD if number else Format.PLAIN)
     return folder
 
 
@@ -51,7 +52,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def corpus(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Their corpus, with parts so small that questions span two parts; read-only."""
     output = tmp_path_factory.mktemp("made") / "corpus"
-    fastrec.normalize(shards, output, part_size=32_768)
+    fastrec.normalize(shards, output, part_size=20_000)
     assert len(list(output.glob("part-*"))) > 5
     return output
 
@@ -185,7 +186,7 @@ def test_common_questions_in_another_sort_order(
     shards: Path, corpus: Path, tmp_path: Path, order: tuple[str, ...]
 ) -> None:
     """A corpus whose questions are not adjacent is sorted again, with a notice."""
-    fastrec.normalize(shards, tmp_path / "other", part_size=32_768, sort_by=order)
+    fastrec.normalize(shards, tmp_path / "other", part_size=20_000, sort_by=order)
     said: list[str] = []
     assert stats(tmp_path / "other", common=True, notice=said.append) == stats(corpus, common=True)
     first, second = sort_order(order)[:2]
@@ -507,7 +508,10 @@ def test_notice_about_invalid_lines(shards: Path) -> None:
     assert run(shards, "-q").stderr == b""
 
 
-@pytest.mark.parametrize("output_format", ["table", "json", "csv", "markdown"])
+@pytest.mark.parametrize(
+    "output_format",
+    ["table", "json", *(pytest.param(name, marks=pytest.mark.long_only) for name in ("csv", "markdown"))],
+)
 def test_closed_pipe(corpus: Path, output_format: str) -> None:
     """A closed pipe prints no error."""
     reader, writer = os.pipe()

@@ -31,9 +31,10 @@ from fastrec.sources.shard import shard_at
 from tests.corpus.earlier_formats import to_format_2
 from tests.running import run_command
 from tests.samples import sample
+from tests.sizes import examples
 
 RECIPE = Recipe(
-    records=240,
+    records=120,
     seed=3,
     duplicates=0.05,
     conflicts=0.1,
@@ -46,7 +47,7 @@ RECIPE = Recipe(
 )
 PART_SIZE = 1 << 16
 MIDDLE = "part-00001.jsonl.zst"
-LARGE = "part-00006.jsonl.zst"  # the part with the most lines
+LARGE = "part-00002.jsonl.zst"  # the part with the most lines
 REJECTS = "rejects.jsonl.zst"
 SOURCES = "part-00001.sources.zst"
 
@@ -668,7 +669,7 @@ def assert_files_are_named(found: Verification) -> None:
 def test_every_changed_byte_is_reported(fresh: Path, corpus: Path, file: str) -> None:
     """Whichever byte of a file changes."""
     data = (fresh / file).read_bytes()
-    for offset in range(0, len(data), len(data) // 9):
+    for offset in range(0, len(data), len(data) // examples(4, 9)):
         flip(corpus / file, offset)
         found = verify(corpus)
         assert (file, "file.sha256") in {(problem.file, problem.kind) for problem in found.problems}
@@ -703,8 +704,16 @@ def test_the_problems_of_one_file_are_bounded(corpus: Path) -> None:
     assert problems[-1].message == f"{count - MOST_PROBLEMS} more problems in this file"
 
 
+SOME_DAMAGE = [swap_parts, *(DAMAGE[name][0] for name in ("a dropped line", "a stray file"))]
+
+
+def all_of_it(corpus: Path) -> None:
+    for damage in SOME_DAMAGE:
+        damage(corpus)
+
+
 @pytest.mark.parametrize(
-    "damage", [None, swap_parts, *(DAMAGE[name][0] for name in ("a dropped line", "a stray file"))]
+    "damage", [None, all_of_it, *(pytest.param(damage, marks=pytest.mark.long_only) for damage in SOME_DAMAGE)]
 )
 def test_jobs_do_not_change_the_result(corpus: Path, damage: Damage | None) -> None:
     """Two processes find the same problems as one, in the same order."""

@@ -1,6 +1,6 @@
 """The judge agrees with an independent draft-07 validator on seeded mutations of records, by every schema version.
 
-`make test` judges 5,000 mutations by version 0.2.0, and fewer by later ones. `make test-long` judges 40,000 by each.
+`make test` judges 5,600 mutations, 3,200 of them by version 0.2.0. `make test-long` judges 40,000 by each.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ VALUES = [ABSENT, *BOUNDARIES, *JSON_TYPES, *ENUMS]
 FURTHER = [("metrics",), ("output",), ("interactions",), ("messages",), ("evaluation_result_id",)]
 LABELS = ["0.2.0", "instance_level_eval_0.2.0", "0.2.1", "instance_level_eval_0.2.1", "0.2.2", "0.3.0", "banana", ""]
 PARTS = 4
-EXAMPLES = examples(1_250, 10_000)
+EXAMPLES = examples(800, 10_000)
 """Of each part."""
-FEWER_EXAMPLES = examples(600, 40_000)
+FEWER_EXAMPLES = examples(300, 40_000)
 
 Path = tuple[str | int, ...]
 
@@ -87,7 +87,7 @@ def paths(value: Any, at: Path = ()) -> Iterator[Path]:
 def put(record: Any, path: Path, new: Any) -> None:
     """Set, append or remove the value at a path, unless an earlier mutation removed the path."""
     *way, last = path
-    if new is not ABSENT:
+    if isinstance(new, (dict, list)):
         new = copy.deepcopy(new)
     for step in way:
         try:
@@ -130,12 +130,11 @@ def crossed_branches(version: str) -> Iterator[tuple[str, Mutation]]:
 def random_mutations(seed: int, version: str = "0.2.0") -> Iterator[Any]:
     """Yield records with one to three mutations, without end."""
     rng = random.Random(seed)
-    records = {kind: sample_of(version, kind) for kind in KINDS}
-    places = {kind: [*paths(record), *FURTHER] for kind, record in records.items()}
+    places = {kind: [*paths(sample_of(version, kind)), *FURTHER] for kind in KINDS}
     harmless: list[Any] = [ABSENT, None, 1.0, "text", [], {}, ["x"], {"zz": {"b": 1, "a": [2]}}]
     while True:
         kind = rng.choice(KINDS)
-        record = copy.deepcopy(records[kind])
+        record = sample_of(version, kind)
         for _ in range(rng.randint(1, 3)):
             put(record, rng.choice(places[kind]), rng.choice(harmless if rng.random() < 0.7 else VALUES))
         if rng.random() < 0.2:

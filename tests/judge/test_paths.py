@@ -73,7 +73,7 @@ def judge_slowly(lines: list[bytes], **options: Any) -> tuple[Batch, bytes]:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @given(dice)
-@settings(max_examples=examples(4, 32))
+@settings(max_examples=examples(3, 32))
 def test_both_paths_agree_on_every_line_of_mixed_versions(options: dict[str, Any], rng: random.Random) -> None:
     """What a judge has seen before changes nothing: neither line by line, nor in one chunk, nor the second time."""
     records = mixed_records(rng, 25)
@@ -105,7 +105,7 @@ def counted(batch: Batch, out: bytes) -> dict[str, Any]:
 
 
 @given(dice)
-@settings(max_examples=examples(5, 40))
+@settings(max_examples=examples(3, 40))
 def test_a_line_has_the_version_of_the_reference_whatever_came_before(rng: random.Random) -> None:
     """Line by line, with one judge: the version is that of an independent implementation."""
     subject = Judge()

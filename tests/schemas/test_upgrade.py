@@ -30,7 +30,7 @@ from tests.schemas.upgrading import OLD, assert_agrees, expected, leaves, old_re
 from tests.sizes import examples
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "schema" / "versions"
-EXAMPLES = examples(25, 500)
+EXAMPLES = examples(15, 500)
 RECORDS = examples(100, 5_000)
 """Generated records that are upgraded; 10,000 take a minute."""
 
