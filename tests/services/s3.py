@@ -130,6 +130,15 @@ class S3:
             return body
 
     @contextlib.contextmanager
+    def pages_of(self, keys: int) -> Iterator[None]:
+        """List no more keys with one request, unless it says how many; 1000 otherwise."""
+        self._ask("PUT", "/_page", b"%d" % keys)
+        try:
+            yield
+        finally:
+            self._ask("PUT", "/_page", b"1000")
+
+    @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """Accept connections, but never answer."""
         self._process.send_signal(signal.SIGSTOP)
@@ -182,6 +191,9 @@ class _Failing:
             return _answer(respond, b"")
         if path == "/_injected":
             return _answer(respond, str(self._injected).encode())
+        if path == "/_page":
+            os.environ["MOTO_S3_DEFAULT_MAX_KEYS"] = _body(environ).decode()
+            return _answer(respond, b"")
         if path == "/_requests":
             seen, self._requests = self._requests, []
             return _answer(respond, json.dumps(seen).encode())

@@ -52,7 +52,7 @@ def test_from_store_to_store_on_a_cluster(three: Cluster, inputs: str, s3: S3, l
     """The corpus has the same bytes, and no work is left behind."""
     command = ["normalize", inputs, "-o", OUT, "--engine", "dask", "--scheduler", three.address]
     result = subprocess.run(
-        [sys.executable, "-m", "fastrec", *command, "--part-size", "200KB", "--max-rejects", "100%"],
+        [sys.executable, "-m", "fastrec", *command, "--part-size", "70KB", "--max-rejects", "100%"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
@@ -78,7 +78,7 @@ def test_a_worker_killed_in_a_pass_changes_no_byte(
 ) -> None:
     """Its unfinished uploads are aborted, and another worker runs its tasks."""
     killer = Killer(three, stage)
-    options = Options(engine="dask", scheduler=three.address, part_size=200_000)
+    options = Options(engine="dask", scheduler=three.address, part_size=70_000)
     run([inputs], OUT, options, progress=killer)
     assert killer.killed
     assert_same(s3, local)

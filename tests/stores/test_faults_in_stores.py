@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import gzip
 import json
@@ -39,15 +38,6 @@ ONE_ATTEMPT = {"AWS_MAX_ATTEMPTS": "1"}
 def _scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The directory for work files that are not in the store."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-
-
-@pytest.fixture
-def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let s3fs and botocore make as many attempts as ever, with a tenth of the time between them."""
-    sleep = asyncio.sleep
-    hurried = types.SimpleNamespace(**{**vars(asyncio), "sleep": lambda seconds: sleep(seconds / 10)})
-    for name in ("s3fs.core", "aiobotocore.endpoint"):
-        monkeypatch.setattr(pytest.importorskip(name), "asyncio", hurried)
 
 
 class Clients:
@@ -96,7 +86,7 @@ def fastrec_alone(*arguments: str, tmp_path: Path, **environment: str) -> subpro
 
 
 def words_of(inputs: str, *options: str) -> tuple[str, ...]:
-    return ("normalize", inputs, "-o", OUT, "--part-size", "200KB", "--max-rejects", "100%", "--jobs", "1", *options)
+    return ("normalize", inputs, "-o", OUT, "--part-size", "70KB", "--max-rejects", "100%", "--jobs", "1", *options)
 
 
 def normalize(inputs: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -127,7 +117,7 @@ PASSING: dict[str, Fault] = {
 }
 
 
-@pytest.mark.usefixtures("_short_waits")
+@pytest.mark.usefixtures("short_waits")
 @pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
 def test_a_temporary_fault_costs_only_time(fault: Fault, inputs: str, s3: S3, local: Corpus) -> None:
     """The corpus has the same bytes as without the fault."""
@@ -152,7 +142,7 @@ LASTING: dict[str, Fault] = {
 }
 
 
-@pytest.mark.usefixtures("_short_waits")
+@pytest.mark.usefixtures("short_waits")
 @pytest.mark.parametrize("fault", LASTING.values(), ids=LASTING)
 def test_a_lasting_fault_ends_the_run(fault: Fault, inputs: str, s3: S3, local: Corpus) -> None:
     """Exit code 3 with object and reason, no manifest, no upload left; the next run gives the expected bytes."""
@@ -171,7 +161,7 @@ def test_a_lasting_fault_ends_the_run(fault: Fault, inputs: str, s3: S3, local: 
     assert same_bytes(s3, local)
 
 
-@pytest.mark.usefixtures("_short_waits")
+@pytest.mark.usefixtures("short_waits")
 def test_an_upload_that_fails_halfway_is_aborted(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """If one part of an upload fails, the file fails, and nothing of it is left."""
     # Not records: kept as rejected lines in the work directory, where compression does not make them much smaller.
@@ -190,7 +180,7 @@ def test_an_upload_that_fails_halfway_is_aborted(s3: S3, monkeypatch: pytest.Mon
     assert "nightly/corpus/manifest.json" in s3.objects("nightly/")
 
 
-@pytest.mark.usefixtures("_short_waits")
+@pytest.mark.usefixtures("short_waits")
 def test_no_server(inputs: str) -> None:
     """A server that does not exist ends the run soon, with exit code 2, because no input is found."""
     result = normalize(inputs, AWS_ENDPOINT_URL="http://127.0.0.1:9")
@@ -243,7 +233,7 @@ def test_a_killed_run_is_resumed(way: signal.Signals, inputs: str, s3: S3, local
         s3.fail(Fault("slow", "PUT", moment, times=1, seconds=1.0))
         s3.requests()
         process = subprocess.Popen(
-            [sys.executable, "-m", "fastrec", "normalize", inputs, "-o", OUT, "--part-size", "200KB", "--jobs", "1"],
+            [sys.executable, "-m", "fastrec", "normalize", inputs, "-o", OUT, "--part-size", "70KB", "--jobs", "1"],
             env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
             stderr=subprocess.PIPE,
         )

@@ -26,7 +26,7 @@ from tests.samples import sample, sample_of
 from tests.services.s3 import S3, without_token
 
 OUT = "s3://bucket/nightly/corpus"
-PART_SIZE = 200_000
+PART_SIZE = 70_000
 
 
 @pytest.fixture(autouse=True)
