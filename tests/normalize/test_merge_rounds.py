@@ -93,15 +93,18 @@ def test_merging_runs_does_not_change_the_corpus(
 
 
 @pytest.mark.parametrize("engine", ["pool", "dask"])
-def test_rounds_in_several_processes(engine: str, pile: list[Path], tmp_path: Path) -> None:
+def test_rounds_in_several_processes(engine: str, tmp_path: Path) -> None:
     """A pool and a cluster give the same bytes, also with filters."""
     if engine == "dask":
         pytest.importorskip("distributed")
+    stages = Stages()
     content: dict[str, Any] = {"part_size": PART, "conflicts": "first", "repeats": "first", "hash": "[!0]*"}
+    pile = list(shuffled_shards(LINES[:60], 5, tmp_path / "in"))
     other = normalized(pile, tmp_path / "other", **content)
     limits = replace(MERGE_EARLY, small_input=0, task_bytes=20_000)
     options: dict[str, Any] = {"jobs": 2, "engine": engine, "limits": limits}
-    corpus = normalized(pile, tmp_path / "out", **content, **options)
+    corpus = normalized(pile, tmp_path / "out", stages, **content, **options)
+    assert "round" in stages.seen
     assert corpus.same_for_all == other.same_for_all
     assert corpus.rejects == other.rejects
 
