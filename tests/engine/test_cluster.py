@@ -24,6 +24,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.engine.test_pool import die_always
 from tests.normalize.normalizing import Corpus, normalized
+from tests.normalize.test_merge_rounds import check_rounds
 from tests.services.dask import LOOSE, Cluster, Killer
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
@@ -300,6 +301,11 @@ def test_a_worker_killed_in_a_pass_changes_no_byte(
     run([shards], tmp_path / "out", options, progress=killer)
     assert killer.killed
     assert Corpus(tmp_path / "out").same_for_all == whole
+
+
+def test_rounds_on_a_cluster(three: Cluster, tmp_path: Path) -> None:
+    """A cluster that merges runs between the passes gives the same bytes, also with filters."""
+    check_rounds(tmp_path, engine="dask", scheduler=three.address)
 
 
 # With one worker
