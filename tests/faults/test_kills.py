@@ -14,6 +14,7 @@ import pytest
 
 from tests.faults.failing import contents
 from tests.faults.processes import HAS_PROC, MOMENTS, Pile, Process, check_after, command, generate, make_pile, wait_for
+from tests.sizes import examples
 
 ATTEMPTS = 5
 """Runs until a signal comes in time."""
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.skipif(not HAS_PROC, reason="needs /proc to see the wor
 @pytest.fixture(scope="module")
 def pile(tmp_path_factory: pytest.TempPathFactory) -> Pile:
     folder = tmp_path_factory.mktemp("pile")
-    return make_pile(generate(folder / "in"), folder / "out")
+    return make_pile(generate(folder / "in", examples(1_400, 2_000)), folder / "out")
 
 
 def run_again(pile: Pile, out: Path, *more: str) -> str:

@@ -117,15 +117,38 @@ PASSING: dict[str, Fault] = {
 }
 
 
+TOGETHER: list[tuple[str, ...]] = [
+    (
+        "busy while reading",
+        "busy while writing",
+        "busy while listing",
+        "busy while looking",
+        "busy while publishing",
+        "busy while sweeping",
+    ),
+    (
+        "broken while reading",
+        "slow",
+        "cut off while writing",
+        "no answer about the lease",
+        "no answer about the manifest",
+    ),
+    ("cut off while reading", "uploads may not be listed"),
+]
+"""Faults that one run has, each in other requests. With `make test-long`, there is a run for each fault, too."""
+EACH = [pytest.param((name,), marks=pytest.mark.long_only) for name in PASSING]
+
+
 @pytest.mark.usefixtures("short_waits")
-@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-def test_a_temporary_fault_costs_only_time(fault: Fault, inputs: str, s3: S3, local: Corpus) -> None:
+@pytest.mark.parametrize("names", [*TOGETHER, *EACH], ids=" and ".join)
+def test_a_temporary_fault_costs_only_time(names: tuple[str, ...], inputs: str, s3: S3, local: Corpus) -> None:
     """The corpus has the same bytes as without the fault."""
-    s3.fail(fault)
-    work = ["--work-dir", "s3://bucket/tmp"] if fault.has == "delete" else []
+    faults = [PASSING[name] for name in names]
+    s3.fail(*faults)
+    work = ["--work-dir", "s3://bucket/tmp"] if any(fault.has == "delete" for fault in faults) else []
     result = normalize(inputs, *work)
     assert (result.returncode, result.stderr.count("Traceback")) == (0, 0), result.stderr
-    assert s3.injected()
+    assert all(s3.injected_each()), s3.injected_each()
     s3.fail()
     assert same_bytes(s3, local)
     assert s3.uploads() == []
@@ -142,20 +165,31 @@ LASTING: dict[str, Fault] = {
 }
 
 
+IN_TURN: list[tuple[str, ...]] = [
+    ("nothing can be listed", "connections are cut", "no part can be written"),
+    ("no shard can be read", "no manifest can be put"),
+    ("no work can be written", "no work can be read"),
+]
+"""Faults of runs one after the other, each later than the one before."""
+
+
 @pytest.mark.usefixtures("short_waits")
-@pytest.mark.parametrize("fault", LASTING.values(), ids=LASTING)
-def test_a_lasting_fault_ends_the_run(fault: Fault, inputs: str, s3: S3, local: Corpus) -> None:
+@pytest.mark.parametrize(
+    "names", [*IN_TURN, *(pytest.param((name,), marks=pytest.mark.long_only) for name in LASTING)], ids=" then ".join
+)
+def test_a_lasting_fault_ends_the_run(names: tuple[str, ...], inputs: str, s3: S3, local: Corpus) -> None:
     """Exit code 3 with object and reason, no manifest, no upload left; the next run gives the expected bytes."""
-    s3.fail(fault)
-    in_work = fault.has in ("/tmp/", "/run-")  # with work in the store, a run sends twice as many requests
+    in_work = LASTING[names[0]].has in ("/tmp/", "/run-")  # with work in the store, a run sends more requests
     work = ["--work-dir", "s3://bucket/tmp"] if LONG or in_work else []
-    result = normalize(inputs, *work, **ONE_ATTEMPT)
-    assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
-    assert "s3://bucket/" in result.stderr
-    assert s3.injected()
-    s3.fail()
-    assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
-    assert s3.uploads() == []
+    for name in names:
+        s3.fail(LASTING[name])
+        result = normalize(inputs, *work, **ONE_ATTEMPT)
+        assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), (name, result.stderr)
+        assert "s3://bucket/" in result.stderr
+        assert s3.injected(), name
+        s3.fail()
+        assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
+        assert s3.uploads() == []
     again = normalize(inputs, *work, **ONE_ATTEMPT)
     assert again.returncode == 0, again.stderr
     assert same_bytes(s3, local)

@@ -297,7 +297,7 @@ def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_pa
         normalize(shards, f"file://{shards}/out")
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.long_only), 3])
 def test_a_run_that_starts_again_with_another_schema_is_resumed(
     count: int, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
