@@ -290,9 +290,7 @@ def files_of(s3: S3, stem: str) -> list[bytes]:
     return [data for key, data in s3.objects(f"nightly/corpus/{stem}").items() if key]
 
 
-def test_no_secret_is_printed_or_written(
-    inputs: str, s3: S3, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_secret_is_printed_or_written(inputs: str, s3: S3, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Neither printed nor written, whether the run succeeds or fails, even with -vv."""
     secrets = (s3.environment["AWS_SECRET_ACCESS_KEY"], s3.environment["AWS_ACCESS_KEY_ID"])
     work = ("--work-dir", "s3://bucket/tmp")
