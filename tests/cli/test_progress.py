@@ -166,7 +166,7 @@ def test_the_expected_text_follows_what_was_read(jobs: int, tmp_path: Path, monk
     """Compressed shards expand more than usual here, and every record is there twice: the totals are corrected."""
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     for number in range(6):
-        write(tmp_path / "in" / f"{number}.jsonl", LINES[:30] * 8, Format.ZSTD)
+        write(tmp_path / "in" / f"{number}.jsonl", LINES[:60] * 4, Format.ZSTD)
     recorder = Recorder()
     limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=100_000, small_input=0)
     run([tmp_path / "in"], tmp_path / "out", Options(jobs=jobs, part_size=20_000, limits=limits), progress=recorder)

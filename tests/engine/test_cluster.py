@@ -24,6 +24,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.engine.test_pool import die_always
 from tests.normalize.normalizing import Corpus, normalized
+from tests.normalize.test_merge_rounds import check_rounds
 from tests.services.dask import LOOSE, Cluster, Killer
 
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
@@ -31,6 +32,8 @@ distributed = pytest.importorskip("distributed", reason="the extra `dask` is not
 pytestmark = LOOSE
 
 IMPATIENT = Limits(cluster_patience_seconds=3.0)
+VERY_IMPATIENT = Limits(cluster_patience_seconds=1.0)
+"""For tests that wait for so long."""
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +93,7 @@ def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 
 
 def slowly(number: int) -> int:
-    time.sleep(0.3)
+    time.sleep(0.1)
     return number
 
 
@@ -145,14 +148,16 @@ def test_a_task_that_keeps_killing_is_named(three: Cluster) -> None:
 def test_the_run_fails_when_the_cluster_is_gone(who: str, request: pytest.FixtureRequest) -> None:
     """If all workers or the scheduler are dead, an error is raised within the time limit."""
     running: Cluster = request.getfixturevalue("three" if who == "workers" else "own")
-    begin = time.monotonic()
-    with pytest.raises(ClusterError) as caught, ClusterEngine(1, running.address, IMPATIENT) as engine:
+    begin, killed = time.monotonic(), False
+    with pytest.raises(ClusterError) as caught, ClusterEngine(1, running.address, VERY_IMPATIENT) as engine:
         for number, _ in engine.run(slowly, range(100)):
             if number == 2:
+                killed = True
                 for process in running.workers if who == "workers" else [running.scheduler]:
                     process.kill()
     assert time.monotonic() - begin < 40
     assert running.address in str(caught.value)
+    assert killed
 
 
 def test_a_result_lost_with_its_worker_is_computed_again(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +186,7 @@ def test_a_missing_scheduler_is_named() -> None:
     """A wrong address is reported within seconds."""
     with (
         pytest.raises(ClusterError, match=r"tcp://127\.0\.0\.1:9: no scheduler with workers"),
-        ClusterEngine(1, "tcp://127.0.0.1:9", Limits(cluster_connect_seconds=1.0)),
+        ClusterEngine(1, "tcp://127.0.0.1:9", Limits(cluster_connect_seconds=0.5)),
     ):
         pass
 
@@ -190,15 +195,16 @@ def test_a_frozen_scheduler_is_reported_at_the_start(own: Cluster, monkeypatch: 
     """A scheduler that accepts connections but never answers, or only the handshake: an error, no hang."""
     with ClusterEngine(1, own.address, Limits(cluster_connect_seconds=30.0)):
         pass
-    limits = Limits(cluster_connect_seconds=2.0)
+    limits = Limits(cluster_connect_seconds=0.7)
     own.scheduler.send_signal(signal.SIGSTOP)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
         ClusterEngine(1, own.address, limits).__enter__()
     own.scheduler.send_signal(signal.SIGCONT)
+    monkeypatch.setattr(cluster, "_LOOK_SECONDS", 0.02)
     connect = cluster._bounded_client
 
-    def freeze(address: object, seconds: float) -> object:
-        client = connect(address, seconds)
+    def freeze(address: object, _: float) -> object:
+        client = connect(address, 30.0)
         own.scheduler.send_signal(signal.SIGSTOP)
         return client
 
@@ -253,8 +259,8 @@ def test_a_worker_that_does_not_answer_at_the_start_is_reported(own: Cluster) ->
     with ClusterEngine(1, own.address) as engine:
         engine._client.wait_for_workers(1, timeout=30)
     own.workers[0].send_signal(signal.SIGSTOP)
-    with pytest.raises(ClusterError, match="some workers did not answer for 2 seconds"):
-        ClusterEngine(1, own.address, Limits(cluster_patience_seconds=2.0)).__enter__()
+    with pytest.raises(ClusterError, match="some workers did not answer for 1 seconds"):
+        ClusterEngine(1, own.address, Limits(cluster_patience_seconds=1.0)).__enter__()
 
 
 @pytest.mark.parametrize("what", ["fastrec", "zstd", "Python"])
@@ -297,6 +303,11 @@ def test_a_worker_killed_in_a_pass_changes_no_byte(
     assert Corpus(tmp_path / "out").same_for_all == whole
 
 
+def test_rounds_on_a_cluster(three: Cluster, tmp_path: Path) -> None:
+    """A cluster that merges runs between the passes gives the same bytes, also with filters."""
+    check_rounds(tmp_path, engine="dask", scheduler=three.address)
+
+
 # With one worker
 
 
@@ -315,7 +326,7 @@ def test_workers_that_join_later_get_work(one: Cluster) -> None:
 def test_a_result_lost_with_the_last_worker_ends_the_run(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task has finished, and no worker is left to send its result or to run it again: an error, no hang."""
     gone = pytest.raises(ClusterError, match="there were no workers")
-    with gone, ClusterEngine(1, one.address, IMPATIENT) as engine:
+    with gone, ClusterEngine(1, one.address, VERY_IMPATIENT) as engine:
         wait = engine._finished
 
         def all_die(running: Iterable[object]) -> list[object]:

@@ -118,7 +118,7 @@ def test_a_dead_worker_costs_only_time(engine: Engine, tmp_path: Path) -> None:
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards with duplicates, conflicts and rejected lines."""
     folder = tmp_path_factory.mktemp("shards")
-    every = without_long(lines(Recipe(records=300, seed=4, text="words", duplicates=0.1, conflicts=0.1, rejects=0.1)))
+    every = without_long(lines(Recipe(records=150, seed=4, text="words", duplicates=0.1, conflicts=0.1, rejects=0.1)))
     for number in range(6):
         write(folder / f"shard-{number}.jsonl", every[number::6])
     return folder
@@ -127,10 +127,10 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The corpus made from them in this process."""
-    return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=200_000).same_for_all
+    return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=100_000).same_for_all
 
 
 def test_the_same_bytes(kind: dict[str, object], shards: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     """All engines give the same corpus."""
-    normalize_shards([shards], tmp_path / "out", progress=Progress(), part_size=200_000, **kind)
+    normalize_shards([shards], tmp_path / "out", progress=Progress(), part_size=100_000, **kind)
     assert Corpus(tmp_path / "out").same_for_all == whole

@@ -25,6 +25,13 @@ from fastrec.engine.pool import PoolEngine
 from fastrec.errors import PanicError, WorkerDiedError
 from fastrec.limits import Limits
 
+FORKS = sys.platform == "linux" and sys.version_info < (3, 12)
+ONE_KIND = pytest.mark.parametrize(
+    "_kind",
+    ["forked", pytest.param("fresh interpreters", marks=pytest.mark.long_only if FORKS else ())],
+    indirect=True,
+)
+"""A worker of the other kind dies, stops and fails in the same way, and takes a second to start."""
 NO_SIGNALS = not Path("/proc/self/stat").exists()
 
 
@@ -118,6 +125,7 @@ def test_a_panic_is_an_error_that_names_the_task(engine: Engine) -> None:
     assert caught.value.exit_code == 3
 
 
+@ONE_KIND
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc to see that a process makes no progress")
 @pytest.mark.timeout(60)
 def test_a_worker_that_hangs_is_noticed() -> None:
@@ -161,6 +169,7 @@ def test_a_killed_worker_costs_only_time(tmp_path: Path) -> None:
         assert sorted(engine.run(double, range(5))) == [(number, 2 * number) for number in range(5)]
 
 
+@ONE_KIND
 def test_a_task_that_kills_twice_is_named() -> None:
     """The error names a task that kills its worker, and again when it runs alone."""
     with pytest.raises(WorkerDiedError) as caught, PoolEngine(2) as engine:
@@ -169,6 +178,7 @@ def test_a_task_that_kills_twice_is_named() -> None:
     assert "two worker processes died in the same task: 3." in str(caught.value)
 
 
+@ONE_KIND
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc to see that a process is stopped")
 def test_a_stopped_worker_is_noticed(tmp_path: Path) -> None:
     """A worker that stays stopped is killed after a while, and its task runs again."""
@@ -177,6 +187,7 @@ def test_a_stopped_worker_is_noticed(tmp_path: Path) -> None:
         assert sorted(engine.run(stop_once, arguments)) == [(number, number) for number in range(8)]
 
 
+@ONE_KIND
 def test_an_error_does_not_wait_for_other_tasks() -> None:
     """After an error, running tasks are killed."""
     begin = time.monotonic()
@@ -242,6 +253,7 @@ with PoolEngine(2) as engine:
 """
 
 
+@ONE_KIND
 @pytest.mark.timeout(60)
 def test_a_stopped_worker_does_not_keep_the_engine_from_ending() -> None:
     """A worker that is stopped after the last task does not end by itself, so it is killed."""

@@ -14,9 +14,15 @@ import pytest
 
 from tests.faults.failing import contents
 from tests.faults.processes import HAS_PROC, MOMENTS, Pile, Process, check_after, command, generate, make_pile, wait_for
+from tests.sizes import examples
 
 ATTEMPTS = 5
 """Runs until a signal comes in time."""
+CHOSEN = [
+    pytest.param(moment, marks=pytest.mark.long_only if moment == "half of the runs are sorted" else ())
+    for moment in MOMENTS
+]
+"""Both passes are tried in any case."""
 
 pytestmark = pytest.mark.skipif(not HAS_PROC, reason="needs /proc to see the workers")
 
@@ -24,7 +30,7 @@ pytestmark = pytest.mark.skipif(not HAS_PROC, reason="needs /proc to see the wor
 @pytest.fixture(scope="module")
 def pile(tmp_path_factory: pytest.TempPathFactory) -> Pile:
     folder = tmp_path_factory.mktemp("pile")
-    return make_pile(generate(folder / "in"), folder / "out")
+    return make_pile(generate(folder / "in", examples(1_400, 2_000)), folder / "out")
 
 
 def run_again(pile: Pile, out: Path, *more: str) -> str:
@@ -47,7 +53,7 @@ def started_until(moment: str, pile: Pile, out: Path) -> Process:
     raise AssertionError(f"no run was seen at the moment when {moment}")
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", CHOSEN)
 def test_the_parent_is_killed(moment: str, pile: Pile, tmp_path: Path) -> None:
     """At any moment: OUT is absent or whole, and the next run, at once, gives the expected bytes."""
     out, killed = tmp_path / "out", 0
@@ -65,7 +71,7 @@ def test_the_parent_is_killed(moment: str, pile: Pile, tmp_path: Path) -> None:
     process.workers_end()
 
 
-@pytest.mark.parametrize("moment", list(MOMENTS)[1:])
+@pytest.mark.parametrize("moment", CHOSEN[1:])
 def test_a_worker_is_killed(moment: str, pile: Pile, tmp_path: Path) -> None:
     """A worker that dies costs nothing but time."""
     out, killed = tmp_path / "out", 0
@@ -88,7 +94,7 @@ def test_a_worker_is_killed(moment: str, pile: Pile, tmp_path: Path) -> None:
     [
         (signal.SIGINT, "the first run is sorted"),
         (signal.SIGTERM, "half of the runs are sorted"),
-        (signal.SIGINT, "the first part is merged"),
+        pytest.param(signal.SIGINT, "the first part is merged", marks=pytest.mark.long_only),
         (signal.SIGTERM, "the first part is merged"),
     ],
 )

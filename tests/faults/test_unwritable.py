@@ -16,6 +16,7 @@ import pytest
 from tests.faults.failing import contents
 from tests.normalize.normalizing import audited, write
 from tests.normalize.test_failures import lines_of
+from tests.sizes import few_of
 from tests.systems import needs_dev_full
 
 FULL = Path("/dev/full")
@@ -96,7 +97,7 @@ def test_rejects_are_not_extracted_through_a_link() -> None:
     assert b"link exists; choose a new file" in done.stderr
 
 
-@pytest.mark.parametrize("most", [1, 200, 1_000, 4_000, 20_000])
+@pytest.mark.parametrize("most", few_of([1, 200, 1_000, 4_000, 20_000], 3, "test_a_limit_on_the_size_of_files"))
 def test_a_limit_on_the_size_of_files(most: int, tmp_path: Path) -> None:
     """With a limit on file sizes, the error names the file and nothing is published; the next run succeeds."""
     done = fastrec(

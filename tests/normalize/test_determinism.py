@@ -29,10 +29,11 @@ from tests.normalize.normalizing import (
     write,
 )
 from tests.samples import question, sample
+from tests.sizes import examples
 
 MIB = 1 << 20
 PART = 20_000
-LINES = without_long(lines(Recipe(records=460, seed=11, text="words", warnings=0.1, **EVERYTHING)))
+LINES = without_long(lines(Recipe(records=examples(240, 460), seed=13, text="words", warnings=0.1, **EVERYTHING)))
 
 
 @pytest.fixture(scope="module")
@@ -98,15 +99,15 @@ def test_small_runs_and_windows_do_not_change_the_corpus(conflicts: str, pile: l
 
 def test_many_runs_in_many_processes(tmp_path: Path) -> None:
     """Ranges of files, decompressed chunks and small shards in two processes give the same corpus as one task."""
-    several = without_long(lines(Recipe(records=600, seed=11, text="words", **EVERYTHING)))
+    several = without_long(lines(Recipe(records=280, seed=11, text="words", **EVERYTHING)))
     shards = [
-        write(tmp_path / "plain.jsonl", several[:200]),
-        write(tmp_path / "fed.jsonl", several[200:400], Format.ZSTD),
+        write(tmp_path / "plain.jsonl", several[:70]),
+        write(tmp_path / "fed.jsonl", several[70:140], Format.ZSTD),
     ]
-    shards += shuffled_shards(several[400:], 5, tmp_path / "small")
-    one = normalized(shards, tmp_path / "one", part_size=50_000)
-    limits = Limits(small_input=0, task_bytes=100_000, decompressed_chunk_bytes=100_000)
-    two = normalized(shards, tmp_path / "two", part_size=50_000, jobs=2, memory=2 * MIB, limits=limits)
+    shards += shuffled_shards(several[140:], 5, tmp_path / "small")
+    one = normalized(shards, tmp_path / "one", part_size=20_000)
+    limits = Limits(small_input=0, task_bytes=35_000, decompressed_chunk_bytes=35_000)
+    two = normalized(shards, tmp_path / "two", part_size=20_000, jobs=2, memory=2 * MIB, limits=limits)
     assert two.same_for_all == one.same_for_all
     assert two.rejects == one.rejects
     assert two.manifest["inputs"] == one.manifest["inputs"]
@@ -258,7 +259,7 @@ def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path)
     """Hundreds of parts and runs need fewer than 64 open files."""
     several = [
         json.dumps(sample(sample_id=number // 2, error=str(number), input=question(number // 2))).encode()
-        for number in range(500)
+        for number in range(320)
     ]
     options: dict[str, Any] = {
         "part_size": 4_096,
@@ -268,7 +269,7 @@ def test_many_parts_and_runs_need_few_open_files(conflicts: str, tmp_path: Path)
     }
     corpus = normalized(write(tmp_path / "in.jsonl", several), tmp_path / "out", **options)
     assert len(corpus.parts) > 64
-    assert len(corpus.rejects) == (250 if conflicts == "first" else 0)
+    assert len(corpus.rejects) == (160 if conflicts == "first" else 0)
 
 
 def test_examples_of_replaced_hashes_do_not_depend_on_arrival(tmp_path: Path) -> None:

@@ -369,17 +369,17 @@ def test_questions_are_not_cut(scene: Nights) -> None:
 
 def test_many_tasks_per_shard(tmp_path: Path) -> None:
     """Pieces of large shards are reused one night, and judged again the next, however they are cut."""
-    lines = [record("eval-0", f"model-{number % 7}", number // 7) for number in range(210)]
+    lines = [record("eval-0", f"model-{number % 7}", number // 7) for number in range(105)]
     pile = Pile(tmp_path / "in", evaluations=1)
     large = pile.add(lines)
-    packed = pile.add(lines[:100], Format.ZSTD)
+    packed = pile.add(lines[:50], Format.ZSTD)
     scene = Nights(tmp_path, pile)
     for limits in (SMALL_TASKS, TWO_JOBS, MERGE_EARLY, Limits()):
         result = run(pile.paths, scene.out, scene.options(jobs=2 if limits is TWO_JOBS else 1, limits=limits))
         assert result.notices == []
         scene.check()
     for path in (large, packed):
-        pile.write(path, pile.lines[path][:-30])
+        pile.write(path, pile.lines[path][:-15])
         assert scene.run(limits=SMALL_TASKS).changed == 1
         scene.check()
 

@@ -75,7 +75,12 @@ class S3:
 
     def injected(self) -> int:
         """Return the number of requests that ran into a fault since `fail` was called."""
-        return int(self._ask("GET", "/_injected"))
+        return sum(self.injected_each())
+
+    def injected_each(self) -> list[int]:
+        """Return the number of requests that ran into each of the faults."""
+        each: list[int] = json.loads(self._ask("GET", "/_injected"))
+        return each
 
     def requests(self) -> list[str]:
         """Return method, path and query of all requests since the last call."""
@@ -130,6 +135,15 @@ class S3:
             return body
 
     @contextlib.contextmanager
+    def pages_of(self, keys: int) -> Iterator[None]:
+        """List no more keys with one request, unless it says how many; 1000 otherwise."""
+        self._ask("PUT", "/_page", b"%d" % keys)
+        try:
+            yield
+        finally:
+            self._ask("PUT", "/_page", b"1000")
+
+    @contextlib.contextmanager
     def frozen(self) -> Iterator[None]:
         """Accept connections, but never answer."""
         self._process.send_signal(signal.SIGSTOP)
@@ -171,17 +185,20 @@ class _Failing:
         self._application = application
         self._faults: list[Fault] = []
         self._requests: list[str] = []
-        self._injected = 0
+        self._injected: list[int] = []
         self._changing = threading.Lock()  # moto looks at a condition and writes in two steps
 
     def __call__(self, environ: dict[str, Any], respond: Callable[..., Any]) -> Iterable[bytes]:
         method, path, query = environ["REQUEST_METHOD"], environ["PATH_INFO"], environ["QUERY_STRING"]
         if path == "/_faults":
             self._faults = msgspec.json.decode(_body(environ), type=list[Fault])
-            self._injected = 0
+            self._injected = [0] * len(self._faults)
             return _answer(respond, b"")
         if path == "/_injected":
-            return _answer(respond, str(self._injected).encode())
+            return _answer(respond, json.dumps(self._injected).encode())
+        if path == "/_page":
+            os.environ["MOTO_S3_DEFAULT_MAX_KEYS"] = _body(environ).decode()
+            return _answer(respond, b"")
         if path == "/_requests":
             seen, self._requests = self._requests, []
             return _answer(respond, json.dumps(seen).encode())
@@ -190,12 +207,12 @@ class _Failing:
             environ["wsgi.input"] = io.BytesIO(_body(environ))
         place = f"{path}?{query}"
         self._requests.append(f"{method} {place}")
-        for fault in self._faults:
+        for number, fault in enumerate(self._faults):
             if method.startswith(fault.method) and fault.has in place:
                 fault.after -= 1
                 if fault.after < 0 < fault.times:
                     fault.times -= 1
-                    self._injected += 1
+                    self._injected[number] += 1
                     if fault.kind == "lost":
                         with self._changing:
                             self._application(environ, lambda *_: None)

@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
 from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.keys import FIELDS, METRIC_FIELDS, key_maker, key_splitter
+from tests.sizes import examples
 
 ORDERS = [FIELDS, METRIC_FIELDS, ("model_id", *(field for field in FIELDS if field != "model_id"))]
 
@@ -51,6 +52,7 @@ models = list("abcdefghijkl")
 
 
 @pytest.mark.parametrize("order", ORDERS)
+@settings(max_examples=examples(20, 500))
 @given(values=several, rng=st.randoms(use_true_random=False))
 @example(values=(["e"], ["h", "i"], models, ["r"], ["a"], [UNSET]), rng=None)  # all have answered both questions
 @example(values=(["e"], ["h", "i"], models, ["r"], ["a", "b"], [UNSET]), rng=None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,11 +36,20 @@ def s3(server: S3, monkeypatch: pytest.MonkeyPatch) -> S3:
     return server
 
 
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let s3fs and botocore make as many attempts as ever, with a tenth of the time between them."""
+    sleep = asyncio.sleep
+    hurried = types.SimpleNamespace(**{**vars(asyncio), "sleep": lambda seconds: sleep(seconds / 10)})
+    for name in ("s3fs.core", "aiobotocore.endpoint"):
+        monkeypatch.setattr(pytest.importorskip(name), "asyncio", hurried)
+
+
 @pytest.fixture(scope="session")
 def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of all formats, with duplicates, conflicts, rejected and blank lines."""
     directory = tmp_path_factory.mktemp("shards")
-    recipe = Recipe(records=360, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words")
+    recipe = Recipe(records=120, seed=11, duplicates=0.1, conflicts=0.05, rejects=0.1, blanks=0.03, text="words")
     every = without_long(lines(recipe))
     for number, format_ in enumerate(Format):
         write(directory / f"shard-{number}.jsonl", every[number :: len(Format)], format_)
@@ -48,7 +59,19 @@ def shards(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def local(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     """The corpus made from them on this machine, in this process."""
-    return normalized(shards, tmp_path_factory.mktemp("local") / "corpus", part_size=200_000)
+    corpus = normalized(shards, tmp_path_factory.mktemp("local") / "corpus", part_size=70_000)
+    assert len(corpus.parts) > 2
+    assert min(corpus.line_counts[name] for name in ("duplicates", "rejected", "blank")) > 1
+    assert any(corpus.summary["repeats"].values())
+    return corpus
+
+
+@pytest.fixture
+def shard(s3: S3, shards: Path) -> str:
+    """The URL of a directory with one shard, for tests of anything else: each shard takes some requests."""
+    s3.put("in/shard-0.jsonl", (shards / "shard-0.jsonl").read_bytes())
+    s3.requests()
+    return "s3://bucket/in"
 
 
 @pytest.fixture

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,6 +10,7 @@ from fastrec.errors import UsageError
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.normalize.normalizing import Corpus
+from tests.running import run_here
 from tests.services import demo
 from tests.services.dask import LOOSE, Cluster, Killer
 from tests.services.s3 import S3, without_token
@@ -23,7 +20,6 @@ distributed = pytest.importorskip("distributed", reason="the extra `dask` is not
 pytestmark = LOOSE
 
 OUT = "s3://bucket/nightly/corpus"
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -51,14 +47,7 @@ def assert_same(s3: S3, local: Corpus) -> None:
 def test_from_store_to_store_on_a_cluster(three: Cluster, inputs: str, s3: S3, local: Corpus) -> None:
     """The corpus has the same bytes, and no work is left behind."""
     command = ["normalize", inputs, "-o", OUT, "--engine", "dask", "--scheduler", three.address]
-    result = subprocess.run(
-        [sys.executable, "-m", "fastrec", *command, "--part-size", "200KB", "--max-rejects", "100%"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    result = run_here(*command, "--part-size", "70KB", "--max-rejects", "100%")
     assert result.returncode == 0, result.stderr
     assert_same(s3, local)
 
@@ -78,7 +67,7 @@ def test_a_worker_killed_in_a_pass_changes_no_byte(
 ) -> None:
     """Its unfinished uploads are aborted, and another worker runs its tasks."""
     killer = Killer(three, stage)
-    options = Options(engine="dask", scheduler=three.address, part_size=200_000)
+    options = Options(engine="dask", scheduler=three.address, part_size=70_000)
     run([inputs], OUT, options, progress=killer)
     assert killer.killed
     assert_same(s3, local)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,7 +86,7 @@ def fastrec_alone(*arguments: str, tmp_path: Path, **environment: str) -> subpro
 
 
 def words_of(inputs: str, *options: str) -> tuple[str, ...]:
-    return ("normalize", inputs, "-o", OUT, "--part-size", "200KB", "--max-rejects", "100%", "--jobs", "1", *options)
+    return ("normalize", inputs, "-o", OUT, "--part-size", "70KB", "--max-rejects", "100%", "--jobs", "1", *options)
 
 
 def normalize(inputs: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -116,14 +117,38 @@ PASSING: dict[str, Fault] = {
 }
 
 
-@pytest.mark.parametrize("fault", PASSING.values(), ids=PASSING)
-def test_a_temporary_fault_costs_only_time(fault: Fault, inputs: str, s3: S3, local: Corpus) -> None:
+TOGETHER: list[tuple[str, ...]] = [
+    (
+        "busy while reading",
+        "busy while writing",
+        "busy while listing",
+        "busy while looking",
+        "busy while publishing",
+        "busy while sweeping",
+    ),
+    (
+        "broken while reading",
+        "slow",
+        "cut off while writing",
+        "no answer about the lease",
+        "no answer about the manifest",
+    ),
+    ("cut off while reading", "uploads may not be listed"),
+]
+"""Faults that one run has, each in other requests. With `make test-long`, there is a run for each fault, too."""
+EACH = [pytest.param((name,), marks=pytest.mark.long_only) for name in PASSING]
+
+
+@pytest.mark.usefixtures("short_waits")
+@pytest.mark.parametrize("names", [*TOGETHER, *EACH], ids=" and ".join)
+def test_a_temporary_fault_costs_only_time(names: tuple[str, ...], inputs: str, s3: S3, local: Corpus) -> None:
     """The corpus has the same bytes as without the fault."""
-    s3.fail(fault)
-    work = ["--work-dir", "s3://bucket/tmp"] if fault.has == "delete" else []
+    faults = [PASSING[name] for name in names]
+    s3.fail(*faults)
+    work = ["--work-dir", "s3://bucket/tmp"] if any(fault.has == "delete" for fault in faults) else []
     result = normalize(inputs, *work)
     assert (result.returncode, result.stderr.count("Traceback")) == (0, 0), result.stderr
-    assert s3.injected()
+    assert all(s3.injected_each()), s3.injected_each()
     s3.fail()
     assert same_bytes(s3, local)
     assert s3.uploads() == []
@@ -140,24 +165,37 @@ LASTING: dict[str, Fault] = {
 }
 
 
-@pytest.mark.parametrize("fault", LASTING.values(), ids=LASTING)
-def test_a_lasting_fault_ends_the_run(fault: Fault, inputs: str, s3: S3, local: Corpus) -> None:
+IN_TURN: list[tuple[str, ...]] = [
+    ("nothing can be listed", "connections are cut", "no part can be written"),
+    ("no shard can be read", "no manifest can be put"),
+    ("no work can be written", "no work can be read"),
+]
+"""Faults of runs one after the other, each later than the one before."""
+
+
+@pytest.mark.usefixtures("short_waits")
+@pytest.mark.parametrize(
+    "names", [*IN_TURN, *(pytest.param((name,), marks=pytest.mark.long_only) for name in LASTING)], ids=" then ".join
+)
+def test_a_lasting_fault_ends_the_run(names: tuple[str, ...], inputs: str, s3: S3, local: Corpus) -> None:
     """Exit code 3 with object and reason, no manifest, no upload left; the next run gives the expected bytes."""
-    s3.fail(fault)
-    in_work = fault.has in ("/tmp/", "/run-")  # with work in the store, a run sends twice as many requests
+    in_work = LASTING[names[0]].has in ("/tmp/", "/run-")  # with work in the store, a run sends more requests
     work = ["--work-dir", "s3://bucket/tmp"] if LONG or in_work else []
-    result = normalize(inputs, *work, **ONE_ATTEMPT)
-    assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
-    assert "s3://bucket/" in result.stderr
-    assert s3.injected()
-    s3.fail()
-    assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
-    assert s3.uploads() == []
+    for name in names:
+        s3.fail(LASTING[name])
+        result = normalize(inputs, *work, **ONE_ATTEMPT)
+        assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), (name, result.stderr)
+        assert "s3://bucket/" in result.stderr
+        assert s3.injected(), name
+        s3.fail()
+        assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
+        assert s3.uploads() == []
     again = normalize(inputs, *work, **ONE_ATTEMPT)
     assert again.returncode == 0, again.stderr
     assert same_bytes(s3, local)
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_an_upload_that_fails_halfway_is_aborted(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """If one part of an upload fails, the file fails, and nothing of it is left."""
     # Not records: kept as rejected lines in the work directory, where compression does not make them much smaller.
@@ -166,16 +204,17 @@ def test_an_upload_that_fails_halfway_is_aborted(s3: S3, monkeypatch: pytest.Mon
     monkeypatch.setattr(object_files, "_UPLOAD_PART", 5 << 20)  # the smallest that S3 takes
     words = ("normalize", "s3://bucket/in", "-o", OUT, "--work-dir", "s3://bucket/tmp", "--jobs", "1")
     s3.fail(Fault("500", "PUT", "partNumber=2"))
-    result = fastrec(*words)
+    result = fastrec(*words, **ONE_ATTEMPT)
     assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr
     assert [request for request in s3.requests() if "partNumber=1" in request]
     s3.fail()
     assert s3.uploads() == []
     assert "nightly/corpus/manifest.json" not in s3.objects("nightly/")
-    assert fastrec(*words).returncode == 1
+    assert fastrec(*words, **ONE_ATTEMPT).returncode == 1
     assert "nightly/corpus/manifest.json" in s3.objects("nightly/")
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_no_server(inputs: str) -> None:
     """A server that does not exist ends the run soon, with exit code 2, because no input is found."""
     result = normalize(inputs, AWS_ENDPOINT_URL="http://127.0.0.1:9")
@@ -186,7 +225,7 @@ def test_no_server(inputs: str) -> None:
 def test_sending_to_a_silent_store_ends(s3: S3) -> None:
     """Writing an object, a new object, or a large one in parts does not hang, and leaves no upload."""
     CLIENTS.use()
-    store = ObjectStore(Limits(store_request_seconds=2.0))
+    store = ObjectStore(Limits(store_request_seconds=0.7))
     OBJECT_STORE.write_all("s3://bucket/a", b"a")  # connects, without a short time limit
     large = store.create("s3://bucket/large")
     with s3.frozen():
@@ -196,34 +235,39 @@ def test_sending_to_a_silent_store_ends(s3: S3) -> None:
         with pytest.raises(OSError, match="s3://bucket/large"):
             large.write(bytes(40 << 20))
     large.give_up()
-    store.remove_all("s3://bucket/large")
+    OBJECT_STORE.remove_all("s3://bucket/large")
     assert "large" not in s3.objects()
 
 
-def test_a_silent_store_is_not_asked_again_at_once(s3: S3) -> None:
+def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a request that failed slowly, clean-up does not wait again; a while later the store is asked again."""
     CLIENTS.use()
     s3.put("a", b"")
     s3.fail(Fault("403", "GET"))
-    patient, hasty = ObjectStore(), ObjectStore(Limits(store_slow_seconds=0.0, store_rest_seconds=4.0))
+    patient, hasty = ObjectStore(), ObjectStore(Limits(store_slow_seconds=0.0, store_rest_seconds=40.0))
     for store, asked in ((patient, True), (patient, True), (hasty, True), (hasty, False)):
         s3.requests()
         with pytest.raises(OSError, match="Access Denied" if asked else "the store does not answer"):
             store.read_all("s3://bucket/a")
         assert bool(s3.requests()) == asked
     s3.fail()
-    time.sleep(4.0)
+    clock = time.monotonic
+    later = types.SimpleNamespace(**{**vars(time), "monotonic": lambda: clock() + 40.0})
+    with pytest.raises(OSError, match="the store does not answer"):
+        hasty.read_all("s3://bucket/a")
+    monkeypatch.setattr(object_client, "time", later)
     assert hasty.read_all("s3://bucket/a") == b""
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
 def test_a_killed_run_is_resumed(way: signal.Signals, inputs: str, s3: S3, local: Corpus, tmp_path: Path) -> None:
     """A run killed while it waits for an answer leaves no manifest, and the next run gives the same bytes."""
-    for moment in ("/.fastrec-writing", "/part-00001-", "/summary-"):
+    moments = ["/.fastrec-writing", "/part-00001-", "/summary-"]
+    for moment in moments if LONG or way == signal.SIGKILL else moments[1:2]:
         s3.fail(Fault("slow", "PUT", moment, times=1, seconds=1.0))
         s3.requests()
         process = subprocess.Popen(
-            [sys.executable, "-m", "fastrec", "normalize", inputs, "-o", OUT, "--part-size", "200KB", "--jobs", "1"],
+            [sys.executable, "-m", "fastrec", "normalize", inputs, "-o", OUT, "--part-size", "70KB", "--jobs", "1"],
             env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
             stderr=subprocess.PIPE,
         )
@@ -246,15 +290,15 @@ def files_of(s3: S3, stem: str) -> list[bytes]:
     return [data for key, data in s3.objects(f"nightly/corpus/{stem}").items() if key]
 
 
-def test_no_secret_is_printed_or_written(inputs: str, s3: S3, tmp_path: Path) -> None:
+def test_no_secret_is_printed_or_written(inputs: str, s3: S3, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Neither printed nor written, whether the run succeeds or fails, even with -vv."""
     secrets = (s3.environment["AWS_SECRET_ACCESS_KEY"], s3.environment["AWS_ACCESS_KEY_ID"])
     work = ("--work-dir", "s3://bucket/tmp")
-    good = fastrec_alone(*words_of(inputs, "-v", *work), tmp_path=tmp_path)
+    good = fastrec(*words_of(inputs, "-v", *work))
     s3.fail(Fault("500", "PUT", "/part-"))
     bad = fastrec_alone(*words_of(inputs, "-vv", "--overwrite", *work), tmp_path=tmp_path)
     assert (good.returncode, bad.returncode) == (0, 3), bad.stderr
-    output = good.stdout + good.stderr + bad.stdout + bad.stderr + str(s3.objects())
+    output = good.stdout + good.stderr + bad.stdout + bad.stderr + str(s3.objects()) + caplog.text
     assert [secret for secret in secrets if secret in output] == []
 
 

@@ -26,7 +26,7 @@ from tests.samples import sample, sample_of
 from tests.services.s3 import S3, without_token
 
 OUT = "s3://bucket/nightly/corpus"
-PART_SIZE = 200_000
+PART_SIZE = 70_000
 
 
 @pytest.fixture(autouse=True)
@@ -94,41 +94,41 @@ def test_paths_in_documents_are_urls(inputs: str, s3: S3) -> None:
     assert sources <= {entry["path"] for entry in manifest["inputs"]}
 
 
-def test_an_output_that_exists_is_refused(inputs: str, s3: S3, local: Corpus) -> None:
+def test_an_output_that_exists_is_refused(shard: str, s3: S3, local: Corpus) -> None:
     """Without --overwrite a corpus is not replaced; anything else is never replaced."""
-    normalize(inputs)
+    normalize(shard)
     before = published(s3)
     with pytest.raises(UsageError, match="exists: give another output, or --overwrite"):
-        normalize(inputs)
+        normalize(shard)
     assert published(s3) == before
     s3.put("other/notes.txt", b"mine")
     with pytest.raises(UsageError, match=r"holds something else than a corpus, s3://bucket/other/notes\.txt"):
-        normalize(inputs, "s3://bucket/other", overwrite=True)
+        normalize(shard, "s3://bucket/other", overwrite=True)
     s3.remove("other/notes.txt")
     with pytest.raises(UsageError, match="is a whole store"):
         normalize(str(local.path), "s3://bucket")
 
 
-def test_foreign_files_stay(inputs: str, s3: S3) -> None:
+def test_foreign_files_stay(shard: str, s3: S3) -> None:
     """Replacing a corpus removes only files of runs; a manifest of another kind is refused."""
-    normalize(inputs)
+    normalize(shard)
     theirs = {"notes.txt", "summary-of-mine.txt", "deep/part-00000.jsonl.zst", ".hidden", ".cafe"}
     for name in theirs:
         s3.put(f"nightly/corpus/{name}", b"mine")
-    normalize(inputs, overwrite=True, fresh=True)
+    normalize(shard, overwrite=True, fresh=True)
     assert {name for name in theirs if f"nightly/corpus/{name}" in s3.objects("nightly/")} == theirs
     s3.put("other/manifest.json", b'{"of": "something else"}')
     with pytest.raises(UsageError, match=r"holds a manifest\.json that is not of a corpus"):
-        normalize(inputs, "s3://bucket/other", overwrite=True)
+        normalize(shard, "s3://bucket/other", overwrite=True)
     assert s3.objects("other/") == {"other/manifest.json": b'{"of": "something else"}'}
 
 
-def test_names_that_look_like_globs_match_nothing_else(inputs: str, s3: S3) -> None:
+def test_names_that_look_like_globs_match_nothing_else(shard: str, s3: S3) -> None:
     """A name with glob characters removes only that object, not those that match it."""
     theirs = {f"run1/corpus/{name}" for name in (".fastrec-writing", "part-00000.jsonl.zst")}
     for key in theirs:
         s3.put(key, b"theirs")
-    normalize(inputs, "s3://bucket/run?/corpus", work_dir="s3://bucket/[t]mp")
+    normalize(shard, "s3://bucket/run?/corpus", work_dir="s3://bucket/[t]mp")
     after = {key for key in s3.objects() if not key.startswith("in/")}
     assert theirs < after
     assert {key.rpartition("/")[0] for key in after - theirs} == {"run?/corpus"}
@@ -192,7 +192,7 @@ def dies_at(name: str, function: Any) -> Any:
     return dying
 
 
-def test_incomplete_uploads_are_aborted(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_uploads_are_aborted(shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are invisible and cost money; those of other outputs stay, and those of a run that took over."""
     publish, theirs = StoreOutput.publish, f"nightly/corpus/part-00000-{'f' * 16}.jsonl.zst"
 
@@ -204,36 +204,36 @@ def test_incomplete_uploads_are_aborted(inputs: str, s3: S3, monkeypatch: pytest
     monkeypatch.setattr(StoreOutput, "publish", late)
     s3.begin_upload("nightly/corpus/part-00000.jsonl.zst")
     s3.begin_upload("elsewhere/part-00000.jsonl.zst")
-    normalize(inputs)
+    normalize(shard)
     assert s3.uploads() == ["elsewhere/part-00000.jsonl.zst", theirs]
 
 
-def test_an_unfinished_corpus_is_not_an_input(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_corpus_is_not_an_input(shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts of an unfinished corpus are not used as shards."""
     monkeypatch.setattr(OBJECT_STORE, "write_all", dies_at("/summary-", OBJECT_STORE.write_all))
     with pytest.raises(KeyboardInterrupt):
-        normalize(inputs)
+        normalize(shard)
     with pytest.raises(UsageError, match="an unfinished corpus: run `normalize` again"):
         fastrec.validate(["s3://bucket/nightly"])
     monkeypatch.undo()
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)
-    normalize(inputs)
+    normalize(shard)
     published(s3)
 
 
-def test_foreign_files_that_look_like_parts_stay(inputs: str, s3: S3) -> None:
+def test_foreign_files_that_look_like_parts_stay(shard: str, s3: S3) -> None:
     """Without a lease or a manifest, even files named like parts belong to somebody else: shards have such names."""
     s3.put("mine/part-00000.jsonl.gz", b"precious")
     for options in ({}, {"overwrite": True}, {"fresh": True}):
         with pytest.raises(UsageError, match=r"holds something else than a corpus, s3://bucket/mine/part-00000"):
-            normalize(inputs, "s3://bucket/mine", **options)
+            normalize(shard, "s3://bucket/mine", **options)
     assert s3.objects("mine/") == {"mine/part-00000.jsonl.gz": b"precious"}
     s3.put("folder/", b"")  # as the console of a store makes one
-    normalize(inputs, "s3://bucket/folder")
+    normalize(shard, "s3://bucket/folder")
 
 
-def test_only_one_of_two_simultaneous_runs_gets_the_lease(inputs: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_of_two_simultaneous_runs_gets_the_lease(shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both find the same lease, or none; the other run writes its lease a moment earlier."""
     write = SharedObject.write
     for left in (None, b'{"token":"x","process":1,"host":"b","since":"c","alive":0}'):
@@ -251,7 +251,7 @@ def test_only_one_of_two_simultaneous_runs_gets_the_lease(inputs: str, s3: S3, m
         monkeypatch.setattr(SharedObject, "write", write_late)
         with contextlib.ExitStack() as holding:
             with pytest.raises(LockedError, match=f"process {os.getpid()}"):
-                normalize(inputs)
+                normalize(shard)
             other.renew()
         assert late
         assert not [key for key in s3.objects() if not key.startswith("in/")]
@@ -297,7 +297,7 @@ def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_pa
         normalize(shards, f"file://{shards}/out")
 
 
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.long_only), 3])
 def test_a_run_that_starts_again_with_another_schema_is_resumed(
     count: int, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
