@@ -65,6 +65,7 @@ if directory := _memory_for_files():
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks of tests/sizes.py."""
     config.addinivalue_line("markers", "each_value: try each value of each parameter, unless LONG_TESTS is set")
+    config.addinivalue_line("markers", "imports_dask: run it last, since no later test can fork workers")
     config.addinivalue_line("markers", "long_only: leave it out, unless LONG_TESTS is set")
     config.addinivalue_line("markers", "pairwise: try each pair of values of two parameters, unless LONG_TESTS is set")
 
@@ -79,6 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for (name, ways), group in groups.items():
         kept = covering(list(map(_values, group)), ways, name)
         left_out |= {item for number, item in enumerate(group) if number not in kept}
+    items.sort(key=lambda item: item.get_closest_marker("imports_dask") is not None)
     if left_out:
         items[:] = [item for item in items if item not in left_out]
         config.hook.pytest_deselected(items=list(left_out))
@@ -181,7 +183,7 @@ def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-FORKING = ("answers", "check_pairs", "commands", "normalize")
+FORKING = ("answers", "check_pairs", "cli", "commands", "corpus", "faults", "import_logs", "normalize")
 REAL = Path(__file__).parents[2] / "shared" / "real"
 
 

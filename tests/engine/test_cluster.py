@@ -27,8 +27,6 @@ from tests.normalize.normalizing import Corpus, normalized
 from tests.normalize.test_merge_rounds import check_rounds
 from tests.services.dask import LOOSE, Cluster, Killer
 
-distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
-
 pytestmark = LOOSE
 
 IMPATIENT = Limits(cluster_patience_seconds=3.0)

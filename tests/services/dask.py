@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -18,6 +19,8 @@ Process = subprocess.Popen[str] | ForkedProcess
 
 # Dask leaves threads behind, and does not close all sockets when a peer dies.
 LOOSE = [
+    pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="the extra `dask` is not installed"),
+    pytest.mark.imports_dask,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -15,8 +15,6 @@ from tests.services import demo
 from tests.services.dask import LOOSE, Cluster, Killer
 from tests.services.s3 import S3, without_token
 
-distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
-
 pytestmark = LOOSE
 
 OUT = "s3://bucket/nightly/corpus"
