@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_exactly, print_notice
 from fastrec.cli.options import Count, command, filter_options, jobs_option, take_filters
 from fastrec.errors import FastrecError, listed
 
@@ -24,7 +24,8 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     """Print the records of CORPUS in its order, byte for byte: all records, or only those that match every filter.
 
     The manifest tells which parts can contain a match. A filter on the first sort fields (the evaluation, then the
-    hash) reads only a few parts; other filters read all of them.
+    hash) reads only a few parts; other filters read all of them. On a terminal, characters that could control it are
+    printed as JSON escapes.
 
     \b
     Exit codes:
@@ -46,7 +47,7 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     found, filters = False, take_filters(options)
     with allow_broken_pipe(), explain_damage(corpus):
         for block in cat_blocks(corpus, filters, limit=limit, source=source, jobs=jobs):
-            click.echo(block, nl=False)
+            print_exactly(block)
             found = True
         if not found:
             hint = ""
