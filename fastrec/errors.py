@@ -27,6 +27,7 @@ worker. `cli` maps the family to exit codes in one place.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
@@ -225,9 +226,23 @@ class ShardLimitError(ShardError):
     """Reading the shard takes more memory than a limit allows; the reason names the option that raises the limit."""
 
 
-def out_of_memory(path: str) -> ShardLimitError:
-    advice = "try fewer --jobs, or reject long lines with --max-line-bytes"
-    return ShardLimitError(path, f"one of its lines needs more memory than there is: {advice}")
+NO_MEMORY = "needs more memory than there is: try fewer --jobs"
+
+
+def out_of_memory(path: str, what: str = "one of its lines") -> ShardLimitError:
+    return ShardLimitError(path, f"{what} {NO_MEMORY}, or reject long lines with --max-line-bytes")
+
+
+def is_out_of_memory(exc: BaseException) -> bool:
+    """Whether memory ran out, whichever library says so.
+
+    Most raise a MemoryError: Python itself, SQLite, pyarrow, zlib, bz2 and lzma. zstandard has one class for all
+    errors, which says "Allocation error : not enough memory", and the operating system has a number.
+    """
+    if isinstance(exc, OSError):
+        return exc.errno == errno.ENOMEM
+    is_zstd = type(exc).__module__.startswith("zstandard")
+    return isinstance(exc, MemoryError) or (is_zstd and "not enough memory" in str(exc))
 
 
 class BadShardsError(FastrecError):

@@ -17,7 +17,7 @@ from typing import TextIO
 
 import click
 
-from fastrec.errors import CorpusError, ShardError, counted, naming, shown
+from fastrec.errors import CorpusError, ShardError, ShardLimitError, counted, naming, shown
 
 # Control characters, and characters that reorder or hide text on a terminal.
 UNSAFE = re.compile(
@@ -259,7 +259,8 @@ def explain_damage(*corpora: str) -> Iterator[None]:
     try:
         yield
     except (ShardError, CorpusError) as exc:
-        if "fastrec verify" not in str(exc) and "this version of fastrec reads" not in str(exc):
+        is_damage = not isinstance(exc, ShardLimitError)
+        if is_damage and "fastrec verify" not in str(exc) and "this version of fastrec reads" not in str(exc):
             inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]  # noqa: PTH118
             corpus = shown((inside or corpora)[0])
             exc.add_note(f"The corpus is damaged; normalize again. `fastrec verify {corpus}` lists all problems.")
