@@ -30,6 +30,7 @@ import contextlib
 import errno
 import os
 import re
+import shlex
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
@@ -82,6 +83,15 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     """
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def arguments(paths: Sequence[str], most: int = 3) -> str:
+    """Spell the first paths as arguments of a command that a message suggests.
+
+    >>> arguments(["a b", "c"]), arguments(["a", "b"], most=1)
+    ("'a b' c", 'a …')
+    """
+    return shlex.join(map(shown, paths[:most])) + (" …" if len(paths) > most else "")
 
 
 def utf8(path: str) -> str:

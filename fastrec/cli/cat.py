@@ -10,6 +10,7 @@ import click
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_exactly, print_notice
 from fastrec.cli.options import Count, command, filter_options, jobs_option, take_filters
 from fastrec.errors import FastrecError, listed
+from fastrec.filters import did_you_mean, similar
 
 
 @command("Print the records of a corpus, or some of them.")
@@ -53,7 +54,9 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
             hint = ""
             with contextlib.suppress(FastrecError):  # the records were read, so a damaged summary is no error here
                 names = names_of(read_summary(corpus, read_manifest(corpus)).evaluations)
-                hint = f"; evaluations in this corpus: {listed(names.evaluations) or 'none'}"
+                like = similar(filters.evaluation, names.evaluations) + similar(filters.metric, names.metrics)
+                hint = did_you_mean([*like, *similar(filters.model, names.models)])
+                hint += f"; evaluations in this corpus: {listed(names.evaluations) or 'none'}"
                 if filters.metric:
                     hint += f"; metrics: {listed([name for name in names.metrics if name]) or 'none'}"
                 if filters.model or filters.exclude_model:

@@ -36,8 +36,8 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
     """List the rejected lines of CORPUS, or extract them.
 
     Each line is listed under its first error, which is also how the summary counts it, with the number of lines that
-    `fastrec normalize --repair` would keep. The other errors of these lines follow, up to ten in all. Extracted lines are the exact bytes of the input, so that they can be fixed
-    and given to `fastrec normalize` again.
+    `fastrec normalize --repair` would keep. The other errors of these lines follow, up to ten in all. Extracted
+    lines are the exact bytes of the input, so that they can be fixed and given to `fastrec normalize` again.
 
     \b
     Exit codes:

@@ -1,7 +1,7 @@
 """`rejects`: list the rejected lines of a corpus, or write them to a file to be fixed.
 
-A rejected line is listed under its first error, as in the summary, so the counts add up to all rejected lines. The other
-errors of the lines of a group follow, so that nobody has to fix a line twice.
+A rejected line is listed under its first error, as in the summary, so the counts add up to all rejected lines. The
+other errors of these lines are listed with it, so that nobody has to fix a line twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RejectGroup(FindingGroup):
 
     repairable: int = 0
     """How many of them `--repair all` would keep."""
-    further: list[FindingGroup] = []
+    further: list[FindingGroup] = msgspec.field(default_factory=list)
     """The other errors of these lines, the most frequent first; at most nine."""
     unlisted: int = 0
     """How many errors of these lines are neither first nor in `further`."""

@@ -226,15 +226,15 @@ def test_text_is_like_that_of_validate(fresh: Path) -> None:
 
 def test_all_errors_of_a_line_are_listed(tmp_path: Path) -> None:
     """Nobody has to fix a line eight times: ten errors of a line are listed, and more are counted."""
-    wrong = sample("agentic", model_id=1, evaluation_id=2, evaluation_name=3, sample_hash=4, error=5, metadata=6)
-    eight = {**wrong, "performance": 7, "token_usage": 8}
+    names = ["error", "evaluation_id", "evaluation_name", "metadata", "model_id", "performance", "sample_hash"]
+    names.append("token_usage")
+    eight = {**sample("agentic"), **{name: number for number, name in enumerate(names, 1)}}
     turns = [{"turn_idx": "x", "role": number} for number in range(2)]
     fifteen = {**eight, "error": None, "sample_id": 1.5, "input": 9, "evaluation": 10, "interactions": turns}
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [eight, eight, fifteen])))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
     first, second = rejects(tmp_path / "corpus").groups
-    paths = "error evaluation_id evaluation_name metadata model_id performance sample_hash token_usage".split()
-    assert [one.path for one in (first, *first.further)] == [f"$.{name}" for name in paths]
+    assert [one.path for one in (first, *first.further)] == [f"$.{name}" for name in names]
     assert (first.count, {one.count for one in first.further}, first.unlisted) == (2, {2}, 0)
     assert (len(second.further), second.unlisted) == (9, 2)  # paths that differ in an index are one
     assert sum(one.count for one in second.further) == 11

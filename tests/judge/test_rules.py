@@ -123,7 +123,7 @@ ERROR_CASES: list[tuple[dict[str, Any], str, str, str]] = [
         "multi_turn and agentic must have `messages` as an array, found nothing",
     ),
     (
-        sample_of("0.3.0", "agentic", interactions=[], sample_hash=None),  # the null is of 0.3.0, and its root is closed
+        sample_of("0.3.0", "agentic", interactions=[], sample_hash=None),  # 0.2.0 allows no null, 0.3.0 no such key
         "version.contradiction",
         "$.messages",
         "expected either `interactions` or `messages`, found both",
