@@ -10,7 +10,6 @@ import click
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_exactly, print_notice
 from fastrec.cli.options import Count, command, filter_options, jobs_option, take_filters
 from fastrec.errors import FastrecError, listed
-from fastrec.filters import did_you_mean, similar
 
 
 @command("Print the records of a corpus, or some of them.")
@@ -43,6 +42,7 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     """
     from fastrec.commands.cat import cat_blocks
     from fastrec.corpus.manifest import read_manifest, read_summary
+    from fastrec.filters import did_you_mean, similar
     from fastrec.summary.present_choice import names_of
 
     found, filters = False, take_filters(options)
