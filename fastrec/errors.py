@@ -27,8 +27,10 @@ worker. `cli` maps the family to exit codes in one place.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import shlex
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
@@ -81,6 +83,15 @@ def listed(names: Sequence[str], most: int = 10) -> str:
     """
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def arguments(paths: Sequence[str], most: int = 3) -> str:
+    """Spell the first paths as arguments of a command that a message suggests.
+
+    >>> arguments(["a b", "c"]), arguments(["a", "b"], most=1)
+    ("'a b' c", 'a …')
+    """
+    return shlex.join(map(shown, paths[:most])) + (" …" if len(paths) > most else "")
 
 
 def utf8(path: str) -> str:
@@ -225,9 +236,23 @@ class ShardLimitError(ShardError):
     """Reading the shard takes more memory than a limit allows; the reason names the option that raises the limit."""
 
 
-def out_of_memory(path: str) -> ShardLimitError:
-    advice = "try fewer --jobs, or reject long lines with --max-line-bytes"
-    return ShardLimitError(path, f"one of its lines needs more memory than there is: {advice}")
+NO_MEMORY = "needs more memory than there is: try fewer --jobs"
+
+
+def out_of_memory(path: str, what: str = "one of its lines") -> ShardLimitError:
+    return ShardLimitError(path, f"{what} {NO_MEMORY}, or reject long lines with --max-line-bytes")
+
+
+def is_out_of_memory(exc: BaseException) -> bool:
+    """Whether memory ran out, whichever library says so.
+
+    Most raise a MemoryError: Python itself, SQLite, pyarrow, zlib, bz2 and lzma. zstandard has one class for all
+    errors, which says "Allocation error : not enough memory", and the operating system has a number.
+    """
+    if isinstance(exc, OSError):
+        return exc.errno == errno.ENOMEM
+    is_zstd = type(exc).__module__.startswith("zstandard")
+    return isinstance(exc, MemoryError) or (is_zstd and "not enough memory" in str(exc))
 
 
 class BadShardsError(FastrecError):

@@ -20,7 +20,9 @@ from typing import Any, Final, TypedDict
 
 import msgspec
 
-from fastrec.errors import UsageError
+from fastrec.errors import UsageError, listed
+
+_MOST_VALUES: Final = 5  # of an option, in a message
 
 Strings = str | Iterable[str]
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -83,15 +85,22 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return self != _NONE
 
     def __str__(self) -> str:
-        """Spell the filters as options of a command line.
+        """Spell the filters for a message, as options of a command line; of many values of an option, the first ones.
 
-        >>> str(Filters(model=("org/*", "m"), wrong=True))
-        "--model 'org/*' --model m --wrong"
+        >>> str(Filters(model=("org/*", "m"), wrong=True)), str(Filters(model=tuple("abcdefg")))
+        ("--model 'org/*' --model m --wrong", '--model a --model b --model c --model d --model e (and 2 more)')
         """
+        return self.spelled(_MOST_VALUES)
+
+    def spelled(self, most: int | None = None) -> str:
+        """Spell the filters as options of a command line, with at most this many values of each."""
         words: list[str] = []
         for name in self.__struct_fields__:
             option, value = f"--{name.replace('_', '-')}", getattr(self, name)
-            words += [option] if value is True else [f"{option} {quote(one)}" for one in value or ()]
+            values = () if value is True else value or ()
+            words += [option] if value is True else [f"{option} {quote(one)}" for one in values[:most]]
+            if most is not None and len(values) > most:
+                words.append(f"(and {len(values) - most:,} more)")
         return " ".join(words)
 
     @property
@@ -187,6 +196,25 @@ def _patterns(name: str, values: Strings) -> tuple[str, ...]:
         except UnicodeEncodeError as exc:
             raise UsageError(f"no record can have the value {pattern!r}: it is not valid UTF-8") from exc
     return patterns
+
+
+def similar(patterns: Sequence[str], names: Iterable[str | None]) -> list[str]:
+    """The names that match none of some patterns, but would if case did not matter."""
+    if not patterns:
+        return []
+    lowered = [pattern.casefold() for pattern in patterns]
+    others = (name for name in names if name and not matches_any(name, patterns))
+    return [name for name in others if matches_any(name.casefold(), lowered)]
+
+
+def did_you_mean(names: Iterable[str]) -> str:
+    """End a message with names that differ from a pattern in case only; empty if there are none.
+
+    >>> did_you_mean(["org/B", "org/A"]), did_you_mean([])
+    ("; did you mean 'org/A', 'org/B'?", '')
+    """
+    found = sorted(map(repr, names))
+    return f"; did you mean {listed(found, 3)}?" if found else ""
 
 
 def matches_any(name: str, patterns: Sequence[str]) -> bool:

@@ -24,7 +24,7 @@ import click
 
 from fastrec._version import __version__
 from fastrec.cli.console import allow_broken_pipe, print_error, print_stderr, safe
-from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.errors import NO_MEMORY, FastrecError, UsageError, is_out_of_memory, shown
 
 
 def _read_settings(path: str | None, context: click.Context) -> dict[str, dict[str, Any]]:
@@ -264,14 +264,9 @@ def main() -> None:
             _fail(code, "terminated", exc)
     except FastrecError as exc:
         code = _fail(exc.exit_code, str(exc), exc)
-    except OSError as exc:
-        file = f"{shown(os.fsdecode(exc.filename))}: " if isinstance(exc.filename, (str, bytes)) else ""
-        code = _fail(3, f"{file}{exc.strerror or exc}", exc)
-    except MemoryError as exc:
-        code = _fail(3, "out of memory; try fewer --jobs", exc)
-    except Exception as exc:  # noqa: BLE001 - a bug; a traceback is printed on request
-        code = _fail(3, f"unexpected error: {type(exc).__name__}: {exc}\n{_BUG}", exc)
-        if {"-vv", "-vvv"} & set(sys.argv[1:]):
+    except Exception as exc:  # noqa: BLE001 - a bug, if it is none of these
+        code = _fail(3, _problem(exc), exc)
+        if {"-vv", "-vvv"} & set(sys.argv[1:]) and not isinstance(exc, (OSError, MemoryError)):
             import traceback
 
             traceback.print_exc()
@@ -282,6 +277,18 @@ def main() -> None:
                 stream.flush()
         os._exit(code)
     sys.exit(code)
+
+
+def _problem(exc: Exception) -> str:
+    """Describe an error that is not of our family: of the operating system, lack of memory, or a bug."""
+    file = ""
+    if isinstance(exc, OSError) and isinstance(exc.filename, (str, bytes)):
+        file = f"{shown(os.fsdecode(exc.filename))}: "
+    if is_out_of_memory(exc):
+        return f"{file}this {NO_MEMORY}"
+    if isinstance(exc, OSError):
+        return f"{file}{exc.strerror or exc}"
+    return f"unexpected error: {type(exc).__name__}: {exc}\n{_BUG}"
 
 
 def _fail(code: int, problem: str, error: BaseException) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
+from fastrec.cli.console import allow_broken_pipe, explain_damage, print_exactly, print_notice
 from fastrec.cli.options import Count, command, filter_options, jobs_option, take_filters
 from fastrec.errors import FastrecError, listed
 
@@ -24,7 +24,8 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     """Print the records of CORPUS in its order, byte for byte: all records, or only those that match every filter.
 
     The manifest tells which parts can contain a match. A filter on the first sort fields (the evaluation, then the
-    hash) reads only a few parts; other filters read all of them.
+    hash) reads only a few parts; other filters read all of them. On a terminal, characters that could control it are
+    printed as JSON escapes.
 
     \b
     Exit codes:
@@ -41,18 +42,21 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     """
     from fastrec.commands.cat import cat_blocks
     from fastrec.corpus.manifest import read_manifest, read_summary
+    from fastrec.filters import did_you_mean, similar
     from fastrec.summary.present_choice import names_of
 
     found, filters = False, take_filters(options)
     with allow_broken_pipe(), explain_damage(corpus):
         for block in cat_blocks(corpus, filters, limit=limit, source=source, jobs=jobs):
-            click.echo(block, nl=False)
+            print_exactly(block)
             found = True
         if not found:
             hint = ""
             with contextlib.suppress(FastrecError):  # the records were read, so a damaged summary is no error here
                 names = names_of(read_summary(corpus, read_manifest(corpus)).evaluations)
-                hint = f"; evaluations in this corpus: {listed(names.evaluations) or 'none'}"
+                like = similar(filters.evaluation, names.evaluations) + similar(filters.metric, names.metrics)
+                hint = did_you_mean([*like, *similar(filters.model, names.models)])
+                hint += f"; evaluations in this corpus: {listed(names.evaluations) or 'none'}"
                 if filters.metric:
                     hint += f"; metrics: {listed([name for name in names.metrics if name]) or 'none'}"
                 if filters.model or filters.exclude_model:

@@ -17,7 +17,7 @@ from typing import TextIO
 
 import click
 
-from fastrec.errors import CorpusError, ShardError, counted, naming, shown
+from fastrec.errors import CorpusError, ShardError, ShardLimitError, counted, naming, shown
 
 # Control characters, and characters that reorder or hide text on a terminal.
 UNSAFE = re.compile(
@@ -169,14 +169,26 @@ _status_lines: list[Callable[[], None]] = []  # functions that erase a line that
 
 def print_json(document: object) -> None:
     """Print a document as indented JSON, with escapes for characters that could control a terminal."""
-    import json
-
     import msgspec
 
     from fastrec.judge.parse import spell
 
     text = spell(document).decode()  # integers may have more digits than msgspec encodes
-    click.echo(msgspec.json.format(UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], text)))
+    click.echo(msgspec.json.format(_escape_json(text)))
+
+
+def print_exactly(lines: bytes) -> None:
+    """Print lines byte for byte; on a terminal, with escapes for characters that could control it: the same JSON."""
+    if sys.stdout.isatty():
+        lines = _escape_json(lines.decode(errors="backslashreplace")).encode()
+    click.echo(lines, nl=False)
+
+
+def _escape_json(text: str) -> str:
+    """Escape unsafe characters, except newlines; in JSON, they can only be in strings."""
+    import json
+
+    return UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1] if match[0] != "\n" else "\n", text)
 
 
 @contextlib.contextmanager
@@ -247,7 +259,8 @@ def explain_damage(*corpora: str) -> Iterator[None]:
     try:
         yield
     except (ShardError, CorpusError) as exc:
-        if "fastrec verify" not in str(exc) and "this version of fastrec reads" not in str(exc):
+        is_damage = not isinstance(exc, ShardLimitError)
+        if is_damage and "fastrec verify" not in str(exc) and "this version of fastrec reads" not in str(exc):
             inside = [corpus for corpus in corpora if exc.path.startswith(os.path.join(corpus, ""))]  # noqa: PTH118
             corpus = shown((inside or corpora)[0])
             exc.add_note(f"The corpus is damaged; normalize again. `fastrec verify {corpus}` lists all problems.")

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, print_error, print_json, print_notice, safe
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    clip,
+    print_error,
+    print_json,
+    print_notice,
+    safe,
+    terminal_width,
+    width_of,
+)
 from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, print_table
-from fastrec.errors import counted, shown
+from fastrec.errors import arguments, counted, shown
 
 if TYPE_CHECKING:
     from fastrec.commands.import_logs.document import Import
@@ -81,6 +90,8 @@ def import_logs(
             print_json(result)
         else:
             _print_account(result)
+            if result.logs:
+                click.echo(f"next: fastrec normalize {arguments([options['output']])} -o corpus")
     if result.bad_logs and (not skip_bad_logs or not result.logs):
         raise click.exceptions.Exit(3)
     if strict and any(log.disagreements for log in result.logs):
@@ -113,12 +124,24 @@ def _print_account(result: Import) -> None:
     for reason, count in left_out.items():
         print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
     rows = [
-        [shown(log.log), one.name, f"{one.stated:.6g}", "none" if one.recomputed is None else f"{one.recomputed:.6g}"]
+        [safe(shown(log.log)), safe(one.name)]
+        + ["none" if number is None else f"{number:.6g}" for number in (one.stated, one.recomputed)]
         for log in result.logs
         for one in log.disagreements
     ]
     if rows:
         click.echo("\nThe records do not reproduce these figures of the logs:")
-        print_table(Table(columns(["log", "figure", "stated", "recomputed"]), rows[:_MOST_ROWS]))
+        print_table(Table(columns(["log", "figure", "stated", "recomputed"]), _fitting(rows[:_MOST_ROWS])))
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
+
+
+def _fitting(rows: list[list[str]]) -> list[list[str]]:
+    """Cut the beginning of logs and the end of figures, so that the table fits into the terminal."""
+    width = terminal_width()
+    if width is None:
+        return rows
+    logs, figures, *numbers = [max(map(width_of, cells)) for cells in zip(*rows, strict=True)]
+    room = width - 8 - max(numbers[0], len("stated")) - max(numbers[1], len("recomputed"))
+    figures = min(figures, max(room // 2, room - logs))
+    return [[clip(log[::-1], room - figures)[::-1], clip(figure, figures), *others] for log, figure, *others in rows]

@@ -2,8 +2,9 @@
 
     sort  ███████              38%, 21 s left  1,240 MB, 96 MB/s, 31,204 records/s
 
-Each stage has a cost per byte of text. While a stage runs, the stages after it count with the same number of bytes, at
-their cost. When a stage begins, the bar continues where it is, and the rest of it is shared by what remains to be done.
+Megabytes are those of all stages so far, so they go on like the bar; the speed is that of the stage. Each stage has a
+cost per byte of text. While a stage runs, the stages after it count with the same number of bytes, at their cost. When
+a stage begins, the bar continues where it is, and the rest of it is shared by what remains to be done.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class ProgressLine(Progress):
         """The share of the whole command that was done when this stage began."""
         self._work = self._seconds = 0.0
         """Work of earlier stages, in bytes times cost, and how long it took."""
-        self._rejected = 0
+        self._rejected = self._bytes = 0
+        """Rejected lines, and bytes of earlier stages."""
         self._drawn = 0.0
         self.share = 0.0
         """The share of the whole command that is done."""
@@ -81,6 +83,7 @@ class ProgressLine(Progress):
         self._update()
         self._before = self.share
         self._work += stage.cost * stage.done
+        self._bytes += stage.total
         self._seconds += self._clock() - stage.begin
         self._stage = _Stage("", 0, self._clock())
         self.erase()
@@ -119,7 +122,7 @@ class ProgressLine(Progress):
         text = (
             f"{stage.name:<5} {'█' * int(self.share * 20):<20} {self.share:4.0%}"
             f"{'' if left is None else f', {_format_seconds(left)} left'}  "
-            f"{(stage.done + stage.reused) / 1e6:,.0f} MB, {stage.done / 1e6 / elapsed:,.0f} MB/s, "
+            f"{(self._bytes + stage.done + stage.reused) / 1e6:,.0f} MB, {stage.done / 1e6 / elapsed:,.0f} MB/s, "
             f"{stage.records / elapsed:,.0f} records/s{f', {self._rejected:,} rejected' if self._rejected else ''}"
         )
         import shutil

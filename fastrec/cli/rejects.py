@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,6 +12,7 @@ from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
     format_repairable,
+    print_exactly,
     print_json,
     print_notice,
     print_stderr,
@@ -17,6 +20,9 @@ from fastrec.cli.console import (
 from fastrec.cli.options import choice_option, command
 from fastrec.cli.tables import print_groups
 from fastrec.errors import counted, shown
+
+if TYPE_CHECKING:
+    from fastrec.commands.rejects import RejectGroup
 
 
 @command("List rejected lines, or extract them.")
@@ -30,8 +36,8 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
     """List the rejected lines of CORPUS, or extract them.
 
     Each line is listed under its first error, which is also how the summary counts it, with the number of lines that
-    `fastrec normalize --repair` would keep. Extracted lines are the exact bytes of the input, so that they can be fixed
-    and given to `fastrec normalize` again.
+    `fastrec normalize --repair` would keep. The other errors of these lines follow, up to ten in all. Extracted
+    lines are the exact bytes of the input, so that they can be fixed and given to `fastrec normalize` again.
 
     \b
     Exit codes:
@@ -57,7 +63,9 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
             print_json(found)
         elif found.lines:
             remarks = [_remark(group.repairable, group.count) for group in found.groups]
-            print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code", remarks)
+            further = [_further(group) for group in found.groups]
+            rest = "lines with other errors; --code CODE lists one code"
+            print_groups(found.groups, found.lines, rest, remarks, further)
             counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
             if found.repairable:
                 click.echo(format_repairable(found.repairable, found.repairable_by_code, found.lines))
@@ -72,12 +80,30 @@ def _remark(repairable: int, count: int) -> str:
     return f"; --repair would keep {'all' if repairable == count else f'{repairable:,}'} of them"
 
 
+def _further(group: RejectGroup) -> list[str]:
+    """Describe the other errors of the lines of a group."""
+    lines = [
+        f"also {one.path}: {one.message} [{one.code}]" + (f"  {one.count:,} ×" if group.count > 1 else "")
+        for one in group.further
+    ]
+    return [*lines, f"and {counted(group.unlisted, 'more error')}"] if group.unlisted else lines
+
+
+class _Terminal(io.BytesIO):
+    """A file whose lines are printed on the terminal."""
+
+    def write(self, lines: Any) -> int:
+        print_exactly(lines)
+        return len(lines)
+
+
 def _extract(corpus: str, code: tuple[str, ...], target: str) -> None:
     from fastrec.commands.rejects import rejects as run
 
+    stdout = _Terminal() if sys.stdout.isatty() else sys.stdout.buffer
     with allow_broken_pipe():
         with explain_damage(corpus):
-            found = run(corpus, code=code, extract=sys.stdout.buffer if target == "-" else target)
+            found = run(corpus, code=code, extract=stdout if target == "-" else target)
         sys.stdout.buffer.flush()
         for line in found.truncated:
             location = f"{line.source}:{line.line}"

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, format_bytes
+from fastrec.cli.console import allow_broken_pipe, explain_damage, format_bytes, print_exactly
 from fastrec.cli.options import (
     Count,
     accuracy_option,
@@ -68,6 +68,6 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
             size = run(corpus, output, overwrite=overwrite, **options, progress=progress)
     with allow_broken_pipe():
         if output == "-":
-            click.echo(page, nl=False)
+            print_exactly(page)
         else:
             click.echo(f"{shown(output)}: {format_bytes(size)}", err=True)

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, print_warning, safe
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    explain_damage,
+    print_error,
+    print_json,
+    print_notice,
+    print_warning,
+    safe,
+)
 from fastrec.cli.options import (
     accuracy_option,
     choice_option,
@@ -320,6 +328,7 @@ def stats(
     \b
     Exit codes:
       0     done
+      1     there are no records
       2     the command line is wrong, or a pattern matches nothing
       3     something could not be read
 
@@ -361,5 +370,7 @@ def stats(
             click.echo("\n".join(markdown_sections(*make_sections(found))))
         elif found.evaluations:
             print_sections(*make_sections(found))
-        else:
-            click.echo("there are no records")
+        if not found.evaluations:
+            print_error("there are no records")
+    if not found.evaluations:
+        raise click.exceptions.Exit(1)

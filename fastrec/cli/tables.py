@@ -213,11 +213,17 @@ def _workflow(text: str, special: str) -> str:
     return safe("".join(f"%{ord(char):02X}" if char in special else char for char in text))
 
 
-def print_groups(groups: Sequence[FindingGroup], count: int, rest: str, remarks: Sequence[str] = ()) -> None:
+def print_groups(
+    groups: Sequence[FindingGroup],
+    count: int,
+    rest: str,
+    remarks: Sequence[str] = (),
+    further: Sequence[Sequence[str]] = (),
+) -> None:
     """Print the first groups of findings, each with its number and an example.
 
-    `rest` describes the findings that are not shown, out of `count`. `remarks` has a remark for each group, or is
-    empty.
+    `rest` describes the findings that are not shown, out of `count`. `remarks` has a remark for each group, and
+    `further` lines to print below it, or they are empty.
     """
     for number, group in enumerate(groups[:_MOST_GROUPS]):
         colour = {"error": "red", "warning": "yellow"}.get(group.severity, "cyan")
@@ -227,5 +233,7 @@ def print_groups(groups: Sequence[FindingGroup], count: int, rest: str, remarks:
         click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×{judged}{remark}")
         click.echo(f"    {safe(group.path)}: {safe(group.message)}")
         click.echo(f"    {locations}{', …' if group.count > len(group.locations) else ''}")
+        for line in further[number] if further else ():
+            click.echo(f"    {safe(line)}")
     if hidden := count - sum(group.count for group in groups[:_MOST_GROUPS]):
         click.echo(f"… and {hidden:,} {rest}")

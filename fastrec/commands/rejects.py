@@ -1,6 +1,7 @@
 """`rejects`: list the rejected lines of a corpus, or write them to a file to be fixed.
 
-A rejected line is listed under its first error, as in the summary, so the counts add up to all rejected lines.
+A rejected line is listed under its first error, as in the summary, so the counts add up to all rejected lines. The
+other errors of these lines are listed with it, so that nobody has to fix a line twice.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import msgspec
 from msgspec.structs import asdict
@@ -29,6 +30,13 @@ class RejectGroup(FindingGroup):
 
     repairable: int = 0
     """How many of them `--repair all` would keep."""
+    further: list[FindingGroup] = msgspec.field(default_factory=list)
+    """The other errors of these lines, the most frequent first; at most nine."""
+    unlisted: int = 0
+    """How many errors of these lines are neither first nor in `further`."""
+
+
+_MOST_FURTHER: Final = 9  # with the first error, a line has ten
 
 
 class Rejects(msgspec.Struct, kw_only=True):
@@ -72,7 +80,7 @@ def rejects(
     found = FindingGroups(limits.finding_groups)
     truncated: list[Location] = []
     repairs: Counter[str] = Counter()
-    repairable: Counter[tuple[str, str, str | None]] = Counter()
+    by_group: dict[int, tuple[FindingGroups, Counter[str]]] = {}  # by the id of a group: its further errors, and counts
     kept = 0
     with contextlib.nullcontext() if extract is None else _opened(extract) as file:
         for line in _rejected_lines(corpus, as_tuple("code", code)):
@@ -81,8 +89,12 @@ def rejects(
             if line.repairs:
                 kept += 1
                 repairs.update(line.repairs)
-                if group:
-                    repairable[group.code, group.path, group.version] += 1
+            if group:
+                further, counts = by_group.setdefault(id(group), (FindingGroups(_MOST_FURTHER), Counter()))
+                counts["repairable"] += bool(line.repairs)
+                counts["unlisted"] += sum((line.unlisted or {}).values())
+                for finding in (line.errors or ())[1:]:
+                    further.add(finding, location, line.version or None)
             if file is None:
                 continue
             if line.truncated is True:
@@ -92,14 +104,17 @@ def rejects(
     return Rejects(
         lines=found.codes.total(),
         codes=dict(sorted(found.codes.items())),
-        groups=[
-            RejectGroup(**asdict(group), repairable=repairable[group.code, group.path, group.version])
-            for group in found.in_order()
-        ],
+        groups=[_reject_group(group, *by_group[id(group)]) for group in found.in_order()],
         repairable=kept,
         repairable_by_code=dict(sorted(repairs.items())),
         truncated=truncated,
     )
+
+
+def _reject_group(group: FindingGroup, errors: FindingGroups, counts: Counter[str]) -> RejectGroup:
+    further = errors.in_order()
+    unlisted = counts["unlisted"] + errors.codes.total() - sum(one.count for one in further)
+    return RejectGroup(**asdict(group), repairable=counts["repairable"], further=further, unlisted=unlisted)
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import zstandard
 from msgspec import UNSET, UnsetType
 
 from fastrec.corpus.writer import ShardWriter, Written
-from fastrec.errors import CorpusError, DamagedFileError
+from fastrec.errors import CorpusError, DamagedFileError, is_out_of_memory
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import ERRORS, Finding
 from fastrec.sources.lines import LongLine
@@ -213,6 +213,8 @@ def _lines(path: str, start: int, end: int, size: int) -> Iterator[bytes]:
         try:
             *lines, rest = frame.decompress(compressed).split(b"\n")
         except zstandard.ZstdError as exc:
+            if is_out_of_memory(exc):
+                raise
             raise DamagedFileError(path, str(exc)) from exc
         for line in lines:
             yield b"".join((*begun, line, b"\n"))

@@ -24,7 +24,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry, is_plain
 from fastrec.engine import jobs_for, make_engine
-from fastrec.errors import CorpusError
+from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory
 from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.progress import Progress
@@ -125,7 +125,9 @@ def skim_lines(part: PartFile, limits: Limits) -> Generator[tuple[bytearray, int
             for buffer, size in _shard_lines(shard, text_bytes, limits.skim_bytes):
                 total += size
                 yield buffer, size
-        except (OSError, zstandard.ZstdError):
+        except (OSError, zstandard.ZstdError) as exc:
+            if is_out_of_memory(exc):
+                raise out_of_memory(part.path, "decompressing it") from exc
             total = -1
         if total == text_bytes:
             return

@@ -129,7 +129,7 @@ class Batch(msgspec.Struct):
     versions: Counter[str] = msgspec.field(default_factory=Counter)
     """Records by schema version."""
     notes: Counter[str] = msgspec.field(default_factory=Counter)
-    """By code, records with a label of another version, and records that were changed by an upgrade or a repair."""
+    """By code, records with a label or turns of another version, and those that an upgrade or a repair changed."""
     recipe_names: list[str] = msgspec.field(default_factory=list)
     """The recipe of each record's given `sample_hash`; ABSENT if none was given, WRONG if no recipe gives it."""
     replaced: list[HashReplaced] = msgspec.field(default_factory=list)

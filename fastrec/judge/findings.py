@@ -52,7 +52,7 @@ ERRORS: Final = (
     Code(
         "version.contradiction",
         "error",
-        "a record has both `interactions` and `messages`, fields of different versions",
+        "a line that no version accepts has both `interactions` and `messages`, fields of different versions",
     ),
     Code("version.newer", "error", "a record is of a later version than the corpus (only with --schema 0.2.0)"),
     Code("hash.mismatch", "error", "`sample_hash` is wrong (only with --sample-hash verify)"),
@@ -81,6 +81,7 @@ WARNINGS: Final = (
     Code("warn.sample_hash", "warning", "`sample_hash` is wrong"),
     Code("version.unknown", "warning", "`schema_version` is not a known version"),
     Code("version.mismatch", "warning", "`schema_version` is another version than the one that the record follows"),
+    Code("version.other_turns", "warning", "beside `interactions`, a valid record has the unknown key `messages`"),
 )
 
 REPAIRS: Final = {

@@ -17,9 +17,9 @@ from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.parse import parse, spell
 from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, is_only_later, repair, without_null_id
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules
-from fastrec.judge.warnings import label_code, warnings_of
+from fastrec.judge.warnings import OTHER_TURNS, label_code, warnings_of
 from fastrec.schemas.hashes import ABSENT, WRONG
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.upgrade import upgrade_value
 
@@ -162,6 +162,8 @@ class SlowPath:
         unknown: dict[str, set[str]] = {}
         label = value["schema_version"]
         notes = [] if label in schema.labels else [label_code(label)]
+        if self._rules.schema is None and contradicts_itself(value):  # by one version alone, it is any unknown key
+            notes.append(OTHER_TURNS.code)
         if target is not schema:
             value, upgrades = upgrade_value(normal_form(value, schema.shape, unknown), schema)
             notes += upgrades
@@ -207,6 +209,7 @@ class SlowPath:
             batch.repaired.append(RepairedLine(line, *names, tuple(repairs.values())))
         if self._settings.warnings:
             warnings = warnings_of(record, rules.target, label, rules.schema, wrong_hash=replaced is not None)
+            warnings += [OTHER_TURNS] * (OTHER_TURNS.code in notes)
             batch.warnings += [(line, finding) for finding in warnings]
         batch.slow += 1
         rules.decoder.learn(unknown)

@@ -118,7 +118,7 @@ class RulesByVersion:
         return None
 
     def _make(self, schema: Schema, target: Schema) -> VersionRules:
-        # A record with `messages` may be of two versions at once, which only the slow path can tell.
+        # A record with `messages` beside `interactions` gets a note, which only the slow path makes.
         decoder = LearningDecoder(schema.record, never=() if self.schema else ("messages",))
         compute_hash = target.hashes[self._algorithm]
         return VersionRules(

@@ -144,6 +144,10 @@ def warnings_of(record: Any, schema: Schema, label: str, source: Schema, *, wron
     return found
 
 
+OTHER_TURNS: Final = Finding("version.other_turns", "$.messages", "an unknown key beside the turns in `interactions`")
+"""The warning about a valid record that has the turns of another version, too; only the slow path sees them."""
+
+
 def label_code(label: str) -> str:
     """The code of a `schema_version` that is not one of the version that the record follows."""
     return "version.mismatch" if label in LABELS else "version.unknown"

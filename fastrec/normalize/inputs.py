@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from fastrec.errors import ShardError, UsageError, shown
+from fastrec.errors import ShardError, UsageError, arguments
 from fastrec.normalize.options import InputSettings
 from fastrec.sources.inputs import find_files, find_shards
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
@@ -14,7 +13,6 @@ from fastrec.sources.shard import Shard
 from fastrec.storage import is_url, storage_of
 
 _MOST_FILES: Final = 100  # looked at in a directory without shards
-_MOST_NAMES: Final = 3  # in the message
 _DOC_ID: Final = b'"doc_id"'  # of a sample of lm-eval, the only harness that writes JSON lines
 
 
@@ -34,7 +32,7 @@ def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tupl
 
 
 def _these_are_logs(harness: str, paths: Sequence[str]) -> UsageError:
-    named = shlex.join([*map(shown, paths[:_MOST_NAMES])]) + (" …" if len(paths) > _MOST_NAMES else "")
+    named = arguments(paths)
     return UsageError(
         f"these are {harness} logs, not records: {named}\n"
         f"Turn them into records first: fastrec import {named} -o records"

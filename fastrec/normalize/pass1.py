@@ -273,7 +273,7 @@ class _Sorter:
             recipes.update(batch.recipes)
             is_newer_version = is_newer_version or _has_later(batch)
             if batch.filtered_out:
-                statistics.filtered_out.add(batch.filtered_out)
+                statistics.filtered_out.add(batch.filtered_out, judging.judge.filters)
                 filtered += batch.filtered
             blank += batch.blank
             invalid += batch.rejected

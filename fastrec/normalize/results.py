@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.errors import NoMatchError, ShardError, shown
-from fastrec.filters import Filters
+from fastrec.filters import Filters, did_you_mean, similar
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.keys import encode_sample_id, sample_id_of
@@ -237,17 +237,25 @@ def repair_documents(total: RepairCounts) -> tuple[Repaired, Repairable]:
 
 
 class FilteredOutNames(msgspec.Struct):
-    """The first evaluations, metrics and models of records that are filtered out, sorted: one more than is listed."""
+    """The first evaluations, metrics and models of records that are filtered out, sorted: one more than is listed.
+
+    `similar` has names that a filter would match if it ignored case.
+    """
 
     evaluations: list[str] = msgspec.field(default_factory=list)
     metrics: list[str] = msgspec.field(default_factory=list)
     models: list[str] = msgspec.field(default_factory=list)
+    similar: list[str] = msgspec.field(default_factory=list)
 
-    def add(self, records: Iterable[FilteredOut]) -> None:
+    def add(self, records: Iterable[FilteredOut], filters: Filters) -> None:
         found = list(records)
         self.evaluations = _first_names([*self.evaluations, *(one.evaluation_name for one in found)])
         self.metrics = _first_names([*self.metrics, *(one.metric for one in found if one.metric)])
         self.models = _first_names([*self.models, *(one.model_id for one in found)])
+        like = similar(filters.evaluation, {one.evaluation_name for one in found})
+        like += similar(filters.metric, {one.metric for one in found})
+        like += similar(filters.model, {one.model_id for one in found})
+        self.similar = _first_names([*self.similar, *like])
 
     def __iadd__(self, other: Self) -> Self:
         for name in self.__struct_fields__:
@@ -256,9 +264,10 @@ class FilteredOutNames(msgspec.Struct):
 
 
 def nothing_matches(filters: Filters, names: FilteredOutNames) -> NoMatchError:
-    lists = [(kind, getattr(names, kind)) for kind in names.__struct_fields__]
+    lists = [(kind, getattr(names, kind)) for kind in ("evaluations", "metrics", "models")]
     available = "; ".join(f"{kind}: {_some(found)}" for kind, found in lists if found)
-    return NoMatchError(f"no record matches {filters}; {available or 'there are no records'}")
+    hint = did_you_mean(names.similar) or f"; {available or 'there are no records'}"
+    return NoMatchError(f"no record matches {filters}{hint}")
 
 
 def _first_names(names: Iterable[str]) -> list[str]:

@@ -5,12 +5,12 @@ To add a version, write a module like `v0_2_0` and add its `SCHEMA` here.
 The shape of a record tells its version; its label decides only where shapes cannot. The first rule that fits decides.
 *Valid* is the verdict of the schema file of a version.
 
-1. `interactions` and `messages`, neither of them null, contradict each other: no version.
-2. Valid as 0.2.0: 0.2.0. No later structure but that of the released 0.2.0 accepts such a record.
-3. Valid as 0.3.0: by `evaluation_result_id`, 0.3.0; else by the label, 0.2.1 or (if valid) 0.2.0-released; else 0.3.0.
-4. Valid as 0.2.0-released: 0.2.0-released.
+1. Valid as 0.2.0: 0.2.0. No later structure but that of the released 0.2.0 accepts such a record.
+2. Valid as 0.3.0: by `evaluation_result_id`, 0.3.0; else by the label, 0.2.1 or (if valid) 0.2.0-released; else 0.3.0.
+3. Valid as 0.2.0-released: 0.2.0-released.
 
-A record that is valid nowhere is closest to the version whose marks it has: the spelling of fields that versions spell
+So every record that is valid by some version has one, whatever else its label or an unknown key suggests. A record that
+is valid nowhere is closest to the version whose marks it has: the spelling of fields that versions spell
 differently, then its label.
 """
 
@@ -32,12 +32,11 @@ from fastrec.schemas.v0_3_0 import Record as Record030
 
 
 def contradicts_itself(value: Any) -> bool:
+    """Whether a line has turns of two versions; where unknown keys are allowed, it may be valid nevertheless."""
     return isinstance(value, dict) and value.get("interactions") is not None and value.get("messages") is not None
 
 
 def version_of(value: Any, is_valid: Callable[[Any, Schema], bool]) -> Schema | None:
-    if contradicts_itself(value):
-        return None
     if is_valid(value, V0_2_0):
         return V0_2_0
     if is_valid(value, V0_3_0):

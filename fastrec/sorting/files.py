@@ -16,7 +16,7 @@ import msgspec
 import zstandard
 from xxhash import xxh3_64_digest, xxh3_128
 
-from fastrec.errors import DamagedFileError
+from fastrec.errors import DamagedFileError, is_out_of_memory
 from fastrec.storage import storage_of
 from fastrec.storage.base import EndsEarlyError
 
@@ -121,6 +121,8 @@ class BlockReader:
                 else:
                     block = self._decode(view[body:end])
             except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
+                if is_out_of_memory(exc):
+                    raise
                 raise DamagedFileError(self._path, f"a block is not of the expected form: {exc}") from exc
             self._begin = end
             yield block

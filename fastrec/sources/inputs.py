@@ -61,12 +61,20 @@ def find_files(paths: Iterable[str]) -> list[AnyFile]:
         before = len(problems)
         files = list(_store_files(name, problems) if is_url(name) else _local_files(name, problems))
         if not files and len(problems) == before:
-            problems.append(f"{shown(name)}: no such file or directory, or nothing in it")
+            problems.append(f"{shown(name)}: {_why_no_files(name)}")
         for file in files:
             found.setdefault(file.path, file)
     if problems:
         raise UsageError("\n".join(["some input cannot be used:", *(f"  {line}" for line in problems)]))
     return list(found.values())
+
+
+def _why_no_files(name: str) -> str:
+    if is_url(name):
+        return "there is nothing of this name"  # in a store, a directory is what its files make it
+    if os.path.isdir(name):  # noqa: PTH112 - as below
+        return "the directory has no files but hidden ones" if os.listdir(name) else "the directory is empty"  # noqa: PTH208
+    return "no file matches this pattern" if _is_pattern(name) else "no such file or directory"
 
 
 def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:

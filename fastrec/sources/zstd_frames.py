@@ -25,7 +25,7 @@ from typing import IO, cast
 
 import zstandard
 
-from fastrec.errors import ShardError, ShardLimitError
+from fastrec.errors import ShardError, ShardLimitError, is_out_of_memory, out_of_memory
 from fastrec.sources.members import RawBytes
 
 _BLOCK_LIMIT = 128 << 10  # Block_Maximum_Size, RFC 8878, 3.1.1.2.4
@@ -72,6 +72,8 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
                 yield bytes(view[start:end])
                 start = end
     except zstandard.ZstdError as exc:
+        if is_out_of_memory(exc):
+            raise out_of_memory(raw.path, "decompressing it") from exc
         raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
     finally:
         if windows.largest <= _LARGEST_KEPT:

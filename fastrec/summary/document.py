@@ -248,7 +248,7 @@ class Summary(msgspec.Struct, kw_only=True):
     notes: Annotated[
         dict[str, int],
         Meta(
-            description="By code, valid lines with a label of another version, and valid lines that an upgrade or a "
+            description="By code, valid lines with a label or turns of another version, and those that an upgrade or a "
             "repair changed."
         ),
     ]

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, listed
-from fastrec.filters import Filters, matches_any
+from fastrec.filters import Filters, did_you_mean, matches_any, similar
 from fastrec.summary.document import EvaluationSummary, ModelSummary, Summary
 from fastrec.wording import Scope, metrics_of
 
@@ -117,7 +117,8 @@ def check_patterns(kind: str, patterns: Sequence[str], names: Collection[str], w
     """Raise a UsageError if a pattern matches no name of a kind; an empty name stands for none."""
     for pattern in patterns:
         if not _matches(pattern, names):
-            raise UsageError(f"no {kind}{where} matches {pattern!r}; {_available(kind, names)}")
+            hint = did_you_mean(similar([pattern], names)) or f"; {_available(kind, names)}"
+            raise UsageError(f"no {kind}{where} matches {pattern!r}{hint}")
 
 
 def _matches(pattern: str, names: Collection[str]) -> bool:

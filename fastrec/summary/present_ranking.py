@@ -35,7 +35,7 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     upgraded: int
     """Valid lines of another version than that of the corpus."""
     notes: dict[str, int]
-    """By code, valid lines with a label of another version, and valid lines that an upgrade or a repair changed."""
+    """By code, valid lines with a label or turns of another version, and those that an upgrade or a repair changed."""
     repeats: int
     """Identities with repeats."""
     contradictions: int

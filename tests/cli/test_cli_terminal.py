@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,8 @@ from click.testing import CliRunner
 
 import fastrec
 from fastrec.cli import cli
+from tests.running import run_here
+from tests.samples import sample
 from tests.systems import in_terminal, needs_script
 
 COMMANDS = cli.list_commands(None)  # type: ignore[arg-type]
@@ -26,13 +30,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "corpus"
 
 
-def shown(columns: int, *arguments: str | Path) -> tuple[str, list[str]]:
-    """Return the heading of the first table on a terminal, and all lines."""
+def shown(columns: int, *arguments: str | Path, begins: str = "  model") -> tuple[str, list[str]]:
+    """Return the heading of the first table on a terminal, or the first line that begins so, and all lines."""
     command = f"stty cols {columns}; {sys.executable} -m fastrec {' '.join(map(str, arguments))}"
     environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "NO_COLOR": "1"}
     done = subprocess.run(in_terminal(command), capture_output=True, env=environment, timeout=60, check=False)
-    lines = done.stdout.decode().splitlines()
-    return next(line for line in lines if line.startswith("  model")), lines
+    lines = done.stdout.decode().split("\r\n")
+    return next(line for line in lines if line.startswith(begins)), lines
 
 
 @needs_script
@@ -68,6 +72,26 @@ def test_diff_fits_into_a_terminal(corpus: Path) -> None:
     heads = [line.split() for line in lines if line.startswith("  model")]
     assert ["model", "new", "points", "adjusted", "p", "errors"] in heads
     assert any(line.endswith("too narrow for these columns: better, worse, old, p, questions") for line in lines)
+
+
+UNSAFE = "a\x85\x9b31mb\u202ec\u2066d\u2028e\U000e0041f\u200b\x7f"
+
+
+@needs_script
+def test_records_cannot_control_a_terminal(tmp_path: Path) -> None:
+    """`cat` and `rejects` escape C1 controls and bidi overrides on a terminal: the same JSON; a pipe gets the bytes."""
+    record = sample(input={"raw": UNSAFE, "reference": "é", UNSAFE: 1})
+    lines = [json.dumps(one, ensure_ascii=False) for one in (record, {**record, "model_id": 1})]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    for arguments in (("cat", tmp_path / "corpus"), ("rejects", tmp_path / "corpus", "--extract", "-")):
+        piped = run_here(*arguments)
+        assert piped.stdout.decode().count(UNSAFE) == 2
+        line, text = shown(80, *arguments, begins="{")
+        assert not re.search("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0041]", "".join(text))
+        assert "\\u202e" in line
+        assert "é" in line
+        assert json.loads(line) == json.loads(piped.stdout)
 
 
 def test_a_pipe_gets_every_column(corpus: Path) -> None:

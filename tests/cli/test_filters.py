@@ -127,6 +127,32 @@ def test_filters_are_spelled_as_options() -> None:
     assert (str(Filters()), bool(Filters())) == ("", False)
 
 
+def test_many_filters_are_cut_in_a_message() -> None:
+    """232 models do not fill a screen; a document has all of them."""
+    filters = make_filters(model=[f"org/{number}" for number in range(232)], wrong=True)
+    assert str(filters).endswith("--model org/4 (and 227 more) --wrong")
+    assert filters.spelled().count("--model") == 232
+
+
+@pytest.mark.parametrize("command", ["stats", "cat", "questions", "diff", "export", "normalize"])
+@pytest.mark.parametrize("option", ["evaluation", "metric", "model"])
+def test_a_name_in_another_case_is_suggested(command: str, option: str, tmp_path: Path) -> None:
+    """A filter distinguishes upper and lower case; the message has the name that was meant, however many there are."""
+    names = {"evaluation": "GSM8K", "metric": "Exact_Match", "model": "Org/Zeta-7B"}
+    records = [
+        sample_of("0.3.0", evaluation_name="GSM8K", evaluation_result_id="Exact_Match", model_id=model)
+        for model in ("Org/Zeta-7B", *(f"org/{number:03d}" for number in range(20)))
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    paths: dict[str, list[str]] = {"diff": ["corpus", "corpus"], "normalize": ["a.jsonl", "-o", "out"]}
+    paths["export"] = ["corpus", "-o", "out.csv", "--format", "csv"]
+    wanted = names[option].swapcase()
+    done = run_here(command, *paths.get(command, ["corpus"]), f"--{option}", wanted, cwd=tmp_path)
+    assert done.returncode == (0 if command == "cat" else 2)
+    assert f"; did you mean '{names[option]}'?" in done.stderr.decode()
+
+
 _SPLIT = """
 printf '#!/bin/sh\\nprintf "%%s" "$COMP_WORDS" > words; printf "plain,f1:a=b@5\\nplain,other\\n"\\n' > ./fake
 chmod +x ./fake

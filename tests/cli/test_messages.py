@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -16,25 +17,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
 from fastrec import cli
 from fastrec.commands.generate import generate
 from fastrec.commands.validate import validate
 from fastrec.commands.verify import verify
-from fastrec.corpus import local_output, lock
+from fastrec.corpus import local_output, lock, rejects
 from fastrec.corpus.manifest import read_manifest
-from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError
+from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError, is_out_of_memory
 from fastrec.judge.judge import Judge
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import pass1
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import Piece
 from fastrec.normalize.run import normalize
+from fastrec.sorting.files import BlockReader, write_blocks
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Slice, shard_at
 from tests.normalize.normalizing import write
 from tests.normalize.test_failures import lines_of
+from tests.running import run_command
+from tests.samples import sample
 from tests.sources.compressing import FORMATS, compressed
+from tests.systems import needs_memory_limit
 
 Deed = Callable[[Path], object]
 
@@ -127,11 +133,21 @@ def test_chunk_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.Mo
     assert "--max-line-bytes" in str(error)
 
 
-def test_command_out_of_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A MemoryError elsewhere is reported in one line."""
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        zstandard.ZstdError("zstd compress error: Allocation error : not enough memory"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+)
+def test_command_out_of_memory(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lack of memory elsewhere is reported in one line, and never as a bug, whichever library says so."""
 
     def command(**_: object) -> None:
-        raise MemoryError
+        raise error
 
     kept = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
     monkeypatch.setattr(cli, "cli", command)
@@ -142,7 +158,47 @@ def test_command_out_of_memory(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         for number, handler in kept:
             signal.signal(number, handler)
     assert caught.value.code == 3
-    assert capsys.readouterr().err == "error: out of memory; try fewer --jobs\n"
+    assert capsys.readouterr().err == "error: this needs more memory than there is: try fewer --jobs\n"
+
+
+@needs_memory_limit
+def test_a_window_too_large_for_memory_is_no_damage(tmp_path: Path) -> None:
+    """zstd has one class for all errors: lack of memory is not reported as a corrupt frame."""
+    window = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False)
+    frame = zstandard.ZstdCompressor(compression_params=window).compressobj()
+    (tmp_path / "a.jsonl.zst").write_bytes(frame.compress(json.dumps(sample()).encode() * 9) + frame.flush())
+    limit = 100 << 20
+    arguments = ("validate", tmp_path / "a.jsonl.zst", "--jobs", "1")
+    done = run_command(*arguments, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    assert done.returncode == 3
+    assert b"a.jsonl.zst: decompressing it needs more memory than there is: try fewer --jobs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path, size: list(BlockReader(path, 0, size, 1 << 16).read()),
+        lambda path, size: list(rejects._lines(path, 0, size, 1 << 16)),
+    ],
+)
+def test_a_work_file_is_not_damaged_if_memory_runs_out(
+    read: Callable[[str, int], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged work file is made again; that would not help here."""
+
+    class Decompressor:
+        def decompress(self, _: object) -> None:
+            raise zstandard.ZstdError("Allocation error : not enough memory")
+
+        def decompressobj(self) -> Decompressor:
+            return self
+
+    path = str(tmp_path / "work")
+    size, _ = write_blocks(path, [b"[]"], compressed=True)
+    monkeypatch.setattr(zstandard, "ZstdDecompressor", Decompressor)
+    with pytest.raises(zstandard.ZstdError) as caught:
+        read(path, size)
+    assert is_out_of_memory(caught.value)
 
 
 def test_no_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import redirect_stderr
 from itertools import pairwise
@@ -96,6 +97,16 @@ def test_the_last_seconds_of_the_first_pass_are_not_the_last() -> None:
         _, left, real = list(simulated.run())[98]
     assert left == pytest.approx(real, rel=0.1)
     assert " 54%, 85 s left" in terminal.getvalue()
+
+
+def test_megabytes_go_on_in_the_second_pass() -> None:
+    """The size never falls back to 0 while the bar is at the half: it counts the text of all stages."""
+    simulated = Simulated(("sort", 100, 1.0), ("merge", 80, 1.0), expected=("sort", "merge"))
+    with redirect_stderr(Terminal()) as terminal:
+        list(simulated.run())
+    sizes = [int(size) for size in re.findall(r"  (\d+) MB, ", terminal.getvalue())]
+    assert sizes == sorted(sizes)
+    assert (sizes[0], sizes[-1]) == (0, 180)
 
 
 def test_no_line_without_a_terminal() -> None:

@@ -229,6 +229,24 @@ def test_text_is_like_that_of_validate(fresh: Path) -> None:
     assert lines[-1].startswith(f"{len(bad_lines())} rejected lines: ")
 
 
+def test_all_errors_of_a_line_are_listed(tmp_path: Path) -> None:
+    """Nobody has to fix a line eight times: ten errors of a line are listed, and more are counted."""
+    names = ["error", "evaluation_id", "evaluation_name", "metadata", "model_id", "performance", "sample_hash"]
+    names.append("token_usage")
+    eight = {**sample("agentic"), **{name: number for number, name in enumerate(names, 1)}}
+    turns = [{"turn_idx": "x", "role": number} for number in range(2)]
+    fifteen = {**eight, "error": None, "sample_id": 1.5, "input": 9, "evaluation": 10, "interactions": turns}
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [eight, eight, fifteen])))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    first, second = rejects(tmp_path / "corpus").groups
+    assert [one.path for one in (first, *first.further)] == [f"$.{name}" for name in names]
+    assert (first.count, {one.count for one in first.further}, first.unlisted) == (2, {2}, 0)
+    assert (len(second.further), second.unlisted) == (9, 2)  # paths that differ in an index are one
+    assert sum(one.count for one in second.further) == 11
+    text = invoke(tmp_path / "corpus").stdout
+    assert "    also $.token_usage: expected an object or null, found the integer 8 [schema.type]  2 ×\n" in text
+
+
 def test_json_is_one_document(fresh: Path) -> None:
     """`--format json` prints the result of the Python interface."""
     done = invoke(fresh, "--format", "json", "--code", "json.syntax", "--code", "schema.type")

@@ -479,10 +479,14 @@ def test_record_text_is_escaped(tmp_path: Path, output_format: str) -> None:
         assert row[2] == HOSTILE.replace("\x1b", r"\x1b").replace("\u202e", r"\u202e").replace("\n", r"\n")
 
 
-def test_empty_corpus(tmp_path: Path) -> None:
-    """The output says that there are no records; this is not an error."""
+def test_statistics_of_nothing_are_exit_code_1(tmp_path: Path) -> None:
+    """A corpus and shards without a record: the message says so in every format, and a script notices."""
     corpus = corpus_of(tmp_path)
-    assert invoke(corpus).stdout == "there are no records\n"
+    (tmp_path / "blank.jsonl").write_text("\n\n")
+    for paths in ([corpus], [tmp_path / "blank.jsonl"]):
+        for options in ([], ["--common", "--format", "csv"], ["--format", "json", "--quiet"], ["--format", "markdown"]):
+            done = invoke(*paths, *options)
+            assert (done.exit_code, done.stderr.splitlines()[-1]) == (1, "error: there are no records")
     assert invoke(corpus, "--common", "--format", "csv").stdout.count("\n") == 1
     with pytest.raises(UsageError, match="no model matches 'a'; there are no models"):
         stats(corpus, model=["a"])

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ from tests.import_logs.sample_logs import (
 )
 from tests.running import run_command
 from tests.sizes import LONG
+from tests.systems import in_terminal, needs_script
 
 SEVERAL = Limits(small_input=0)
 NO_LOG = "it is no log of lm-eval, Inspect, HELM or lighteval"
@@ -277,6 +281,7 @@ def test_records_are_no_logs(logs: Path, tmp_path: Path) -> None:
         done = run_command("import", shards, "-o", tmp_path / "again")
         assert done.returncode == 2
         assert b"these are records already" in done.stderr
+        assert done.stderr.endswith(f"The next step is: fastrec normalize {shards} -o corpus\n".encode())
     assert import_logs([logs, tmp_path / "records"], tmp_path / "again").other_files == 7
 
 
@@ -297,6 +302,34 @@ def test_logs_become_a_corpus(logs: Path, tmp_path: Path) -> None:
     assert {one.evaluation_name for one in summary.evaluations} >= {"capitals", "apples", "apples_with_tools"}
 
 
+def test_an_import_ends_with_the_next_command(logs: Path, tmp_path: Path) -> None:
+    """The command is whole, so that it can be pasted, whatever the directory is called."""
+    done = run_command("import", "logs", "-o", "my records", cwd=tmp_path)
+    *_, last = done.stdout.decode().splitlines()
+    assert last == "next: fastrec normalize 'my records' -o corpus"
+    words = shlex.split(last.removeprefix("next: fastrec "))
+    assert run_command(*words, cwd=tmp_path).returncode == 0
+    assert run_command("import", logs, "-o", tmp_path / "other", "--format", "json").stdout.endswith(b"}\n")
+
+
+@needs_script
+def test_the_table_of_figures_fits_into_a_terminal(logs: Path, tmp_path: Path) -> None:
+    """Paths lose their beginning, and names of figures their end; a pipe gets both."""
+    deep = tmp_path / ("a-long-name-of-a-directory-" * 4)
+    shutil.move(logs, deep)
+    spoil(deep, {"acc,none": 0.75, "acc_norm,none": 1 / 3})
+    piped = run_command("import", deep, "-o", tmp_path / "records").stdout.decode()
+    assert str(deep) in piped
+    command = f"stty cols 80; {sys.executable} -m fastrec import {deep} -o {tmp_path / 'records'} 2> /dev/null"
+    environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "NO_COLOR": "1"}
+    done = subprocess.run(in_terminal(command), capture_output=True, env=environment, timeout=60, check=False)
+    table = [line for line in done.stdout.decode().splitlines() if line.startswith("  ")]
+    assert max(map(len, table)) <= 80
+    [row] = [line for line in table if "acc,none" in line]
+    assert row.split()[0].startswith("…")
+    assert row.split()[-2:] == ["0.75", "0.5"]
+
+
 def test_logs_in_a_store(logs: Path, tmp_path: Path) -> None:
     """Logs may be read from a store, and shards written to one."""
     fsspec = pytest.importorskip("fsspec")
@@ -315,12 +348,19 @@ def test_logs_in_a_store(logs: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nowhere"], b"no such file"),
+        (["nowhere"], b"nowhere: no such file or directory\n"),
+        (["nowhere/*.json"], b"nowhere/*.json: no file matches this pattern\n"),
+        (["folder"], b"folder: the directory is empty\n"),
+        (["hidden"], b"hidden: the directory has no files but hidden ones\n"),
         (["text"], b"no log of"),
-        (["empty"], b"empty"),
+        (["empty"], b"empty: it is empty\n"),
     ],
 )
 def test_wrong_input_is_explained(tmp_path: Path, words: list[str], message: bytes) -> None:
+    """The message says what is wrong with each name: it is missing, empty, or no log."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / ".log").touch()
     (tmp_path / "text").write_text("hello\n")
     (tmp_path / "empty").touch()
     done = run_command("import", *(tmp_path / word for word in words), "-o", tmp_path / "records")

@@ -232,3 +232,27 @@ def test_versions_in_any_order_do_not_change_a_verdict() -> None:
     values = (next(rng.choice(streams)) for _ in range(FEWER_EXAMPLES))
     _, _, wrong = disagreements(Judge(), values, reference.version_of)
     assert not wrong
+
+
+@pytest.mark.parametrize("version", reference.VERSIONS)
+def test_a_record_is_accepted_exactly_if_some_version_accepts_it(version: str) -> None:
+    """Turns, labels and spellings of several versions in one record: valid by one version is valid, else rejected."""
+    rng, values = random.Random(version), []
+    for record in itertools.islice(random_mutations(9, version), FEWER_EXAMPLES):
+        field = rng.choice(("interactions", "messages", "evaluation_result_id", "zz"))
+        record.setdefault(field, rng.choice(([], [{"turn_idx": 0, "role": "user"}], "x", None, {})))
+        values.append({**record, "schema_version": rng.choice(LABELS)})
+    both = [value for value in values if None not in (value.get("interactions"), value.get("messages"))]
+    accepted = [value for value in both if any(reference.is_valid(value, one) for one in reference.VERSIONS)]
+    assert 0 < len(accepted) < len(both)
+    _, _, wrong = disagreements(Judge(), iter(values), reference.version_of)
+    assert not wrong
+    upgrading = Judge(JudgeSettings(target="0.3.0"))
+    for value in accepted:
+        first, again = bytearray(), bytearray()
+        batch = upgrading.judge_chunk(json.dumps(value).encode(), first)
+        assert (len(batch.records), batch.notes["version.other_turns"]) == (1, 1)
+        assert reference.is_valid(json.loads(first), "0.3.0")
+        assert "messages" in json.loads(first)["metadata"]  # no unknown key is dropped
+        upgrading.judge_chunk(bytes(first), again)
+        assert first == again

@@ -123,7 +123,7 @@ ERROR_CASES: list[tuple[dict[str, Any], str, str, str]] = [
         "multi_turn and agentic must have `messages` as an array, found nothing",
     ),
     (
-        sample("agentic", messages=[]),
+        sample_of("0.3.0", "agentic", interactions=[], sample_hash=None),  # 0.2.0 allows no null, 0.3.0 no such key
         "version.contradiction",
         "$.messages",
         "expected either `interactions` or `messages`, found both",
@@ -235,6 +235,7 @@ WARNING_CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("version.unknown", {**PLAIN, "schema_version": ""}, {**PLAIN, "schema_version": "instance_level_eval_0.2.0"}),
     ("version.mismatch", {**PLAIN, "schema_version": "0.3.0"}, PLAIN),
     ("version.mismatch", {**PLAIN, "schema_version": "instance_level_eval_0.2.2"}, PLAIN),
+    ("version.other_turns", {**PLAIN, "messages": []}, {**PLAIN, "messages": None}),
 ]
 
 

@@ -357,7 +357,7 @@ def diff(
         models=models,
         fields=[ChangedField(path=path, records=records) for path, records in changed],
         examples=Examples(**{kind: changes.examples[kind] for kind in Examples.__struct_fields__}),
-        filters=str(wanted),
+        filters=wanted.spelled(),
         notices=[
             *([f"only records that match {wanted}"] if wanted else []),
             *plan.notices,

@@ -235,7 +235,7 @@ MISTAKES: Final = (
     *REPAIRABLE,
     _set("schema.unknown_key", "run_details", {"retries": 1}, fits=_closed),
     _set("rule.multi_turn_{turns}", "{turns}", None, types=MANY),
-    _row("version.contradiction", _set_other_turns, types=MANY),
+    _row("version.contradiction", _set_other_turns, types=MANY, fits=_closed),
     _set("schema.enum", "interaction_type", "chat"),
     *_common(),
 )

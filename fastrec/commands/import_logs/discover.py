@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from fastrec.engine.base import Engine
-from fastrec.errors import ShardError, UsageError, counted, shown
+from fastrec.errors import ShardError, UsageError, arguments, counted, listed, shown
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named, head_of, role_in
 from fastrec.sources.inputs import AnyFile
@@ -58,9 +58,10 @@ def find_logs(engine: Engine, paths: Sequence[str], files: Sequence[AnyFile], ha
     order = {file.path: number for number, file in enumerate(files)}
     found.logs.sort(key=lambda log: min(order[file.path] for file in log.files if file.path in order))
     if not found.logs and not found.bad:
-        named = ", ".join(map(shown, paths))
+        named = listed([*map(shown, paths)])
         if has_records:
-            raise UsageError(f"these are records already, and no logs: {named}\nThe next step is: fastrec normalize")
+            step = f"fastrec normalize {arguments(paths)} -o corpus"
+            raise UsageError(f"these are records already, and no logs: {named}\nThe next step is: {step}")
         raise UsageError(f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}")
     return found
 

@@ -15,7 +15,7 @@ import zstandard
 from xxhash import xxh3_128
 
 from fastrec.engine.base import collector_off
-from fastrec.errors import LogError, ShardError, out_of_memory, shown
+from fastrec.errors import LogError, ShardError, is_out_of_memory, out_of_memory, shown
 from fastrec.harnesses.convert import Bundle, Converter, LineMaker, MetricTotals, read_bundles, write_bundles
 from fastrec.harnesses.log import Log, LogPlan, RunInfo
 from fastrec.harnesses.registry import harness_named
@@ -92,7 +92,7 @@ def _stable_id(log: Log) -> str:
 
 def _reason(exc: Exception, log: Log) -> str:
     """Say why a log cannot be imported, and in which of its files, if there are several."""
-    if isinstance(exc, MemoryError):
+    if is_out_of_memory(exc):
         return str(out_of_memory(log.path))
     if isinstance(exc, OSError):
         exc = LogError(str(exc.filename or log.path), f"cannot be read: {exc.strerror or exc}")

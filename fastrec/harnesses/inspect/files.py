@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import zstandard
 
-from fastrec.errors import LogError
+from fastrec.errors import LogError, is_out_of_memory
 from fastrec.harnesses.log import FoundFile, Grouped, Log
 from fastrec.harnesses.values import read_at
 from fastrec.storage import storage_of
@@ -191,6 +191,8 @@ class Archive:
         try:
             content = decompress(self._compressed(member), member.size)
         except (zlib.error, zstandard.ZstdError, ValueError) as exc:
+            if is_out_of_memory(exc):
+                raise MemoryError from exc
             raise self.error(member, f"is damaged: {exc}") from exc
         if zlib.crc32(content) != member.checksum:
             raise self.error(member, "is damaged: the checksum does not match")
