@@ -57,7 +57,8 @@ NAMES = {
     # ASCII text and one reference: R1 to R3 are one recipe, and no escape tells R8 and R10 from R4 and R5.
     0: dict(zip(RECIPES, ("R1", "R1", "R1", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)),
     1: dict(zip(RECIPES, ("R3", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10"), strict=True)),
-    2: dict(zip(RECIPES, ("R1", "R1", "R1", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)),
+    # No reference: R1 needs one.
+    2: dict(zip(RECIPES, ("R2", "R2", "R2", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)),
 }
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-__all__ = ["NaiveModel", "naive_models", "near_root"]
+__all__ = ["NaiveModel", "hash_of", "naive_models", "near_root", "question_of", "split_hashes"]
 
 Records = list[dict[str, Any]]
 
