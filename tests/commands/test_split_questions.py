@@ -110,7 +110,7 @@ def test_show_separates_samples(corpus: Path) -> None:
 def test_show_lists_many_samples_of_a_hash(tmp_path: Path) -> None:
     made = make_corpus(tmp_path, [answer("e", "same", "m", 1, sample_id=f"s{number}") for number in range(6)])
     (row, *_) = fastrec.questions(made).evaluations[0].questions
-    with pytest.raises(UsageError, match="several samples have the hash .*; choose a --sample-id"):
+    with pytest.raises(UsageError, match=r"several samples have the hash .*; choose a --sample-id"):
         fastrec.show(made, row.sample_hash)
 
 
@@ -211,7 +211,9 @@ def test_commands_agree_with_a_naive_count(some, others, order, tmp_path_factory
         for row in rows:
             shown = fastrec.show(corpora[1], row.sample_hash, metric=one["metric"]).questions
             assert sum(tally.models for each in shown for tally in each.tallies) == sum(
-                len(values) for question, values in expected.items() if question[1:3] == (one["metric"], row.sample_hash)
+                len(values)
+                for question, values in expected.items()
+                if question[1:3] == (one["metric"], row.sample_hash)
             )
         check_trend(corpora, before, expected, one["metric"])
     fastrec.export(corpora[1], folder / "matrix", format="matrix")
