@@ -269,8 +269,8 @@ class SeveralRecords(msgspec.Struct, frozen=True):
         ]
 
 
-def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
-    """Merge lists by hash, and count the questions of each evaluation."""
+def count_questions(lists: Iterable[Iterable[CensusRow]], *, by_hash: bool = False) -> dict[bytes, QuestionCounts]:
+    """Merge lists by hash, and count the questions of each evaluation; with `by_hash`, no hash is split."""
     counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
     for evaluation, evaluation_rows in groupby(_merge_rows(lists), key=itemgetter(0)):
         counts = counted[evaluation]
@@ -284,7 +284,7 @@ def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, Questio
                 continue
             samples = [list(same) for _, same in groupby(rows, key=itemgetter(2))]
             counts.hashes_with_many_ids += len(samples) > 1
-            split = len(samples) > 1 and is_split(_runs_and_ids(rows))
+            split = len(samples) > 1 and not by_hash and is_split(_runs_and_ids(rows))
             counts.split_hashes += split
             for question in samples if split else [rows]:
                 records = chain.from_iterable(zip(*_unpack(row[7])[:3:2], strict=True) for row in question)
