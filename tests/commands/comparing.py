@@ -145,7 +145,7 @@ def reference(
             record = spelled(line) | {"line": line}
             metric = "evaluation_result_id"
             question, group = (json.dumps([record.get(field) for field in some]) for some in ([*fields, metric], by))
-            if hash_of(record) in split:
+            if "sample_id" not in fields and hash_of(record) in split:
                 question += json.dumps(record["sample_id"])
             questions[question][group][side].append(record)
     changed: Counter[str] = Counter()

@@ -51,7 +51,7 @@ def split_hashes(records: Iterable[dict[str, Any]]) -> set[Hash]:
     """Hashes that one run of a model has under several sample_ids."""
     ids: dict[tuple[Any, ...], set[str]] = defaultdict(set)
     for record in records:
-        ids[(*hash_of(record), record["model_id"], record["evaluation_id"])].add(repr(record["sample_id"]))
+        ids[(*hash_of(record), record["model_id"], record.get("evaluation_id"))].add(repr(record.get("sample_id")))
     return {(name, metric, hash_) for (name, metric, hash_, *_), found in ids.items() if len(found) > 1}
 
 
