@@ -120,7 +120,10 @@ def find_split_hashes(
     jobs: int,
     limits: Limits,
 ) -> SplitHashes:
-    """Find the split hashes of a corpus. Parts are read only if the summary says that there are any."""
+    """Find the split hashes of a corpus. Parts are read only if the summary says that there are any.
+
+    Memory holds the split hashes; if the records of a question are not adjacent, also the run and id of all records.
+    """
     scopes = frozenset((one.evaluation_name, one.metric) for one in evaluations if one.split_hashes)
     if not scopes:
         return frozenset()
