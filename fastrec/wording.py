@@ -11,6 +11,13 @@ from fastrec.errors import counted
 
 _NO_METRIC: Final = "(no metric)"
 
+TESTS: Final = {
+    "mcnemar": "exact McNemar test",
+    "sign-flip": "exact sign-flip test over questions",
+    "t": "paired t-test over questions",
+}
+"""The tests that compare a model's answers with others to the same questions."""
+
 
 class Scope(Protocol):
     """An evaluation and one of its metrics."""

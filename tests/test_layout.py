@@ -107,7 +107,6 @@ EDGES = {
         "limits",
         "progress",
         "schemas",
-        "sorting",
         "storage",
         "summary",
     },

@@ -119,6 +119,7 @@ def _spelled_ids(text: str) -> list[bytes]:
     return [*spelled, text.encode()] if _INTEGER.fullmatch(text) else spelled
 
 
+_NAME: Final = "CAST(a.sample_hash AS TEXT) || iif(a.sample_id IS NULL, '', '/' || CAST(a.sample_id AS TEXT))"
 _KEPT_QUERIES: Final = 16
 _BATCH: Final = 1_000
 _decode_ranges = msgspec.msgpack.Decoder(list[Range]).decode
@@ -217,7 +218,7 @@ class Database:
         with self._use() as connection:
             facts = self._facts(connection, query)
             found = connection.execute(
-                f"SELECT {columns}, a.sample_hash, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
+                f"SELECT {columns}, a.sample_hash, {_NAME}, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
                 "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ? "
                 "WHERE q.id IN (SELECT value FROM json_each(?))",
                 (number, str(list(ids))),
@@ -227,12 +228,13 @@ class Database:
 
     def _row(self, number: int, row: tuple[Any, ...]) -> QuestionRow:
         place, _, models, right, score, spread, errors, _, _, output_chars, input_chars, *texts = row
-        sample_hash, excerpt, ids = texts
+        sample_hash, name, excerpt, ids = texts
         scope = self.scopes[number]
         return QuestionRow(
             number=place,
             evaluation_name=scope.evaluation_name,
             metric=scope.metric,
+            name=name,
             sample_hash=sample_hash.decode(),
             sample_id=_sample_ids(ids)[0],
             excerpt=excerpt.decode(),
@@ -290,17 +292,23 @@ class Database:
             rows += self.rows(Query(evaluation_name=name, metric=metric), sorted(places))
         return sorted(rows, key=lambda row: row.number)
 
-    def number_of(self, query: Query, sample_hash: str) -> int | None:
+    def number_of(self, query: Query, name: str) -> int | None:
         number = self._numbers.get((query.evaluation_name, query.metric))
-        sql = "SELECT a.id FROM asked a JOIN question q ON q.id = a.id AND q.scope = ? WHERE a.sample_hash = ?"
+        sql = (
+            "SELECT a.id FROM asked a JOIN question q ON q.id = a.id AND q.scope = ? "
+            "WHERE a.sample_hash = ? AND a.sample_id IS ?"
+        )
+        whole = name.encode(errors="surrogatepass")
+        slashes = [at for at, byte in enumerate(whole) if byte == ord("/")]
+        names = [(whole, None), *((whole[:at], whole[at + 1 :]) for at in slashes)]  # a hash or an id may have a slash
         with self._use() as connection:
-            row = connection.execute(sql, (number, sample_hash.encode(errors="surrogatepass"))).fetchone()
-        return None if row is None else row[0]
+            rows = (connection.execute(sql, (number, *one)).fetchone() for one in names)
+            return next((row[0] for row in rows if row), None)
 
     def marks(self, query: Query, ids: Sequence[int], cut: Cut, *names: str) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield the hashes of many questions at a time, in the given order, and some columns with marks of models."""
+        """Yield the names of many questions at a time, in the given order, and some columns with marks of models."""
         number = self._numbers[query.evaluation_name, query.metric]
-        columns = ", ".join(["CAST(a.sample_hash AS TEXT)", *map(cut.column, names)])
+        columns = ", ".join([_NAME, *map(cut.column, names)])
         sql = (  # a cross join keeps the order of the first table
             f"SELECT {columns} FROM json_each(?) j "  # noqa: S608 - all ours
             "CROSS JOIN marks m ON m.scope = ? AND m.id = j.value CROSS JOIN asked a ON a.id = j.value"

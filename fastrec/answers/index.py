@@ -44,7 +44,15 @@ from fastrec.answers.scan import (
 )
 from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
-from fastrec.corpus.scan import PartFile, parts_of, run_in_order, with_progress
+from fastrec.corpus.scan import (
+    PartFile,
+    SplitHashes,
+    find_split_hashes,
+    is_sorted_by_question,
+    parts_of,
+    run_in_order,
+    with_progress,
+)
 from fastrec.corpus.sources import has_sources
 from fastrec.engine import check_jobs
 from fastrec.errors import DamagedFileError, NoMatchError, UsageError, listed
@@ -52,7 +60,6 @@ from fastrec.filters import Filters, matches_any
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.sorting.keys import FIELDS
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.present_choice import check_patterns, matching_scopes
@@ -111,17 +118,20 @@ def _remove_unused(directory: Path) -> None:
                     path.unlink()
 
 
-_INDEX_FORMAT: Final = 4
+_INDEX_FORMAT: Final = 5
 """To be increased whenever the content of an index changes."""
 
 # `question` and `marks` have a row per question and scope, `asked` and `search` one per question. A question is
-# identified by the place of its first record in the corpus, so this is also the order of the corpus.
+# identified by the place of its first record in the corpus, so this is also the order of the corpus. Only questions of
+# split hashes have a sample_id in `asked`.
 _TABLES: Final = """
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY, evaluation_name BLOB, metric BLOB, questions INTEGER, models BLOB, graded INTEGER,
     range REAL
 );
-CREATE TABLE asked (id INTEGER PRIMARY KEY, sample_hash BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB);
+CREATE TABLE asked (
+    id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB
+);
 CREATE TABLE search (id INTEGER PRIMARY KEY, text BLOB);
 CREATE TABLE question (
     scope INTEGER, id INTEGER, kinds INTEGER, models INTEGER, right REAL, score REAL, spread REAL, errors INTEGER,
@@ -141,8 +151,6 @@ CREATE INDEX by_sample_id ON several_ids (sample_id);
 _BATCH: Final = 1_000
 _FACTS_END: Final = 4 + len(Facts._fields)  # and of output_chars, in a `QuestionEntry`
 _decode_ids = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_QUESTION_FIELDS: Final = set(FIELDS[:2])
-"""In a corpus sorted by these two fields first, the records of a question are adjacent."""
 
 
 def build_index(
@@ -155,7 +163,8 @@ def build_index(
         closing(sqlite3.connect(path, isolation_level=None)) as database,
     ):
         scopes = tuple(map(scope_of, evaluations))
-        tasks = _tasks(parts, manifest, scopes, scratch, limits)
+        split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
+        tasks = _tasks(parts, manifest, scopes, split, scratch=scratch, limits=limits)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
             database.execute(f"PRAGMA {pragma}")  # the file counts only once it is renamed
         database.executescript(_TABLES)
@@ -181,14 +190,21 @@ def scope_of(evaluation: EvaluationSummary) -> Scope:
 
 
 def _tasks(
-    parts: Sequence[PartFile], manifest: Manifest, scopes: tuple[Scope, ...], scratch: str, limits: Limits
+    parts: Sequence[PartFile],
+    manifest: Manifest,
+    scopes: tuple[Scope, ...],
+    split: SplitHashes,
+    *,
+    scratch: str,
+    limits: Limits,
 ) -> list[ScanTask]:
     return [
         ScanTask(
             part=part,
             number=number,
             scopes=scopes,
-            sorted_by_question=set(manifest.sort_fields[:2]) == _QUESTION_FIELDS,
+            split=split,
+            sorted_by_question=is_sorted_by_question(manifest),
             turns_field=CORPUS_LABELS[manifest.schema].turns_field,
             limits=limits,
             rows=f"{scratch}/rows-{number}",
@@ -201,16 +217,16 @@ def _tasks(
 def _joined(tasks: Iterable[ScanTask], scopes: Sequence[Scope]) -> Iterator[Rows]:
     """Join the questions that may have records in several parts."""
     pieces = merge(*(read_batches(task.pieces, Question) for task in tasks), key=lambda question: question.key)
-    for _, group in groupby(pieces, key=lambda question: question.key[:2]):
+    for _, group in groupby(pieces, key=lambda question: question.key[:3]):
         yield rows_of(join_questions(list(group)), scopes)
 
 
 def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
     iterator = iter(rows)
     while batch := list(islice(iterator, _BATCH)):
-        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?)", [row.asked[:5] for row in batch])
-        database.executemany("INSERT INTO search VALUES (?, ?)", [(row.asked[0], row.asked[5]) for row in batch])
-        entries = [(entry, row.asked[3]) for row in batch for entry in row.entries]
+        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?)", [row.asked[:6] for row in batch])
+        database.executemany("INSERT INTO search VALUES (?, ?)", [(row.asked[0], row.asked[6]) for row in batch])
+        entries = [(entry, row.asked[4]) for row in batch for entry in row.entries]
         database.executemany(
             "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(*entry[:2], *entry[3:_FACTS_END], input_chars) for entry, input_chars in entries],
@@ -262,28 +278,28 @@ class Index:
         """The shortest beginning of a `sample_hash`, of at least so many characters, that `find`s no other hash."""
         return self._database.prefix_of(sample_hash, shortest)
 
-    def row(self, query: Query, sample_hash: str) -> QuestionRow | None:
-        """One question of a scope, as the models of the query have answered it."""
-        number = self._database.number_of(query, sample_hash)
+    def row(self, query: Query, name: str) -> QuestionRow | None:
+        """One question of a scope (`QuestionRow.name`), as the models of the query have answered it."""
+        number = self._database.number_of(query, name)
         return None if number is None else self._row(query, number)
 
-    def neighbours(self, query: Query, sample_hash: str) -> tuple[QuestionRow | None, QuestionRow | None]:
+    def neighbours(self, query: Query, name: str) -> tuple[QuestionRow | None, QuestionRow | None]:
         """The questions before and after one, in the order of the query; None if there is none, or it is not chosen."""
-        ids, at = self._position(query, sample_hash)
+        ids, at = self._position(query, name)
         if at is None:
             return None, None
         before = self._row(query, ids[at - 1]) if at else None
         return before, self._row(query, ids[at + 1]) if at + 1 < len(ids) else None
 
-    def next_disagreement(self, query: Query, sample_hash: str) -> QuestionRow | None:
+    def next_disagreement(self, query: Query, name: str) -> QuestionRow | None:
         """The next question on which the models disagree; the first one if the query does not choose the question."""
-        ids, at = self._position(query, sample_hash)
+        ids, at = self._position(query, name)
         found = self._database.first_disputed(query, ids[0 if at is None else at + 1 :])
         return None if found is None else self._row(query, found)
 
-    def outcomes(self, query: Query, sample_hash: str) -> dict[str, Outcome]:
+    def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
         """What each model of a scope made of a question."""
-        scope, number = self._database.scope(query), self._database.number_of(query, sample_hash)
+        scope, number = self._database.scope(query), self._database.number_of(query, name)
         if scope is None or number is None:
             return {}
         everyone = Cut(range(len(scope.models)))
@@ -293,7 +309,7 @@ class Index:
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None
     ) -> dict[str, tuple[float | None, ...]]:
-        """By `sample_hash`, the mean value of each of some models on a question; None without an answer.
+        """By name (`QuestionRow.name`), the mean value of each of some models on a question; None without an answer.
 
         The value is the share of right answers, or the score if the metric is graded; `graded` says so if it must be
         the same in several corpora.
@@ -314,8 +330,8 @@ class Index:
 
         names = ("flags", "shares", "scores") if by_score else ("flags", "shares")
         found: dict[str, tuple[float | None, ...]] = {}
-        for hashes, *marks in self._database.marks(query, self._database.ids(query), cut, *names):
-            found.update(zip(hashes, map(values, *marks), strict=True))
+        for questions, *marks in self._database.marks(query, self._database.ids(query), cut, *names):
+            found.update(zip(questions, map(values, *marks), strict=True))
         return found
 
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
@@ -343,9 +359,9 @@ class Index:
     def _row(self, query: Query, number: int) -> QuestionRow | None:
         return next(iter(self._database.rows(query, [number])), None)
 
-    def _position(self, query: Query, sample_hash: str) -> tuple[array[int], int | None]:
+    def _position(self, query: Query, name: str) -> tuple[array[int], int | None]:
         """The numbers of the questions that a query chooses, and the position of one among them."""
-        ids, number = self._database.ids(query), self._database.number_of(query, sample_hash)
+        ids, number = self._database.ids(query), self._database.number_of(query, name)
         try:
             return ids, None if number is None else ids.index(number)
         except ValueError:

@@ -68,7 +68,7 @@ def read_answers(
             head = read_head(line)
             if head.sample_hash != sample_hash:
                 raise CorpusError(part.path, f"is not the file that the index describes; {VERIFY_HINT}")
-            found = None if head.evaluation_result_id is UNSET else head.evaluation_result_id
+            found = head.metric()
             if found == metric and (not models or head.model_id in models):
                 answers.append(_answer(line, found, head.decoded_sample_id(), _record(line, decode, schema)))
                 places.append((part, number))

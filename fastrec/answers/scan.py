@@ -4,7 +4,8 @@
 
 Batches of questions and rows go through files, so that tasks return counts only.
 In a corpus whose records are sorted by question, only the first and the last question of a part may have more records
-in other parts. All others are packed here. In a corpus of another order, every question may have more records.
+in other parts. All others are packed here. In a corpus of another order, every question may have more records. The
+questions of a split hash take turns, with one record of each run at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from stringzilla import count, find
 
 from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, as_double, facts_of, mark, mean_length
 from fastrec.answers.table import Scope
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, key_mark, skim_lines
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import Limits
@@ -268,6 +269,8 @@ class ScopeRecords(msgspec.Struct, array_like=True, gc=False):
 class Question(msgspec.Struct, array_like=True, gc=False):
     evaluation_name: str
     sample_hash: str
+    sample_id: bytes
+    """As it is spelled in JSON, if the hash is split; else empty."""
     place: int
     """Of its first record: the number of the part, and the offset in its text."""
     asked: Asked
@@ -287,16 +290,16 @@ class Question(msgspec.Struct, array_like=True, gc=False):
         return found.records
 
     @property
-    def key(self) -> tuple[str, str, int]:
-        """What questions are joined by."""
-        return self.evaluation_name, self.sample_hash, self.place
+    def key(self) -> tuple[str, str, bytes, int]:
+        """What questions are joined by, and the place, which they are sorted by."""
+        return self.evaluation_name, self.sample_hash, self.sample_id, self.place
 
 
 class Rows(NamedTuple):
     """The rows of a question in the tables of the index."""
 
-    asked: tuple[int, bytes, bytes, int, bytes, bytes]
-    """place, sample_hash, excerpt, input_chars, ranges, text"""
+    asked: tuple[int, bytes, bytes | None, bytes, int, bytes, bytes]
+    """place, sample_hash, sample_id if the hash is split, excerpt, input_chars, ranges, text"""
     entries: list[tuple[Any, ...]]
     """scope, place, sample_ids, the columns of `Facts`, output_chars, the columns of `Marks`"""
 
@@ -324,8 +327,8 @@ def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
         length = mean_length(marks.flags, marks.lengths, everyone)
         ids = b"[" + b",".join(found.sample_ids) + b"]"
         entries.append((found.scope, question.place, ids, *facts, length, *marks))
-    row = (question.place, question.sample_hash.encode(), asked.excerpt.encode(), asked.chars, ranges, asked.text)
-    return Rows(row, entries)
+    name = question.sample_hash.encode(), question.sample_id or None
+    return Rows((question.place, *name, asked.excerpt.encode(), asked.chars, ranges, asked.text), entries)
 
 
 def _write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
@@ -353,6 +356,7 @@ class ScanTask(msgspec.Struct, frozen=True):
     part: PartFile
     number: int
     scopes: tuple[Scope, ...]
+    split: SplitHashes
     sorted_by_question: bool
     turns_field: str
     limits: Limits
@@ -375,7 +379,8 @@ class _Scanner:
             for number, scope in enumerate(task.scopes)
         }
         self._reader = LineReader(task.turns_field)
-        self._questions: dict[tuple[str, str], Question] = {}
+        self._questions: dict[tuple[str, str, bytes], Question] = {}
+        """Questions that may have more records in this part."""
         self._question: Question | None = None
         self._start = 0  # of the stretch of lines of this question
         self.records = 0
@@ -390,11 +395,12 @@ class _Scanner:
         except KeyError as exc:
             reason = f"has a model or evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self._task.part.path, reason, self.records + 1) from exc
-        if not self._task.sorted_by_question:
-            yield from sorted(self._questions.values(), key=lambda question: question.key)
+        found = self._questions.values()
+        yield from found if self._task.sorted_by_question else sorted(found, key=lambda question: question.key)
 
     def _scan(self) -> Iterator[Question]:
         reader, offset = self._reader, 0
+        split, is_sorted = self._task.split, self._task.sorted_by_question
         key: Key | None = None
         models: dict[str, int] = {}
         records: list[RecordMark] = []
@@ -404,37 +410,36 @@ class _Scanner:
                 end = reader.read(buffer, begin)
                 if reader.key is not key:
                     key = reader.key
-                    name = key.evaluation_name
+                    metric = None if key.evaluation_result_id is UNSET else key.evaluation_result_id
+                    name, sample_hash, sample_id = key.evaluation_name, key.sample_hash, bytes(key.sample_id)
+                    names = name, sample_hash, sample_id if split and (name, metric, sample_hash) in split else b""
                     question = self._question
-                    if not question or question.sample_hash != key.sample_hash or question.evaluation_name != name:
-                        yield from self._end(offset + begin)
-                        question = self._begin(key, offset + begin)
-                    metric = key.evaluation_result_id
-                    scope, models = self._scopes[name, None if metric is UNSET else metric]
-                    records = question.records_of(scope, bytes(key.sample_id))
+                    if not question or names != (question.evaluation_name, question.sample_hash, question.sample_id):
+                        self._end(offset + begin)
+                        if is_sorted and question and names[:2] != (question.evaluation_name, question.sample_hash):
+                            yield from self._questions.values()
+                            self._questions.clear()
+                        question = self._begin(names, offset + begin)
+                    scope, models = self._scopes[name, metric]
+                    records = question.records_of(scope, sample_id)
                 records.append((models[reader.model_id], reader.flag, reader.score, reader.length))
                 self.records += 1
                 begin = end
             offset += size
-        yield from self._end(offset)
+        self._end(offset)
 
-    def _begin(self, key: Key, start: int) -> Question:
-        names = key.evaluation_name, key.sample_hash
+    def _begin(self, names: tuple[str, str, bytes], start: int) -> Question:
         question = self._questions.get(names)
         if question is None:
             place = (self._task.number << _PLACE_BITS) + start
-            question = Question(*names, place, self._reader.asked(), [], [])
-            if not self._task.sorted_by_question:
-                self._questions[names] = question
+            question = self._questions[names] = Question(*names, place, self._reader.asked(), [], [])
         self._question, self._start = question, start
         return question
 
-    def _end(self, end: int) -> Iterator[Question]:
-        """End a stretch of lines; yield the question if it has no more records in this part."""
+    def _end(self, end: int) -> None:
+        """End a stretch of lines."""
         if self._question:
             self._question.ranges.append((self._task.number, self._start, end))
-            if self._task.sorted_by_question:
-                yield self._question
 
 
 def scan_part(task: ScanTask) -> int:

@@ -116,7 +116,7 @@ class ShownQuestion(msgspec.Struct, kw_only=True):
     evaluation_name: str
     """The evaluation."""
     sample_hash: str
-    """Identifies the question."""
+    """Identifies the question; if it is split, together with the sample_id."""
     sample_id: int | str
     """The sample_id of its first record."""
     question: str
@@ -134,24 +134,25 @@ class ShownQuestion(msgspec.Struct, kw_only=True):
 
 
 def read_question(
-    index: Index, queries: Sequence[Query], sample_hash: str, filters: Filters, models: Sequence[str] = ()
+    index: Index, queries: Sequence[Query], name: str, filters: Filters, models: Sequence[str] = ()
 ) -> ShownQuestion | None:
     """Read a question and its answers; None if the queries, one for each metric of an evaluation, do not have it.
 
-    Of the filters, those by sample_id and outcome count. Without `models`, the models of the queries are shown.
+    `name` is a `QuestionRow.name`. Of the filters, those by sample_id and outcome count. Without `models`, the models
+    of the queries are shown.
     """
     shown: ShownQuestion | None = None
     answers: dict[bytes, ShownAnswer] = {}
     graded = {(scope.evaluation_name, scope.metric): scope.graded for scope in index.scopes}
     for query in queries:
-        row = index.row(query, sample_hash)
+        row = index.row(query, name)
         if row is None:
             continue
         for record in index.answers(row, models or query.models):
             if not filters.accepts_sample_id(record.sample_id):
                 continue
             if shown is None:
-                shown = _question(record, query, sample_hash)
+                shown = _question(record, query, row.sample_hash)
             _add(answers, record, shown)
         if shown is not None:
             shown.tallies.append(

@@ -69,9 +69,11 @@ class QuestionRow(msgspec.Struct, kw_only=True):
     """Identifies the question in its index, whatever the metric."""
     evaluation_name: str
     metric: str | None
+    name: str
+    """Identifies the question in its scope: the sample_hash; if that is split, also `/` and the sample_id in JSON."""
     sample_hash: str
     sample_id: int | str
-    """That of its first record."""
+    """That of its first record; of all, if the sample_hash is split."""
     excerpt: str
     """The beginning of the input, on one line."""
     models: int

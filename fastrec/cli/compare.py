@@ -12,18 +12,13 @@ from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
 from fastrec.errors import counted, listed
-from fastrec.wording import value_text
+from fastrec.wording import TESTS, value_text
 
 if TYPE_CHECKING:
     from fastrec.commands.compare import ComparedEvaluation, Comparison, Example
 
 
 _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow terminal
-_TESTS: Final = {
-    "mcnemar": "exact McNemar test",
-    "sign-flip": "exact sign-flip test over questions",
-    "t": "paired t-test over questions",
-}
 
 
 @command("Compare two models of a corpus, and show where they differ.")
@@ -101,7 +96,7 @@ def _print(found: Comparison, *, full: bool) -> None:
 
 
 def _print_remarks(found: Comparison) -> None:
-    tests = dict.fromkeys(_TESTS[one.test] for one in found.evaluations if one.test)
+    tests = dict.fromkeys(TESTS[one.test] for one in found.evaluations if one.test)
     if tests:
         click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))
     if any(one.graded for one in found.evaluations):

@@ -20,6 +20,7 @@ from fastrec.cli.options import (
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, csv_table, print_hidden, print_more, print_section, print_table
 from fastrec.errors import counted, listed
+from fastrec.wording import TESTS
 
 if TYPE_CHECKING:
     from fastrec.trends import Change, EvaluationTrend, Trend
@@ -94,7 +95,9 @@ def _print_changes(found: Trend) -> None:
         return
     order = {corpus.name: number for number, corpus in enumerate(found.corpora)}
     changes = sorted(found.significant_changes(), key=lambda one: order[one[2].after])
-    about = f"p < {found.p:g}, adjusted for {counted(found.comparisons, 'comparison')}"
+    made = {change.test for one in found.evaluations for model in one.models for change in model.changes}
+    tests = {test: name for test, name in TESTS.items() if test in made}
+    about = f"{', '.join(tests.values())}; p < {found.p:g}, adjusted for {counted(found.comparisons, 'comparison')}"
     if not changes:
         click.echo(f"No change is more than chance ({about}).")
         return
@@ -106,7 +109,8 @@ def _print_changes(found: Trend) -> None:
         click.echo(f"  {corpora}  {safe(evaluation.title)}  {safe(model.model_id)}")
         counts = f"{counted(change.questions, 'question')}: {change.better:,} better, {change.worse:,} worse"
         p = change.p_text if change.p_text.startswith("<") else f"= {change.p_text}"
-        click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {p}")
+        test = f" ({tests[change.test]})" if change.test and len(tests) > 1 else ""
+        click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {p}{test}")
     print_more(len(changes) - _MOST_CHANGES, "change", "`--format csv`")
 
 

@@ -177,7 +177,7 @@ def _compare_scope(
 class _Candidate(NamedTuple):
     """A question on which the two models differ."""
 
-    sample_hash: str
+    name: str
     a: float
     b: float
     others: int
@@ -190,7 +190,7 @@ class _Candidate(NamedTuple):
         graded, only the size of the difference counts.
         """
         agreement = 0.0 if graded or self.others_value is None else abs(2 * self.others_value - 1)
-        return -abs(self.a - self.b), -agreement, -self.others, self.sample_hash
+        return -abs(self.a - self.b), -agreement, -self.others, self.name
 
 
 def _distinguishing_questions(
@@ -205,7 +205,7 @@ def _distinguishing_questions(
     turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
     examples = []
     for one in turns[:number]:
-        if shown := read_question(index, [query], one.sample_hash, Filters(), pair):
+        if shown := read_question(index, [query], one.name, Filters(), pair):
             shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
             examples.append(Example(a=one.a, b=one.b, others=one.others, others_value=one.others_value, question=shown))
     return examples
@@ -220,7 +220,7 @@ def _ends(index: Index, query: Query, pair: tuple[str, str], number: int) -> Ite
     for right, wrong in (pair, pair[::-1]):
         for sort in _ENDS:
             ordered = msgspec.structs.replace(query, right=(right,), wrong=(wrong,), sort=sort)
-            found |= {row.sample_hash: row for row in index.page(ordered, limit=number).rows}
+            found |= {row.name: row for row in index.page(ordered, limit=number).rows}
     return found.values()
 
 
@@ -233,8 +233,8 @@ def _largest(index: Index, query: Query, values: _Values, number: int) -> Iterab
 
 def _candidate(row: QuestionRow, values: _Values, *, graded: bool) -> _Candidate:
     """Take the two models out of a row, which leaves the others."""
-    a, b = (value or 0.0 for value in values[row.sample_hash])
+    a, b = (value or 0.0 for value in values[row.name])
     mean = row.mean_score if graded else row.share
     others = row.models - 2
     value = (mean * row.models - a - b) / others if others and mean is not None else None
-    return _Candidate(row.sample_hash, a, b, others, value)
+    return _Candidate(row.name, a, b, others, value)

@@ -23,9 +23,9 @@ class Question(msgspec.Struct, kw_only=True):
     """A question, and what the chosen models made of it."""
 
     sample_hash: str
-    """Identifies the question."""
+    """Identifies the question; if it is split, together with the sample_id."""
     prefix: str
-    """The beginning of the hash: no other question of the corpus has it."""
+    """The beginning of the hash: no other hash of the corpus has it."""
     sample_id: int | str
     """The sample_id of its first record."""
     models: int

@@ -59,9 +59,9 @@ def show(
         queries = [query for _, query in scopes]
         rows = _find(index, str(question), queries, chosen)
         found = []
-        for name, sample_hash in dict.fromkeys((row.evaluation_name, row.sample_hash) for row in rows):
-            of_evaluation = [query for query in queries if query.evaluation_name == name]
-            if one := read_question(index, of_evaluation, sample_hash, chosen):
+        for evaluation, name in dict.fromkeys((row.evaluation_name, row.name) for row in rows):
+            of_evaluation = [query for query in queries if query.evaluation_name == evaluation]
+            if one := read_question(index, of_evaluation, name, chosen):
                 found.append(one)
     if not found:
         raise UsageError(f"the filters leave out all answers to the question {question!r}")
@@ -80,7 +80,9 @@ def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -
     rows = [
         row
         for row in everywhere
-        if (row.evaluation_name, row.metric) in scopes and filters.accepts_hash(row.sample_hash)
+        if (row.evaluation_name, row.metric) in scopes
+        and filters.accepts_hash(row.sample_hash)
+        and (row.name == row.sample_hash or filters.accepts_sample_id(row.sample_id))
     ]
     if not rows:
         names = listed(sorted({row.evaluation_name for row in everywhere}))
@@ -88,16 +90,18 @@ def _find(index: Index, text: str, queries: Sequence[Query], filters: Filters) -
     hashes = {row.sample_hash for row in rows}
     if len(hashes) > 1 and all(one.startswith(text) for one in hashes):
         raise UsageError(_candidates(rows, f"{text!r} is the beginning of several hashes; give more characters:"))
-    if len({(row.evaluation_name, row.sample_hash) for row in rows}) > _MOST_SHOWN:
+    if len({(row.evaluation_name, row.name) for row in rows}) > _MOST_SHOWN:
+        if len(hashes) == 1 and all(one.startswith(text) for one in hashes):
+            raise UsageError(_candidates(rows, f"several samples have the hash {text!r}; choose a --sample-id:"))
         raise UsageError(_candidates(rows, f"several questions have the sample_id {text!r}; choose an --evaluation:"))
     return rows
 
 
 def _candidates(rows: Iterable[QuestionRow], head: str) -> str:
-    found = {(row.sample_hash, row.evaluation_name): row for row in rows}
+    found = {(row.name, row.evaluation_name): row for row in rows}
     lines = [
-        f"  {sample_hash}  {name}  {str(row.sample_id)[:_EXCERPT]}  {row.excerpt[:_EXCERPT]}"
-        for (sample_hash, name), row in list(found.items())[:_MOST_LISTED]
+        f"  {row.sample_hash}  {row.evaluation_name}  {str(row.sample_id)[:_EXCERPT]}  {row.excerpt[:_EXCERPT]}"
+        for row in list(found.values())[:_MOST_LISTED]
     ]
     more = len(found) - len(lines)
     return "\n".join([head, *lines, *([f"  … and {counted(more, 'more question')}"] if more else [])])

@@ -15,6 +15,7 @@ they differ, the part is read again by the reader that checks everything, to fin
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import groupby
 from operator import attrgetter
 from typing import IO, Any, Final, TypeVar, cast
 
@@ -24,16 +25,17 @@ from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry, is_plain
 from fastrec.engine import jobs_for, make_engine
-from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory
+from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory, shown
 from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA
-from fastrec.sorting.keys import METRIC
+from fastrec.sorting.keys import FIELDS, METRIC, is_split
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import join, storage_of
+from fastrec.summary.document import EvaluationSummary
 
 VERIFY_HINT = "`fastrec verify` lists everything that is wrong with a corpus"
 
@@ -90,6 +92,69 @@ def with_progress(
         progress.advance(part.entry.text_bytes, part.entry.records, 0)
         yield result
     progress.finish()
+
+
+SplitHashes = frozenset[tuple[str, str | None, str]]
+"""evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question (`keys.is_split`)."""
+
+
+class _SplitTask(msgspec.Struct, frozen=True):
+    part: PartFile
+    scopes: frozenset[tuple[str, str | None]]
+    sorted_by_question: bool
+    limits: Limits
+
+    def __str__(self) -> str:
+        return f"reading {shown(self.part.path)}"
+
+
+_Samples = dict[tuple[str, str | None, str], set[tuple[tuple[str, str], bytes]]]
+"""By evaluation_name, metric and sample_hash: runs (model_id, evaluation_id), each with a sample_id."""
+
+
+def find_split_hashes(
+    parts: Sequence[PartFile],
+    manifest: Manifest,
+    evaluations: Iterable[EvaluationSummary],
+    *,
+    jobs: int,
+    limits: Limits,
+) -> SplitHashes:
+    """Find the split hashes of a corpus. Parts are read only if the summary says that there are any.
+
+    Memory holds the split hashes; if the records of a question are not adjacent, also the run and id of all records.
+    """
+    scopes = frozenset((one.evaluation_name, one.metric) for one in evaluations if one.split_hashes)
+    if not scopes:
+        return frozenset()
+    tasks = [_SplitTask(part, scopes, is_sorted_by_question(manifest), limits) for part in parts]
+    found: _Samples = {}
+    for some in run_in_order(_find_samples, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits):
+        for key, samples in some.items():
+            found.setdefault(key, set()).update(samples)
+    return frozenset(key for key, samples in found.items() if is_split(samples))
+
+
+def _find_samples(task: _SplitTask) -> _Samples:
+    """Find the runs and samples of each hash in a part; if all its records are there, only of split hashes."""
+    found: _Samples = {}
+    lines = (head for heads, _ in decode_lines(task.part, read_head, task.limits.chunk_bytes) for head in heads)
+    # If the records of a question are adjacent, no cut between parts separates them.
+    key = attrgetter("evaluation_name", "sample_hash") if task.sorted_by_question else lambda _: None
+    for _, heads in groupby(lines, key=key):
+        here: _Samples = {}
+        for head in heads:
+            name, metric = head.evaluation_name, head.metric()
+            if (name, metric) in task.scopes:
+                run = head.model_id, head.evaluation_id
+                here.setdefault((name, metric, head.sample_hash), set()).add((run, bytes(head.sample_id)))
+        found |= {name: some for name, some in here.items() if not task.sorted_by_question or is_split(some)}
+    return found
+
+
+def is_sorted_by_question(manifest: Manifest) -> bool:
+    """Whether the records of a question are adjacent."""
+    return set(manifest.sort_fields[:2]) == set(FIELDS[:2])
 
 
 def decode_lines(
@@ -212,6 +277,9 @@ class LineHead(msgspec.Struct, gc=False):
 
     def decoded_sample_id(self) -> int | str:
         return decode_sample_id(self.sample_id)
+
+    def metric(self) -> str | None:
+        return None if isinstance(self.evaluation_result_id, UnsetType) else self.evaluation_result_id
 
 
 PositionOf = Callable[[LineHead | KeyEntry], Position]

@@ -192,11 +192,14 @@ def _text(name: str, raw: str, references: list[str]) -> bytes | None:
 
 
 def _name(found: str, text: bytes, raw: str, references: list[str]) -> str:
-    """The first of the recipes that hash this text; R1 is only for one reference, R3 is the same for several."""
-    several = len(references) > 1
-    if several and found == "R1":
-        found = "R3"
+    """The first of the recipes that hash this text.
+
+    R1 is only for one reference. R3 is the same for several, and R2 for none.
+    """
+    is_one = len(references) == 1
+    if found == "R1" and not is_one:
+        found = "R3" if references else "R2"
     for name in _EARLIER.get(found, ()):
-        if not (several and name == "R1") and _text(name, raw, references) == text:
+        if (is_one or name != "R1") and _text(name, raw, references) == text:
             return name
     return found

@@ -15,7 +15,7 @@ Keys of versions with metrics (`evaluation_result_id`) have that field, too. An 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Final
 
@@ -189,6 +189,19 @@ def split_scope(scope: bytes) -> tuple[str, str | None]:
 def question_of(fields: Sequence[bytes]) -> tuple[bytes, bytes]:
     """The evaluation and the sample_hash of a record, given the fields that a splitter returned."""
     return fields[0].partition(b"\0" + _HAS_METRIC)[0], fields[1]
+
+
+def is_split(records: Iterable[tuple[Hashable, bytes]]) -> bool:
+    """Whether the records of a scope and a sample_hash, given as run and sample_id, are of several questions.
+
+    A run is an evaluation_id of a model. If one run has several samples with this hash, each sample_id is a question.
+    Otherwise all records are of one question.
+
+    >>> is_split([("run 1", b"a"), ("run 2", b"b"), ("run 2", b"b")]), is_split([("run 1", b"a"), ("run 1", b"b")])
+    (False, True)
+    """
+    samples = set(records)
+    return len({run for run, _ in samples}) < len(samples)
 
 
 def encode_text(text: str) -> bytes:

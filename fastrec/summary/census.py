@@ -1,7 +1,8 @@
 """The census: how many questions an evaluation has, which models answered them, and where ids and hashes disagree.
 
-A question is a `sample_hash` within an evaluation. Each part writes two sorted lists of census rows. After merging the
-lists of all parts, comparing neighbours is enough to count everything:
+A question is a `sample_hash` within an evaluation, or a `sample_id` of it if the hash is split (`keys.is_split`). Each
+part writes two sorted lists of census rows. After merging the lists of all parts, comparing neighbours is enough to
+count everything:
 
     by hash       models per question, repeats, hashes with several ids
     by sample_id  ids with several hashes, identities with several records (repeats and contradictions)
@@ -35,6 +36,7 @@ from fastrec.engine.base import Engine
 from fastrec.limits import Limits
 from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.files import ViewsWriter, read_blocks
+from fastrec.sorting.keys import is_split
 from fastrec.storage import FileDigest, fingerprint, join, storage_of
 from fastrec.summary.rows import Sums
 from fastrec.summary.tally import Outcome, Repeats, RepeatsByModel, add_repeats
@@ -217,6 +219,7 @@ class QuestionCounts(Sums):
     """Number of questions by the number of models that answered them."""
     repeats: RepeatsByModel = msgspec.field(default_factory=lambda: defaultdict(Repeats))
     hashes_with_many_ids: int = 0
+    split_hashes: int = 0
     ids_with_many_hashes: int = 0
 
 
@@ -266,25 +269,37 @@ class SeveralRecords(msgspec.Struct, frozen=True):
         ]
 
 
-def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
-    """Merge lists by hash, and count the questions of each evaluation."""
+def count_questions(lists: Iterable[Iterable[CensusRow]], *, by_hash: bool = False) -> dict[bytes, QuestionCounts]:
+    """Merge lists by hash, and count the questions of each evaluation; with `by_hash`, no hash is split."""
     counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
     for evaluation, evaluation_rows in groupby(_merge_rows(lists), key=itemgetter(0)):
         counts = counted[evaluation]
         for _, group in groupby(evaluation_rows, key=itemgetter(1)):
             rows = list(group)
-            counts.questions += 1
             _, _, _, models, answering, _, count, _ = rows[0]
             if len(rows) == 1 and models == count:
+                counts.questions += 1
                 counts.by_models[models] += 1
                 counts.by_answering[answering] += 1
                 continue
-            records = chain.from_iterable(zip(*_unpack(row[7])[:3:2], strict=True) for row in rows)
-            answers_of = add_repeats(counts.repeats, records)
-            counts.by_models[len(answers_of)] += 1
-            counts.by_answering[sum(map(bool, answers_of.values()))] += 1
-            counts.hashes_with_many_ids += len({row[2] for row in rows}) > 1
+            samples = [list(same) for _, same in groupby(rows, key=itemgetter(2))]
+            counts.hashes_with_many_ids += len(samples) > 1
+            split = len(samples) > 1 and not by_hash and is_split(_runs_and_ids(rows))
+            counts.split_hashes += split
+            for question in samples if split else [rows]:
+                records = chain.from_iterable(zip(*_unpack(row[7])[:3:2], strict=True) for row in question)
+                answers_of = add_repeats(counts.repeats, records)
+                counts.questions += 1
+                counts.by_models[len(answers_of)] += 1
+                counts.by_answering[sum(map(bool, answers_of.values()))] += 1
     return counted
+
+
+def _runs_and_ids(rows: Iterable[CensusRow]) -> Iterator[tuple[tuple[bytes, bytes], bytes]]:
+    """Yield model, evaluation_id and sample_id of each record, given rows by hash."""
+    for row in rows:
+        for run in zip(*_unpack(row[7])[:2], strict=True):
+            yield run, row[2]
 
 
 def find_several(

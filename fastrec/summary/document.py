@@ -186,7 +186,7 @@ class ModelSummary(msgspec.Struct, kw_only=True):
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus: answers + errors.")]
     answers: Annotated[int, Meta(ge=0, description="Records without an error.")]
     errors: Annotated[int, Meta(ge=0, description="Records with a non-empty error.")]
-    questions: Annotated[int, Meta(ge=1, description="Questions that it has records of (distinct sample_hash values).")]
+    questions: Annotated[int, Meta(ge=1, description="Questions that it has records of.")]
     questions_answered: Annotated[int, Meta(ge=0, description="Questions that it has answers to.")]
     correct: Annotated[
         int, Meta(ge=0, description="Answers with evaluation.is_correct. A record with an error is never correct.")
@@ -216,7 +216,7 @@ class ModelSummary(msgspec.Struct, kw_only=True):
     last_sample_id: Annotated[_SampleId, Meta(description="The highest sample_id.")]
 
 
-class EvaluationSummary(msgspec.Struct, kw_only=True):
+class EvaluationSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One metric of an evaluation, or an evaluation without metrics, over all models."""
 
     evaluation_name: str
@@ -226,13 +226,24 @@ class EvaluationSummary(msgspec.Struct, kw_only=True):
     ]
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus.")]
     models: Annotated[int, Meta(ge=1, description="Distinct models.")]
-    questions: Annotated[int, Meta(ge=1, description="Questions (distinct sample_hash values).")]
+    questions: Annotated[
+        int,
+        Meta(ge=1, description="Questions: sample_hash values; of split hashes, their sample_id values."),
+    ]
     questions_all_models: Annotated[int, Meta(ge=0, description="Questions that all models have records of.")]
     questions_answered_by_all: Annotated[
         int, Meta(ge=0, description="Questions answered by all models that have any answer; 0 if no model has one.")
     ]
     ids_with_many_hashes: Annotated[int, Meta(ge=0, description="sample_id values with several sample_hash values.")]
     hashes_with_many_ids: Annotated[int, Meta(ge=0, description="sample_hash values with several sample_id values.")]
+    split_hashes: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Those that one run of a model has under several sample_id values: each sample_id is a "
+            "question. Left out if there are none.",
+        ),
+    ] = 0
     by_model: Annotated[list[ModelSummary], Meta(description="Its models, sorted by model_id.")]
 
 

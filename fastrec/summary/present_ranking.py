@@ -42,6 +42,8 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     """Identities with contradictions: the same output has different verdicts."""
     same_run: int
     """Records dropped by --same-run ignore."""
+    split_hashes: int
+    """Hashes that one run of a model has under several sample_ids, by evaluation and metric: each id is a question."""
     recipe: str
     """The recipe of the hashes in the corpus."""
     recipes: dict[str, int]
@@ -243,6 +245,7 @@ def facts_of(summary: Summary) -> CorpusFacts:
         repeats=summary.repeats.identities,
         contradictions=summary.contradictions.identities,
         same_run=summary.same_run.records,
+        split_hashes=sum(one.split_hashes for one in summary.evaluations),
         recipe=summary.sample_hash.recipe,
         recipes=summary.sample_hash.by_recipe,
     )
@@ -356,6 +359,9 @@ def facts_in_words(facts: CorpusFacts) -> list[str]:
         lines.append(f"notes on lines: {_listed(facts.notes)}")
     if facts.repeats or facts.contradictions:
         lines.append(f"identities with repeats: {facts.repeats:,}; with contradictions: {facts.contradictions:,}")
+    if facts.split_hashes:
+        text = "several sample_ids in one run: each sample_id is a question"
+        lines.append(f"{facts.split_hashes:,} {'hash has' if facts.split_hashes == 1 else 'hashes have'} {text}")
     if facts.same_run:
         lines.append(f"{counted(facts.same_run, 'record')} dropped that another run has, too")
     if facts.recipes.keys() - {facts.recipe, ABSENT}:

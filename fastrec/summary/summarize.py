@@ -120,6 +120,7 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
             questions_answered_by_all=questions.by_answering[answering] if answering else 0,
             ids_with_many_hashes=questions.ids_with_many_hashes,
             hashes_with_many_ids=questions.hashes_with_many_ids,
+            split_hashes=questions.split_hashes,
             by_model=[
                 model_summary(text_of(model), counted, questions.repeats.get(model, Repeats()))
                 for model, counted in models

@@ -17,6 +17,7 @@ import pytest
 
 import fastrec
 from tests.normalize.normalizing import Corpus
+from tests.summary.naive import hash_of, split_hashes
 
 BY = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 Model = tuple[str, str | None, str]
@@ -137,12 +138,15 @@ def reference(
     scored = set() if accuracy else graded(spelled(line) for corpus in corpora for line in corpus.lines)
     fields = question_fields(corpora[0].manifest["sort_fields"], by)
     same = set(corpora[0].lines) & set(corpora[1].lines)
+    split = set().union(*(split_hashes(map(spelled, corpus.lines)) for corpus in corpora))
     questions: dict[str, dict[str, Any]] = defaultdict(lambda: defaultdict(lambda: ([], [])))
     for side, corpus in enumerate(corpora):
         for line in corpus.lines:
             record = spelled(line) | {"line": line}
             metric = "evaluation_result_id"
             question, group = (json.dumps([record.get(field) for field in some]) for some in ([*fields, metric], by))
+            if "sample_id" not in fields and hash_of(record) in split:
+                question += json.dumps(record["sample_id"])
             questions[question][group][side].append(record)
     changed: Counter[str] = Counter()
     counts: dict[Model, Counter[str]] = defaultdict(Counter)

@@ -417,8 +417,8 @@ def test_a_record_with_an_error_is_no_answer(  # noqa: PLR0917
     assert (model.questions, model.points) == (1, as_wrong)
 
 
-def test_trials_with_ids_of_their_own_belong_to_one_question(tmp_path: Path) -> None:
-    """They are paired by sample_id; the test is over questions."""
+def test_samples_of_one_run_with_one_hash_are_different_questions(tmp_path: Path) -> None:
+    """They are paired by sample_id, and each counts."""
     pair = [
         corpus_of(
             [record | {"sample_id": f"0/{number}"} for number, record in enumerate(trials(verdicts, run))],
@@ -427,7 +427,7 @@ def test_trials_with_ids_of_their_own_belong_to_one_question(tmp_path: Path) -> 
         for run, verdicts in (("old", "++-"), ("new", "+--"))
     ]
     model = diff(*pair).models[0]
-    assert (model.questions, model.counts.changed, model.counts.repeats_old, model.test) == (1, 3, 0, "sign-flip")
+    assert (model.questions, model.counts.changed, model.counts.repeats_old, model.test) == (3, 3, 0, "mcnemar")
     assert model.points == pytest.approx(-100 / 3)
 
 

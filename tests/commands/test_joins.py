@@ -360,7 +360,7 @@ def recipe_of(record):
     texts = [references] if isinstance(references, str) else references
     first, spaced, compact = "".join(texts[:1]), {"sort_keys": True}, {"sort_keys": True, "separators": (",", ":")}
     recipes = {
-        "R1": raw + first if len(texts) < 2 else None,
+        "R1": raw + first if len(texts) == 1 else None,
         "R2": raw + "".join(texts),
         "R3": raw + first,
         "R4": json.dumps({"raw": raw, "reference": first}, **spaced),

@@ -196,7 +196,11 @@ def test_common_questions_in_another_sort_order(
 
 def test_given_hashes_are_kept(tmp_path: Path) -> None:
     """In a corpus made with `--sample-hash fill` the given hashes identify questions."""
-    records = [answer(model, question, sample_hash="same") for model in "ab" for question in (1, 2)]
+    records = [
+        answer(model, question, sample_hash="same", evaluation_id=str(question))
+        for model in "ab"
+        for question in (1, 2)
+    ]
     corpus = corpus_of(tmp_path, *records, sample_hash="fill", sort_by=("model_id",))
     (evaluation,) = stats(corpus, common=True).evaluations
     assert (evaluation.questions, evaluation.common_questions) == (1, 1)

@@ -227,7 +227,7 @@ arithmetic: accuracy in 4 corpora
   new                      –      50.0%     100.0%              2            0
   steady    75.0%      81.2%      80.0%      80.0%             15            0
 
-Changes that are more than chance (p < 0.05, adjusted for 6 comparisons):
+Changes that are more than chance (exact McNemar test; p < 0.05, adjusted for 6 comparisons):
   night-9 → night-10  arithmetic  falls
     ▼ 100.0% → 20.0%  15 questions: 0 better, 12 worse  p = 0.0029
 
@@ -248,7 +248,7 @@ def test_text(nights: Path) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == TEXT
     calm = run_here("trend", nights, "--p", "0.001").stdout.decode()
-    assert "No change is more than chance (p < 0.001, adjusted for 6 comparisons)." in calm
+    assert "No change is more than chance (exact McNemar test; p < 0.001, adjusted for 6 comparisons)." in calm
     alone = run_here("trend", nights / "night-9").stdout.decode()
     assert "arithmetic: accuracy in 1 corpus\n" in alone
     assert "No model has answered a question in two corpora, so nothing is compared." in alone
@@ -324,3 +324,20 @@ def test_help_fits_80_columns() -> None:
     text = run_command("trend", "--help").stdout.decode()
     assert "Examples:" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_text_and_the_document_name_the_test(tmp_path: Path) -> None:
+    """Each change that is more than chance has its own test if there are several."""
+    for night, mark in (("1", "-"), ("2", "+")):
+        once = [record("once", number, mark) for number in range(12)]
+        trials = [record("trials", number, mark, metadata={"trial": "a"}) for number in range(12)]
+        trials.append(record("trials", 0, "-", metadata={"trial": "b"}))
+        make_corpus(tmp_path / night, once + trials)
+    found = fastrec.trend([tmp_path / "1", tmp_path / "2"])
+    assert [model.changes[0].test for model in found.evaluations[0].models] == ["mcnemar", "sign-flip"]
+    said = run_here("trend", tmp_path / "1", tmp_path / "2").stdout.decode()
+    assert "chance (exact McNemar test, exact sign-flip test over questions; p < 0.05" in said
+    assert [line.rpartition("(")[2] for line in said.splitlines() if "better" in line] == [
+        "exact McNemar test)",
+        "exact sign-flip test over questions)",
+    ]

@@ -57,7 +57,8 @@ NAMES = {
     # ASCII text and one reference: R1 to R3 are one recipe, and no escape tells R8 and R10 from R4 and R5.
     0: dict(zip(RECIPES, ("R1", "R1", "R1", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)),
     1: dict(zip(RECIPES, ("R3", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10"), strict=True)),
-    2: dict(zip(RECIPES, ("R1", "R1", "R1", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)),
+    # No reference: R1 needs one.
+    2: dict(zip(RECIPES, ("R2", "R2", "R2", "R4", "R5", "R6", "R7", "R4", "R9", "R5"), strict=True)),
 }
 
 
@@ -147,7 +148,7 @@ def test_a_name_does_not_depend_on_earlier_hashes(history, question) -> None:
     for earlier in history:
         finder.find(*earlier)
     raw, references, wanted = question
-    names = [name for name in RECIPES if name != "R1" or len(references) < 2]
+    names = [name for name in RECIPES if name != "R1" or len(references) == 1]
     expected = next((name for name in names if digest(name, raw, references) == wanted), None)
     assert finder.find(*question) == expected
 
@@ -167,6 +168,16 @@ def test_one_reference_may_be_a_string() -> None:
     """A reference that is no list counts as a list of one."""
     for name in RECIPES:
         assert RecipeFinder().find("é?", "ü", digest(name, "é?", ["ü"])) is not None
+
+
+def test_a_hash_without_references_is_not_r1() -> None:
+    """R1 hashes a reference, so the hash of an empty list of references is R2; an empty reference is R1."""
+    given = digest("R2", "Q", [])
+    for before in RECIPES:
+        finder = RecipeFinder()
+        finder.find("x", ["y", "é"], digest(before, "x", ["y", "é"]))
+        assert finder.find("Q", [], given) == "R2"
+        assert finder.find("Q", "", given) == finder.find("Q", [""], given) == "R1"
 
 
 def test_other_hashes_have_no_recipe() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-__all__ = ["NaiveModel", "naive_models", "near_root"]
+__all__ = ["NaiveModel", "hash_of", "naive_models", "near_root", "question_of", "split_hashes"]
 
 Records = list[dict[str, Any]]
 
@@ -32,16 +32,40 @@ def naive_models(
 ) -> dict[tuple[str, str], NaiveModel]:
     """Return the numbers by evaluation and model."""
     own: dict[tuple[str, str], Records] = defaultdict(list)
+    records = list(records)
     for record in records:
         own[record["evaluation_name"], record["model_id"]].append(record)
-    return {key: _model(found, errors_as_wrong) for key, found in own.items()}
+    split = split_hashes(records)
+    return {key: _model(found, split, errors_as_wrong) for key, found in own.items()}
 
 
-def _model(records: Records, errors_as_wrong: bool) -> NaiveModel:
+Hash = tuple[str, str | None, str]
+"""evaluation_name, metric and sample_hash."""
+
+
+def hash_of(record: dict[str, Any]) -> Hash:
+    return record["evaluation_name"], record.get("evaluation_result_id"), record["sample_hash"]
+
+
+def split_hashes(records: Iterable[dict[str, Any]]) -> set[Hash]:
+    """Hashes that one run of a model has under several sample_ids."""
+    ids: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for record in records:
+        ids[(*hash_of(record), record["model_id"], record.get("evaluation_id"))].add(repr(record.get("sample_id")))
+    return {(name, metric, hash_) for (name, metric, hash_, *_), found in ids.items() if len(found) > 1}
+
+
+def question_of(record: dict[str, Any], split: set[Hash]) -> tuple[Any, ...]:
+    """The hash; if it is split, with the sample_id."""
+    found = hash_of(record)
+    return (*found, record["sample_id"]) if found in split else found
+
+
+def _model(records: Records, split: set[Hash], errors_as_wrong: bool) -> NaiveModel:
     answers = [record for record in records if errors_as_wrong or not record.get("error")]
-    by_question: dict[str, Records] = defaultdict(list)
+    by_question: dict[tuple[Any, ...], Records] = defaultdict(list)
     for record in answers:
-        by_question[record["sample_hash"]].append(record)
+        by_question[question_of(record, split)].append(record)
     right = [[_is_correct(record) for record in found] for found in by_question.values()]
     scores = [[Fraction(record["evaluation"]["score"]) for record in found] for found in by_question.values()]
     return NaiveModel(

@@ -67,23 +67,30 @@ def census(parts: list[list[Fields]]) -> tuple[dict[bytes, QuestionCounts], Foun
 Expected = list[tuple[Any, ...] | None]
 
 
+def split_hashes(records: list[Fields]) -> set[tuple[bytes, bytes]]:
+    """Evaluations and hashes that one run of a model has under several sample_ids."""
+    return {(one[0], one[1]) for one in records for other in records if one[:4] == other[:4] and one[4] != other[4]}
+
+
 def brute_force(records: list[Fields]) -> tuple[dict[bytes, dict[str, Any]], Expected, Expected]:
     """The same counts with sets and dicts."""
     models, ids, hashes = defaultdict(set), defaultdict(set), defaultdict(set)
     identities: dict[tuple[bytes, ...], list[tuple[bytes, bool]]] = defaultdict(list)
+    split = split_hashes(records)
     for evaluation, sample, model, run, sample_id, number in records:
-        models[evaluation, sample].add(model)
+        models[evaluation, sample, sample_id if (evaluation, sample) in split else None].add(model)
         ids[evaluation, sample].add(sample_id)
         hashes[evaluation, sample_id].add(sample)
         identities[evaluation, sample_id, model, run].append((sample, number is not None))
     evaluations = {}
     for name in {record[0] for record in records}:
         everyone = {record[2] for record in records if record[0] == name}
-        samples = [who for (evaluation, _), who in models.items() if evaluation == name]
+        samples = [who for (evaluation, *_), who in models.items() if evaluation == name]
         evaluations[name] = {
             "samples": len(samples),
             "questions_all_models": sum(who == everyone for who in samples),
             "hashes_with_many_ids": sum(len(found) > 1 for (evaluation, _), found in ids.items() if evaluation == name),
+            "split_hashes": sum(evaluation == name for evaluation, _ in split),
             "ids_with_many_hashes": sum(
                 len(found) > 1 for (evaluation, _), found in hashes.items() if evaluation == name
             ),
@@ -113,14 +120,18 @@ def test_the_census_agrees_with_simple_counting(records: list[Fields], parts: in
             "samples": samples.questions,
             "questions_all_models": samples.by_models[everyone],
             "hashes_with_many_ids": samples.hashes_with_many_ids,
+            "split_hashes": samples.split_hashes,
             "ids_with_many_hashes": samples.ids_with_many_hashes,
         } == expected[name]
         assert samples.by_models.total() == samples.questions
     found = [[one and msgspec.structs.astuple(one) for one in kind] for kind in several]
     assert found == expected_several
-    pairs = {(name, sample, model) for name, sample, model, *_ in records}
+    split = split_hashes(records)
+    pairs = {
+        (name, model, sample, id_ if (name, sample) in split else None) for name, sample, model, _, id_, _ in records
+    }
     for name, models in answered.items():
-        assert models == Counter(model for evaluation, _, model in pairs if evaluation == name)
+        assert models == Counter(model for evaluation, model, *_ in pairs if evaluation == name)
 
 
 @given(st.lists(fields, min_size=1, max_size=30), dice)

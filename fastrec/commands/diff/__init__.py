@@ -376,5 +376,5 @@ def _read(stack: contextlib.ExitStack, paths: list[str], filters: Filters, jobs:
     for path in paths:
         may_be_empty = not found or found[0].manifest.records > 0
         matching = matching_corpus(path, filters, jobs=jobs, may_be_empty=may_be_empty, limits=limits)
-        found.append(read_corpus(stack.enter_context(matching), path))
+        found.append(read_corpus(stack.enter_context(matching), path, jobs=jobs, limits=limits))
     return found

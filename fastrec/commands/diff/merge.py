@@ -34,7 +34,6 @@ from fastrec.commands.diff.questions import (
     Value,
     compare_lines,
     count_answers,
-    metric_of,
     name_of,
     rate_maker,
     value_of,
@@ -44,6 +43,7 @@ from fastrec.corpus.scan import (
     PartFile,
     Position,
     PositionOf,
+    SplitHashes,
     key_mark,
     key_of,
     position_maker,
@@ -220,6 +220,8 @@ class CompareTask(msgspec.Struct, frozen=True):
     errors_as_wrong: bool
     read_all: bool
     """Whether to read the questions without a difference, too: the summaries do not have their numbers."""
+    split: SplitHashes
+    """Hashes of which each `sample_id` is a question."""
     examples: int
     limits: Limits
 
@@ -308,8 +310,15 @@ class _Merger:
             if self._by_key and len(old) == len(new) == 1 and (key := key_of(new[0])) == key_of(old[0]):
                 if values := self._compare(old[0], new[0], key):
                     self._add_outcome(new[0], key, _outcome_of(*values))
+            elif self._task.split and self._is_split((new or old)[0]):
+                for some in _group(old, new, partial(_fields_of, fields=("sample_id",))):
+                    self._compare_question(*some)
             else:
                 self._compare_question(old, new)
+
+    def _is_split(self, line: bytes) -> bool:
+        head = read_head(line)
+        return (head.evaluation_name, head.metric(), head.sample_hash) in self._task.split
 
     def _compare_question(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
         """Compare the records of a question, in groups of those that agree in all fields to compare by."""
@@ -353,7 +362,7 @@ class _Merger:
         model = self._models.get(known)
         if model is None:
             head = read_head(line)
-            model = self._models[known] = head.evaluation_name, metric_of(head), head.model_id
+            model = self._models[known] = head.evaluation_name, head.metric(), head.model_id
         return model
 
     def _rate(self, line: bytes, key: bytes) -> Rate:

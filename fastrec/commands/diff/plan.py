@@ -25,7 +25,15 @@ import msgspec
 from fastrec.commands.diff.merge import CompareTask
 from fastrec.commands.diff.questions import ModelName, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines, text_hash
-from fastrec.corpus.scan import PartFile, Position, PositionOf, parts_of, position_maker
+from fastrec.corpus.scan import (
+    PartFile,
+    Position,
+    PositionOf,
+    SplitHashes,
+    find_split_hashes,
+    parts_of,
+    position_maker,
+)
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -53,6 +61,7 @@ class Corpus(msgspec.Struct):
     """What has scores other than 0 and 1."""
     one_id_per_hash: bool
     """Whether in each evaluation, every sample_hash has one sample_id, and the other way round."""
+    split: SplitHashes
 
 
 class Plan(msgspec.Struct):
@@ -67,7 +76,7 @@ class Plan(msgspec.Struct):
     notices: list[str]
 
 
-def read_corpus(directory: str, path: str) -> Corpus:
+def read_corpus(directory: str, path: str, *, jobs: int, limits: Limits) -> Corpus:
     """Read the manifest and the summary; UsageError if it is not a corpus, CorpusError if it is damaged.
 
     `path` is what the user gave: the directory may have only the matching records.
@@ -85,7 +94,9 @@ def read_corpus(directory: str, path: str) -> Corpus:
     one_id_per_hash = not any(
         evaluation.ids_with_many_hashes or evaluation.hashes_with_many_ids for evaluation in summary.evaluations
     )
-    return Corpus(path, manifest, parts, CORPUS_LABELS[manifest.schema], models, metrics, graded, one_id_per_hash)
+    split = find_split_hashes(parts, manifest, summary.evaluations, jobs=jobs, limits=limits)
+    schema = CORPUS_LABELS[manifest.schema]
+    return Corpus(path, manifest, parts, schema, models, metrics, graded, one_id_per_hash, split)
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
@@ -135,9 +146,11 @@ def make_plan(
     """Check that two corpora can be compared, and cut the work into ranges."""
     by = _fields_of(old, new, by)
     fields = _position_fields(old, new, by)
-    # The summaries count the questions of a sample_hash.
+    # The summaries count the questions of a sample_hash. A hash that is split in one corpus is split in both here.
+    split = old.split | new.split
     one_id_per_hash = "evaluation_id" not in fields and old.one_id_per_hash and new.one_id_per_hash
-    read_all = {*fields} - {METRIC} != {"evaluation_name", "sample_hash", "model_id"} and not one_id_per_hash
+    by_hash = {*fields} - {METRIC} == {"evaluation_name", "sample_hash", "model_id"}
+    read_all = bool(split) or (not by_hash and not one_id_per_hash)
     same = set() if read_all else _same_parts(old.parts, new.parts, position_maker(fields))
     olds, news = _parts_to_read(old, same), _parts_to_read(new, same)
     # Ranges are cut by the fields before `sample_id`: in the manifest a huge integer is a string.
@@ -164,6 +177,7 @@ def make_plan(
             scored=scored,
             errors_as_wrong=errors_as_wrong,
             read_all=read_all,
+            split=split,
             examples=examples,
             limits=limits,
         )

@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Raw
 
 from fastrec.commands.diff.document import RecordName
-from fastrec.corpus.scan import LineHead, key_mark, read_head
+from fastrec.corpus.scan import key_mark, read_head
 from fastrec.judge.findings import json_path
 from fastrec.judge.parse import parse
 from fastrec.summary.document import ErrorsAsWrong, ModelSummary, json_safe
@@ -429,16 +429,11 @@ class Changes(msgspec.Struct):
             self.examples[kind] += records[: examples - len(self.examples[kind])]
 
 
-def metric_of(head: LineHead) -> str | None:
-    metric = head.evaluation_result_id
-    return metric if isinstance(metric, str) else None
-
-
 def name_of(line: bytes, fields: list[str] | msgspec.UnsetType = msgspec.UNSET) -> RecordName:
     head = read_head(line)
     return RecordName(
         evaluation_name=head.evaluation_name,
-        metric=metric_of(head),
+        metric=head.metric(),
         model_id=head.model_id,
         sample_id=json_safe(head.decoded_sample_id()),
         sample_hash=head.sample_hash,

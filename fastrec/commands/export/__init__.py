@@ -28,7 +28,7 @@ from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary, skipped_lines, text_hash
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import check_output
-from fastrec.corpus.scan import parts_of, run_in_order, with_progress
+from fastrec.corpus.scan import SplitHashes, find_split_hashes, parts_of, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
@@ -126,6 +126,9 @@ One row per model and one column per question, both sorted. The name of a column
 
 An empty cell is a question that the model did not answer: it has no record of it, or only records with an error. If a
 model answered a question several times, the first answer in sort order counts.
+
+If one run of a model has a `sample_hash` under several sample_ids, each of these is a question. The name of its column
+ends with `/` and the `sample_id` in JSON.
 {version}
 """,
 }
@@ -206,13 +209,16 @@ def export(
         parts = parts_of(source, manifest)
         schema = CORPUS_LABELS[manifest.schema]
         graded: set[Scope] | None = None
-        if format == "matrix" and has_metrics(schema):
+        split: SplitHashes = frozenset()
+        if format == "matrix":
             evaluations = read_summary(source, manifest).evaluations
-            graded = {(one.evaluation_name, one.metric) for one in evaluations if one.graded}
+            split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
+            if has_metrics(schema):
+                graded = {(one.evaluation_name, one.metric) for one in evaluations if one.graded}
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
         tasks = [
-            ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits, raw_cells, manifest.schema)
+            ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits, raw_cells, manifest.schema, split)
             for number, part in enumerate(parts)
         ]
         done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)

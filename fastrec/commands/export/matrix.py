@@ -2,7 +2,8 @@
 
 1. One task per part writes an answer per record: question, model, score.
 2. The names of all questions and models are collected and sorted. They are the columns and rows. If records name a
-   metric, each question has a column for each metric, so that no column mixes metrics.
+   metric, each question has a column for each metric, so that no column mixes metrics. So has each sample_id of a split
+   hash (`keys.is_split`).
 3. Each cell gets the offset of its answer in a text file. The cells are a file too.
 4. The matrix is written row by row. `correct.csv` lacks the columns of graded metrics: their `is_correct` says little.
 
@@ -20,7 +21,7 @@ import msgspec
 from msgspec import Raw
 
 from fastrec.commands.export.table import CHUNK_BYTES, ExportTask, double_of, has_metrics
-from fastrec.corpus.scan import decode_lines
+from fastrec.corpus.scan import SplitHashes, decode_lines
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import counted
 from fastrec.sorting.keys import METRIC
@@ -30,7 +31,8 @@ _CELL: Final = 8  # bytes: the offset of the answer, or 0 if there is none
 Scope = tuple[str, str | None]
 """An evaluation_name and one of its metrics; None for records without a metric."""
 
-_Question = tuple[str, tuple[str, ...], str]  # evaluation_name, metric or nothing, which sorts first, and sample_hash
+_Question = tuple[str, tuple[str, ...], str, tuple[str, ...]]
+"""evaluation_name, metric or nothing, which sorts first, sample_hash, and sample_id in JSON if the hash is split."""
 
 
 class _Evaluation(msgspec.Struct):
@@ -68,16 +70,17 @@ def write_answers(task: ExportTask) -> None:
     encode = msgspec.json.encode
     with open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
         for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES):
-            file.writelines(encode(_answer(line)) + b"\n" for line in lines)
+            file.writelines(encode(_answer(line, task.split)) + b"\n" for line in lines)
 
 
-def _answer(line: _Line) -> _Answer:
-    sample_id = bytes(line.sample_id).decode()
+def _answer(line: _Line, split: SplitHashes) -> _Answer:
+    spelled = sample_id = bytes(line.sample_id).decode()
     if sample_id.startswith('"'):
         sample_id = msgspec.json.decode(sample_id)
     score, _ = double_of(line.evaluation.score)
     metric = (line.metric,) if isinstance(line, _LineWithMetric) and line.metric is not None else ()
-    question = (line.evaluation_name, metric, line.sample_hash)
+    is_split = split and (line.evaluation_name, metric[0] if metric else None, line.sample_hash) in split
+    question = (line.evaluation_name, metric, line.sample_hash, (spelled,) if is_split else ())
     return _Answer(question, line.model_id, sample_id, score, line.evaluation.is_correct, bool(line.error))
 
 
@@ -95,7 +98,7 @@ def write_matrix(
         names.add(answer.model_id)
     questions, models = sorted(sample_ids), sorted(names)
     is_graded = [
-        graded is not None and (name, metric[0] if metric else None) in graded for name, metric, _ in questions
+        graded is not None and (name, metric[0] if metric else None) in graded for name, metric, *_ in questions
     ]
     _write_samples(output, sample_ids, is_graded if graded is not None else None, raw_cells=raw_cells)
     size = len(questions) * len(models) * _CELL
@@ -122,8 +125,8 @@ def write_matrix(
 
 
 def _column_name(question: _Question) -> str:
-    name, metric, sample_hash = question
-    return "/".join([name, *metric, sample_hash])
+    name, metric, sample_hash, sample_id = question
+    return "/".join([name, *metric, sample_hash, *sample_id])
 
 
 def _write_samples(
@@ -135,7 +138,7 @@ def _write_samples(
         more = [] if is_graded is None else [METRIC, "graded"]
         writer.writerow(["sample", "evaluation_name", *more, "sample_hash", "sample_id"])
         for number, question in enumerate(sorted(sample_ids)):
-            name, metric, sample_hash = question
+            name, metric, sample_hash, _ = question
             more = [] if is_graded is None else [*(metric or ("",)), "true" if is_graded[number] else "false"]
             writer.writerow([_column_name(question), name, *more, sample_hash, sample_ids[question]])
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.corpus.scan import PartFile, decode_lines
+from fastrec.corpus.scan import PartFile, SplitHashes, decode_lines
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import shown
 from fastrec.limits import Limits
@@ -63,6 +63,7 @@ class ExportTask(msgspec.Struct, frozen=True):
     """Whether text that a spreadsheet would evaluate stays as it is."""
     label: str
     """The schema version, as the manifest spells it."""
+    split: SplitHashes
 
     @property
     def schema(self) -> Schema:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from glob import escape
 from operator import itemgetter
 from typing import Final, Literal
 
@@ -195,12 +196,12 @@ def question_cards(index: Index, number: int, corpus: str) -> Html:
 
 def _choose(index: Index, kind: _Kind, number: int, others: Sequence[_Chosen] = ()) -> list[_Chosen]:
     """Choose questions besides others: the first of each scope, then the second, and so on; each time by `_rank`."""
-    known = {(scope, row.sample_hash) for scope, row in others}
+    known = {(scope, row.name) for scope, row in others}
     rounds: dict[int, list[_Chosen]] = {}
     for scope in index.scopes:
         query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort=kind)
         rows = index.page(query, limit=max(_CANDIDATES, 2 * number)).rows if number else []
-        found = [(scope, row) for row in rows if _is_of(kind, scope, row) and (scope, row.sample_hash) not in known]
+        found = [(scope, row) for row in rows if _is_of(kind, scope, row) and (scope, row.name) not in known]
         for place, one in enumerate(sorted(found, key=lambda one: _rank(kind, one))[:number]):
             rounds.setdefault(place, []).append(one)
     ordered = [one for _, some in sorted(rounds.items()) for one in sorted(some, key=lambda one: _rank(kind, one))]
@@ -218,7 +219,7 @@ def _rank(kind: _Kind, one: _Chosen) -> tuple[float, int, str, str, str]:
     value = row.mean_score if scope.graded else row.share
     hard = min(max(value or 0.0, 0.0), 1.0)
     first = -(row.disagreement or 0.0) if kind == "disagreement" else hard
-    return first, -row.models, scope.evaluation_name, scope.metric or "", row.sample_hash
+    return first, -row.models, scope.evaluation_name, scope.metric or "", row.name
 
 
 def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
@@ -230,6 +231,8 @@ def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
     long += [len(text) > _REFERENCE_CHARS for text in asked.references]
     long += [len(text) > _ANSWER_CHARS for _, told in found for text in (told.final_text, ", ".join(told.extracted))]
     command = f"fastrec show {shlex.quote(corpus)} {shlex.quote(row.sample_hash[:16])}"
+    if row.name != row.sample_hash:
+        command += f" --sample-id {shlex.quote(escape(str(row.sample_id)))}"
     notes = "The text is cut. All answers, in full: " if any(long) else "All answers: "
     return tag(
         "article",
@@ -247,7 +250,7 @@ def _answers(index: Index, chosen: _Chosen) -> tuple[list[Answer], list[Answer]]
     """Read the answers of a few of the best and of the worst models; if all are alike, only of some."""
     scope, row = chosen
     query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,))
-    values = dict(zip(scope.models, index.values(query, scope.models)[row.sample_hash], strict=True))
+    values = dict(zip(scope.models, index.values(query, scope.models)[row.name], strict=True))
     ranked = sorted((-value, model) for model, value in values.items() if value is not None)
     middle = (ranked[0][0] + ranked[-1][0]) / 2
     best = [model for value, model in ranked if value <= middle][:_READ]

@@ -215,14 +215,20 @@ def hashes(summary: Summary) -> Html:
         row(one.evaluation_name, one.model_id, one.sample_id, code(one.given), code(one.computed))
         for one in found.examples
     ]
+    counts = {
+        "questions": "questions",
+        "ids_with_many_hashes": "ids with several hashes",
+        "hashes_with_many_ids": "hashes with several ids",
+    }
+    if any(one.split_hashes for one in summary.evaluations):
+        counts["split_hashes"] = "of these in one run"
     mismatches = [
-        row(title, *map(num, (one.questions, one.ids_with_many_hashes, one.hashes_with_many_ids)))
+        row(title, *(num(getattr(one, name)) for name in counts))
         for title, one in zip(titles(summary.evaluations), summary.evaluations, strict=True)
         if one.ids_with_many_hashes or one.hashes_with_many_ids
     ]
     wrong_title = f"Wrong hashes: the first {len(wrong):,} of {found.replaced:,}"
     wrong_heads = ("evaluation", "model", "sample_id", "given", "computed")
-    heads = ("evaluation", "questions", "ids with several hashes", "hashes with several ids")
     return joined(
         tiles(("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)),
         tag(
@@ -233,7 +239,7 @@ def hashes(summary: Summary) -> Html:
         ),
         _recipes(found),
         table(wrong_title, wrong_heads, wrong),
-        table("Ids and hashes that do not match one to one", heads, mismatches)
+        table("Ids and hashes that do not match one to one", ("evaluation", *counts.values()), mismatches)
         or tag("p", "Every id has one hash, and every hash has one id."),
     )
 

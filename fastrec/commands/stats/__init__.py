@@ -23,6 +23,7 @@ import msgspec
 from fastrec.commands.stats.common import only_common
 from fastrec.commands.stats.joins import find_joins
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
+from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
@@ -30,7 +31,6 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, matching_corpus, scratch_corpus
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.sorting.keys import FIELDS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
 from fastrec.summary.present_choice import choose
@@ -118,7 +118,7 @@ def stats(
             found.joins = find_joins(chosen, corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if not common:
             return found
-        if set(manifest.sort_fields[:2]) != set(FIELDS[:2]):  # the records of a question are not adjacent
+        if not is_sorted_by_question(manifest):
             order = ", ".join(manifest.sort_fields[:2])
             note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
             schema = CORPUS_LABELS[manifest.schema].name

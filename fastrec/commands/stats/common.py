@@ -1,6 +1,7 @@
 """Statistics on common questions: those that all of the chosen models of an evaluation have answered.
 
-With metrics, each metric has its own common questions. The records of a question are adjacent, whatever their metrics.
+With metrics, each metric has its own common questions. The records of a hash are adjacent, whatever their metrics. Of a
+split hash (`keys.is_split`), each sample_id is a question.
 
 An answer is a record without an error. A model without any answer has no say in what is common; of such a model, only
 the errors on common questions count. If errors count as wrong, every record is an answer.
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order, with_progress
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, find_split_hashes, parts_of, run_in_order, with_progress
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.judge import Judge, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
@@ -60,6 +61,8 @@ class _PartTask(msgspec.Struct, frozen=True):
     schema: str
     sort_fields: tuple[str, ...]
     models: _Models
+    split: frozenset[tuple[bytes, bytes]]
+    """Scope and sample_hash of split hashes."""
     limits: Limits
 
     def __str__(self) -> str:
@@ -72,7 +75,7 @@ class _CommonQuestions(Sums):
     questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
     tally: Tally = msgspec.field(default_factory=Tally)
     edges: list[list[_Answer]] = msgspec.field(default_factory=list)
-    """The first and the last question of each part: the neighbouring parts may have more of their records."""
+    """The first and the last hash of each part: the neighbouring parts may have more of their records."""
 
 
 def only_common(
@@ -91,13 +94,15 @@ def only_common(
     }
     parts = parts_of(corpus, manifest)
     schema = CORPUS_LABELS[manifest.schema].name
-    tasks = [_PartTask(part, schema, manifest.sort_fields, models, limits) for part in parts]
+    found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs, limits=limits)
+    split = frozenset((scope_of(name, metric), encode_text(hash_)) for name, metric, hash_ in found_split)
+    tasks = [_PartTask(part, schema, manifest.sort_fields, models, split, limits) for part in parts]
     found = _CommonQuestions()
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     for part in with_progress(results, parts, progress, "count"):
         found += part
     pieces = groupby(found.edges, key=lambda answers: question_of(answers[0][0]))
-    found += _count((list(chain.from_iterable(group)) for _, group in pieces), models, limits)
+    found += _count((list(chain.from_iterable(group)) for _, group in pieces), models, split, limits)
     recounted = []
     for one, (scope, names) in zip(chosen, models.items(), strict=True):
         counts = found.questions[scope]
@@ -116,15 +121,19 @@ def _models(chosen: Chosen, errors_as_wrong: bool) -> _ChosenModels:
     return _ChosenModels(everyone, answering or everyone, errors_as_wrong)
 
 
-def _count(questions: Iterable[list[_Answer]], models: _Models, limits: Limits) -> _CommonQuestions:
+def _count(
+    hashes: Iterable[list[_Answer]], models: _Models, split: frozenset[tuple[bytes, bytes]], limits: Limits
+) -> _CommonQuestions:
+    """Count the common questions, given the answers of each hash."""
     found = _CommonQuestions()
 
     def common() -> Iterator[_Answer]:
-        for every in questions:
-            scopes: dict[bytes, list[_Answer]] = defaultdict(list)
+        for every in hashes:
+            questions: dict[tuple[bytes, bytes], list[_Answer]] = defaultdict(list)
             for answer in every:
-                scopes[answer[0][0]].append(answer)
-            for scope, answers in scopes.items():
+                scope, sample_hash, _, _, sample_id = answer[0]
+                questions[scope, sample_id if (scope, sample_hash) in split else b""].append(answer)
+            for (scope, _), answers in questions.items():
                 chosen = models[scope]
                 answering = {fields[2] for fields, row in answers if chosen.errors_as_wrong or not row[Column.ERROR]}
                 if chosen.answering <= answering:
@@ -148,15 +157,15 @@ def _read_part(task: _PartTask) -> _CommonQuestions:
     """Find the common questions of one part. Runs in a worker."""
     # The sort order makes the records of a question adjacent.
     groups = groupby(_answers(task), key=lambda answer: question_of(answer[0]))
-    questions = (list(answers) for _, answers in groups)
-    edges = list(islice(questions, 2))
+    hashes = (list(answers) for _, answers in groups)
+    edges = list(islice(hashes, 2))
 
     def inner() -> Iterator[list[_Answer]]:
-        for answers in questions:
+        for answers in hashes:
             yield edges.pop()
             edges.append(answers)
 
-    found = _count(inner(), task.models, task.limits)
+    found = _count(inner(), task.models, task.split, task.limits)
     found.edges = edges
     return found
 

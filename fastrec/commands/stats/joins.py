@@ -3,8 +3,9 @@
     one task per part:   read ──▶ for each evaluation and metric: which model was asked what, under which id
     the driver:          adds up, then counts for each pair of models
 
-Two models were asked the same question if the `sample_hash` is the same, whatever the metric. If hashes differ, but the
-`sample_id` is the same, the digests of prompt and references tell what differs; texts are never kept.
+Two models were asked the same question if the `sample_hash` is the same, whatever the metric, and the `sample_id`, too,
+if a metric has the hash split (`keys.is_split`). If hashes differ, but the `sample_id` is the same, the digests of
+prompt and references tell what differs; texts are never kept.
 
 Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 kB more for each question of the evaluation that
 is being counted. A model adds one bit to each.
@@ -32,7 +33,7 @@ from msgspec import UNSET, Raw, UnsetType
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.scan import PartFile, decode_lines, parts_of, run_in_order, with_progress
+from fastrec.corpus.scan import PartFile, decode_lines, find_split_hashes, parts_of, run_in_order, with_progress
 from fastrec.errors import shown
 from fastrec.judge.parse import parse
 from fastrec.limits import Limits
@@ -66,6 +67,8 @@ class _Line(msgspec.Struct, gc=False):
 class _Task(msgspec.Struct, frozen=True):
     part: PartFile
     models: list[tuple[Scope, dict[str, int]]]
+    split: frozenset[tuple[str, str]]
+    """Evaluation and sample_hash of split hashes."""
     limits: Limits
 
     def __str__(self) -> str:
@@ -105,7 +108,12 @@ def find_joins(
                 model_id: number for number, model_id in enumerate(everyone[name]) if model_id in chosen_here
             }
     parts = parts_of(corpus, manifest)
-    tasks = [_Task(part, list(models.items()), limits) for part in parts]
+    evaluated = (one.evaluation for one in chosen)
+    split = frozenset(
+        (name, sample_hash)
+        for name, _, sample_hash in find_split_hashes(parts, manifest, evaluated, jobs=jobs, limits=limits)
+    )
+    tasks = [_Task(part, list(models.items()), split, limits) for part in parts]
     asked: dict[Scope, Asked] = {scope: {} for scope in models}
     facts: dict[bytes, bytes] = {}
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
@@ -139,8 +147,10 @@ def _read_part(task: _Task) -> tuple[dict[Scope, Asked], dict[bytes, bytes]]:
             number = models.get(scope, {}).get(line.model_id)
             if number is None:
                 continue
-            question = xxh3_128_digest(line.sample_hash.encode())
-            key = question, bytes(line.sample_id)
+            sample_id = bytes(line.sample_id)
+            is_split = task.split and (line.evaluation_name, line.sample_hash) in task.split
+            question = xxh3_128_digest(line.sample_hash.encode() + (b"/" + sample_id if is_split else b""))
+            key = question, sample_id
             mine = asked[scope]
             mine[key] = mine.get(key, 0) | 1 << number
             if question not in facts:

@@ -158,12 +158,14 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
 def _check_statistics(summary: Summary, options: Options, statistics: Sequence[str], problems: Problems) -> None:
     """Build the summary again from the records, and compare everything that depends only on them."""
     tally = read_part_counts(statistics).tally
+    # Earlier versions split no hash. All commands take the questions of such a corpus as its summary does.
+    by_hash = not any(one.split_hashes for one in summary.evaluations)
     found = summarize(
         msgspec.structs.replace(summary.line_counts, kept=tally.interaction_types.total()),
         summary.rejected_by_code,
         msgspec.structs.replace(summary.sample_hash, algorithm=options.hash_algorithm),
         tally,
-        read_census(statistics),
+        read_census(statistics, by_hash=by_hash),
         schema=options.target,
         versions=summary.versions,
         notes=summary.notes,

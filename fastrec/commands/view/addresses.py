@@ -201,42 +201,42 @@ class Addresses:
         return self._of("questions", replace(state, show=(), differences=False, whole=False))
 
     def questions(self, state: PageState) -> Callable[[str], str]:
-        """Make a function from hashes to addresses of questions; for tables, it is quicker."""
+        """Make a function from names of questions to their addresses; for tables, it is quicker."""
         parameters = urlencode(state_pairs(state))
-        return lambda sample_hash: f"{self._prefix}/question/{quote(sample_hash, safe='')}?{parameters}"
+        return lambda name: f"{self._prefix}/question/{quote(name, safe='')}?{parameters}"
 
-    def question(self, state: PageState, sample_hash: str) -> str:
-        return self.of_question("question", state, sample_hash)
+    def question(self, state: PageState, name: str) -> str:
+        return self.of_question("question", state, name)
 
-    def of_question(self, page: str, state: PageState, sample_hash: str) -> str:
+    def of_question(self, page: str, state: PageState, name: str) -> str:
         """Another page about a question: `answer`, `record`, `disagreement`."""
-        return self._of(f"{page}/{quote(sample_hash, safe='')}", state)
+        return self._of(f"{page}/{quote(name, safe='')}", state)
 
     def _of(self, page: str, state: PageState) -> str:
         return f"{self._prefix}/{page}?{urlencode(state_pairs(state))}"
 
 
 class QuestionAddresses:
-    def __init__(self, addresses: Addresses, state: PageState, sample_hash: str) -> None:
+    def __init__(self, addresses: Addresses, state: PageState, name: str) -> None:
         self.all = addresses
         self.state = state
-        self.sample_hash = sample_hash
+        self.name = name
 
     def table(self) -> str:
         return self.all.table(self.state)
 
     def question(self, **changes: object) -> str:
-        return self.all.question(replace(self.state, **changes), self.sample_hash)
+        return self.all.question(replace(self.state, **changes), self.name)
 
     def disagreement(self) -> str:
         """Leads to the next question on which the models disagree."""
-        return self.all.of_question("disagreement", replace(self.state, whole=False), self.sample_hash)
+        return self.all.of_question("disagreement", replace(self.state, whole=False), self.name)
 
-    def answer(self, chosen: AnswerName, *, sample_hash: str | None = None, whole: bool = False) -> str:
+    def answer(self, chosen: AnswerName, *, name: str | None = None, whole: bool = False) -> str:
         """One answer to this question, or to another one."""
         state = replace(self.state, show=(chosen,), differences=False, whole=whole)
-        return self.all.of_question("answer", state, sample_hash or self.sample_hash)
+        return self.all.of_question("answer", state, name or self.name)
 
     def record(self, chosen: AnswerName) -> str:
         state = replace(self.state, show=(chosen,), differences=False, whole=False)
-        return self.all.of_question("record", state, self.sample_hash)
+        return self.all.of_question("record", state, self.name)

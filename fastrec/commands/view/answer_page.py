@@ -118,7 +118,7 @@ def chosen_answer(index: Index, row: QuestionRow, state: PageState) -> NumberedA
 
 
 def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer) -> Html:
-    here = QuestionAddresses(frame.addresses, state, row.sample_hash)
+    here = QuestionAddresses(frame.addresses, state, row.name)
     answer, transcript = shown.answer, shown.transcript
     whole = here.answer(shown.name, whole=True)
     most = None if state.whole else _MOST
@@ -140,7 +140,7 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
         _table("Unknown keys", transcript.other, most, whole),
         tag("p", tag("a", "The record as JSON", href=here.record(shown.name)), f" ({len(answer.line):,} bytes)"),
     ]
-    above = QuestionAddresses(frame.addresses, replace(state, show=()), row.sample_hash)
+    above = QuestionAddresses(frame.addresses, replace(state, show=()), row.name)
     asked = tag("section", question_card(above, transcript), class_="asked")
     title = str(row.sample_id)
     return frame.page(
@@ -155,12 +155,12 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
 def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
     """Link to the same model's answers to other questions, and to other models' answers to this one."""
     query = here.state.query
-    before, after = index.neighbours(query, here.sample_hash)
+    before, after = index.neighbours(query, here.name)
 
     def question(other: QuestionRow | None) -> str | None:
-        return here.answer(AnswerName(chosen.model), sample_hash=other.sample_hash) if other else None
+        return here.answer(AnswerName(chosen.model), name=other.name) if other else None
 
-    models = [model for model, outcome in index.outcomes(query, here.sample_hash).items() if outcome != "none"]
+    models = [model for model, outcome in index.outcomes(query, here.name).items() if outcome != "none"]
     number = models.index(chosen.model) if chosen.model in models else 0
 
     def model(position: int) -> str | None:

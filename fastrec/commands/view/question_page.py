@@ -320,7 +320,7 @@ _PROMPT: Final = 3_000
 
 
 def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, row: QuestionRow) -> Html:
-    query, here = state.query, QuestionAddresses(frame.addresses, state, row.sample_hash)
+    query, here = state.query, QuestionAddresses(frame.addresses, state, row.name)
     models = tuple(dict.fromkeys(one.model for one in state.show)) or query.models
     shown = numbered(index.answers(row, models))
     if state.show:
@@ -335,7 +335,7 @@ def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, ro
         *(question_card(here, one.transcript) for one in some[:1]),
     )
     other = metric_links(index, query, lambda metric: here.question(query=replace(query, metric=metric)))
-    outcomes = _glance(here, index.outcomes(query, row.sample_hash))
+    outcomes = _glance(here, index.outcomes(query, row.name))
     answers = _answers(here, shown)
     return frame.page(
         f"{title} · {query.evaluation_name}",
@@ -349,11 +349,11 @@ def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, ro
 
 def _links(here: QuestionAddresses, index: Index) -> Html:
     """Link to the questions before and after this one, in the order of the table."""
-    before, after = index.neighbours(here.state.query, here.sample_hash)
+    before, after = index.neighbours(here.state.query, here.name)
     state = replace(here.state, whole=False)
 
     def link(row: QuestionRow | None) -> str | None:
-        return here.all.question(state, row.sample_hash) if row else None
+        return here.all.question(state, row.name) if row else None
 
     return tag(
         "nav",
@@ -380,7 +380,7 @@ def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
         parts.append(tag("p", "none", class_="soft"))
     if transcript.prompt and transcript.prompt != transcript.question:
         parts.append(folded("Prompt as formatted", transcript.prompt, None if here.state.whole else _PROMPT, whole))
-    parts.append(tag("p", tag("code", here.sample_hash, title="sample_hash"), class_="soft hash"))
+    parts.append(tag("p", tag("code", here.name, title="sample_hash"), class_="soft hash"))
     return tag("div", *parts, class_="card")
 
 

@@ -132,7 +132,7 @@ class _Pages:
         found = self._index.find(text) if text else []
         if len(found) == 1:
             query = Query(evaluation_name=found[0].evaluation_name, metric=found[0].metric)
-            address = self.frame(request).addresses.question(PageState(query=query), found[0].sample_hash)
+            address = self.frame(request).addresses.question(PageState(query=query), found[0].name)
             return RedirectResponse(address, 303)
         return _html(found_page(self.frame(request), text, found))
 
@@ -151,8 +151,8 @@ class _Pages:
         state, _ = self._state(request)
         row = self._row(request, state)
         frame = self.frame(request)
-        following = self._index.next_disagreement(state.query, row.sample_hash)
-        address = frame.addresses.question(state, (following or row).sample_hash)
+        following = self._index.next_disagreement(state.query, row.name)
+        address = frame.addresses.question(state, (following or row).name)
         return RedirectResponse(address if following else f"{address}#{NO_MORE}", 303)
 
     def answer(self, request: Request) -> Response:
@@ -179,7 +179,7 @@ class _Pages:
         raise _MissingError("This corpus has no such evaluation and metric.")
 
     def _row(self, request: Request, state: PageState) -> QuestionRow:
-        row = self._index.row(state.query, request.path_params["hash"])
+        row = self._index.row(state.query, request.path_params["name"])
         if row is None:
             raise _MissingError("This evaluation has no such question.")
         return row
@@ -228,10 +228,10 @@ def _make_app(index: Index) -> Starlette:
         "/": pages.start,
         "/find": pages.find,
         "/questions": pages.table,
-        "/question/{hash}": pages.question,
-        "/disagreement/{hash}": pages.disagreement,
-        "/answer/{hash}": pages.answer,
-        "/record/{hash}": pages.record,
+        "/question/{name:path}": pages.question,
+        "/disagreement/{name:path}": pages.disagreement,
+        "/answer/{name:path}": pages.answer,
+        "/record/{name:path}": pages.record,
         **dict.fromkeys((f"/{name}" for name in _TYPES), _file),
     }
     problems = (HTTPException, _MissingError, FastrecError, OSError, Exception)

@@ -84,7 +84,7 @@ def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
     rows = []
     for row in found:
         state = PageState(query=Query(evaluation_name=row.evaluation_name, metric=row.metric))
-        link = tag("a", str(row.sample_id), href=frame.addresses.question(state, row.sample_hash), class_="row-link")
+        link = tag("a", str(row.sample_id), href=frame.addresses.question(state, row.name), class_="row-link")
         cells = (
             tag("th", link, scope="row"),
             tag("td", f"{row.evaluation_name} · {metric_name(row.metric)}"),
@@ -119,7 +119,7 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState) -> Ht
     plain = PageState(query=Query(evaluation_name=query.evaluation_name, metric=query.metric))
     action = frame.addresses.table(plain).partition("?")[0]
     address = frame.addresses.questions(state)
-    rows = [_row(scope, row, address(row.sample_hash)) for row in found.rows]
+    rows = [_row(scope, row, address(row.name)) for row in found.rows]
     table = tag("table", _head(frame.addresses, scope, state), tag("tbody", *rows), class_="list questions")
     said, other, shown = "No question matches. ", "Show all questions", plain
     if found.total:
