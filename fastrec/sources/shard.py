@@ -28,7 +28,7 @@ from xxhash import xxh3_128
 
 from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError, shown
 from fastrec.limits import LIMITS
-from fastrec.sources.formats import MAGIC_BYTES, MAX_WINDOW, Format, detect, text_of
+from fastrec.sources.formats import MAGIC_BYTES, MAX_WINDOW, Format, detect, json_lines, text_of
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
 from fastrec.sources.zstd_frames import TEXT_BYTES
 from fastrec.storage import is_url, storage_of
@@ -131,7 +131,7 @@ class Shard(msgspec.Struct, frozen=True):
                     source.seek(stats.raw_start, size)
                 text = self._raw_blocks(source, size, stats)
                 if stats.raw_start == 0:
-                    text = text_of(text, self.path, max_window, text_bytes)
+                    text = json_lines(text_of(text, self.path, max_window, text_bytes), self.path)
                 yield from cut(text, offset=stats.raw_start)
             if self.listed:
                 self._compare("records", self.listed.records, stats.lines - before)
