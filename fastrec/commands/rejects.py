@@ -118,7 +118,7 @@ def _opened(target: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
             yield file
     except BaseException as exc:
         path.unlink()
-        if isinstance(exc, OSError):
+        if isinstance(exc, OSError) and exc.filename in (None, str(path)):  # else it is a file of the corpus
             raise FastrecError(f"{shown(str(path))} cannot be written: {exc.strerror}") from exc
         raise
 
