@@ -207,7 +207,7 @@ def test_a_refused_corpus_is_replaced_without_exchanging_names(monkeypatch: pyte
     monkeypatch.setattr(local_output, "exchange", lambda *_: False)
     for shard, kept in (("mixed.jsonl", 6), ("foreign.jsonl", 0)):
         with pytest.raises(RefusedError):
-            fastrec.normalize(shard, "corpus", max_rejects=0)
+            fastrec.normalize(shard, "corpus", max_rejects=0, allow_empty=True)
         assert audited(Path("corpus.refused")).line_counts["kept"] == kept
     assert leftovers() == []
 
@@ -216,7 +216,7 @@ def test_a_failed_rename_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     """If a refused corpus cannot get its name, the old one and the one refused before stay; the next run resumes."""
     fastrec.normalize("good.jsonl", "corpus")
     with pytest.raises(RefusedError):
-        fastrec.normalize("foreign.jsonl", "corpus", overwrite=True)
+        fastrec.normalize("foreign.jsonl", "corpus", overwrite=True, allow_empty=True)
     before = files("corpus"), files("corpus.refused")
 
     def fail(one: Path, other: Path) -> bool:
