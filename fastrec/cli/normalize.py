@@ -128,8 +128,8 @@ def normalize(
             or refused, and put at OUTPUT.refused: more than --max-rejects lines
             were rejected, or no records would replace a corpus with records
       2     the command line is wrong, or no record matches the filters
-      3     failed, nothing published: a bad shard, no valid line, a damaged corpus
-            as input, a full disk, or a worker that kept dying
+      3     failed, nothing published: a bad shard or corpus as input, no valid
+            line, a full disk, or a worker that kept dying
       130   interrupted; the next run reuses finished work
       143   terminated; the next run reuses finished work
 
