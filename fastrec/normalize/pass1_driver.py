@@ -11,7 +11,7 @@ Finished tasks of an interrupted run are not repeated: their slices are skipped,
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -291,7 +291,7 @@ class _Pass1:
             number for number, task in self._finished.items() if any(one.piece.shard in bad for one in task.pieces)
         }
         self._finished = {number: task.without(bad) for number, task in self._finished.items()}
-        self._check_records()
+        self._check_records(bad)
         self._settle_target()
         self._context.progress.finish()
         self._report_marks()
@@ -317,7 +317,7 @@ class _Pass1:
             self._context.progress.finish()
             raise WrongTargetError(NEWEST_SCHEMA)
 
-    def _check_records(self) -> None:
+    def _check_records(self, bad: Mapping[int, ShardError]) -> None:
         """Refuse to make a corpus without records, before pass 2."""
         context, results = self._context, [*self._base.tasks, *self._finished.values()]
         if context.allow_empty:
@@ -326,6 +326,8 @@ class _Pass1:
         if any(one.lines > one.blank + one.rejected + one.filtered for one in pieces):
             return
         context.progress.finish()
+        if self._shards and len(bad) == len(self._shards):
+            raise BadShardsError([error for _, error in sorted(bad.items())])
         lines = count_lines(results, context.engine, context.limits.part_counts_per_task)
         if context.judging.judge.filters and (not self._shards or any(one.filtered for one in pieces)):
             raise nothing_matches(context.judging.judge.filters, lines.filtered_out)

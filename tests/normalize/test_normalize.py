@@ -246,7 +246,7 @@ def test_standard_input_is_a_shard(jobs: int, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("lines", [[], [b""], [b" ", b"\t", b""]])
 def test_no_records_make_an_empty_corpus(lines: list[bytes], tmp_path: Path) -> None:
     """A shard with only blank lines gives a corpus without parts."""
-    corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out", allow_empty=True)
+    corpus = normalized(write(tmp_path / "in.jsonl", lines), tmp_path / "out")
     assert (corpus.parts, corpus.rejects) == ([], [])
     assert corpus.line_counts == {"lines": len(lines), "kept": 0, "duplicates": 0, "rejected": 0, "blank": len(lines)}
     assert corpus.summary["evaluations"] == []
@@ -255,7 +255,7 @@ def test_no_records_make_an_empty_corpus(lines: list[bytes], tmp_path: Path) -> 
 def test_all_lines_may_be_rejected(tmp_path: Path) -> None:
     """A corpus without records has rejected lines and a summary, but no part."""
     bad = [b"{", b"\xff\xfe", b'{"a": "\\ud800"}', b"[" * 300]
-    corpus = normalized(write(tmp_path / "in.jsonl", bad), tmp_path / "out", allow_empty=True)
+    corpus = normalized(write(tmp_path / "in.jsonl", bad), tmp_path / "out")
     assert corpus.parts == []
     assert [raw_of(reject) for reject in corpus.rejects] == bad
     codes = {"json.syntax": 1, "json.utf8": 1, "json.surrogate": 1, "json.depth": 1}
