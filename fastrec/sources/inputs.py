@@ -187,7 +187,8 @@ class _Search:
         """Yield the paths of the shards in folders: *.jsonl* files; in a corpus, only its parts, by its manifest."""
         unnamed: dict[str, list[str]] = {}  # by corpus
         for folder, names in folders:
-            paths = [join(folder, name) for name in sorted(names) if ".jsonl" in name and not name.startswith(".")]
+            before = f"{folder}/" if is_url(folder) else join(folder, "")  # a key may have two slashes
+            paths = [before + name for name in sorted(names) if ".jsonl" in name and not name.startswith(".")]
             if corpus := next((above for above in _folders_above(folder) if above in unnamed), None):
                 unnamed[corpus] += paths
             elif manifest := _manifest_in(folder, names):

@@ -480,7 +480,7 @@ def test_record_text_is_escaped(tmp_path: Path, output_format: str) -> None:
 
 def test_empty_corpus(tmp_path: Path) -> None:
     """The output says that there are no records; this is not an error."""
-    corpus = corpus_of(tmp_path)
+    corpus = corpus_of(tmp_path, allow_empty=True)
     assert invoke(corpus).stdout == "there are no records\n"
     assert invoke(corpus, "--common", "--format", "csv").stdout.count("\n") == 1
     with pytest.raises(UsageError, match="no model matches 'a'; there are no models"):
