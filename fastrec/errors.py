@@ -10,6 +10,7 @@
     ├── LockedError                 another run writes the same output: its process
     │   └── LostLeaseError          another run took the lease of this one, which was presumed dead
     ├── ClusterError                a cluster cannot be reached, or all its workers are gone
+    ├── NothingValidError           no line of the input is a valid record; nothing was published
     ├── BadShardsError              some shards could not be read: all of them; nothing was published
     ├── LogError                    a log of a harness is cut, damaged or foreign: path, reason
     ├── CorpusError                 a file of a corpus is damaged: path, reason, line
@@ -17,6 +18,7 @@
     └── ShardError                  an input file could not be read to its end: path, byte offset, reason
         ├── ShardMissingError       it does not exist, is not a file, or cannot be opened
         ├── ShardTruncatedError     it ends in the middle of a frame or member
+        ├── ForeignFormatError      it is not JSON Lines but, for example, Parquet or CSV
         ├── ShardCorruptError       its bytes do not match its format or checksum
         └── ShardLimitError         reading it would exceed a limit (zstd window, memory)
 
@@ -143,6 +145,25 @@ class NoMatchError(UsageError):
     """No record matches the filters."""
 
 
+class NothingValidError(FastrecError):
+    """No line of the input is a valid record, so nothing was published."""
+
+    shard: str
+    lines: int
+    rejected: int
+    codes: Sequence[tuple[str, int]]
+
+    def __str__(self) -> str:
+        found = f"{counted(self.lines, 'line')}, {self.rejected:,} rejected, {self.lines - self.rejected:,} blank"
+        if self.codes:
+            found += f" ({listed([f'{code}: {count:,}' for code, count in self.codes], 3)})"
+        why = f"Run `fastrec validate {shown(self.shard)}` to see why" if self.rejected else "Check the input"
+        return (
+            f"no line is a valid record, so nothing was published: {found}\n"
+            f"{why}, or give --allow-empty to publish a corpus without records."
+        )
+
+
 class RefusedError(FastrecError):
     """A corpus was made, but not published, because it failed a check. The old corpus stays as it was."""
 
@@ -226,6 +247,10 @@ class ShardTruncatedError(ShardError):
 
     def __str__(self) -> str:
         return f"{shown(self.path)}: {self.reason}"  # which says where the frame starts
+
+
+class ForeignFormatError(ShardError):
+    """The file is not JSON Lines; the reason says what it is, and which command reads it."""
 
 
 class ShardCorruptError(ShardError):

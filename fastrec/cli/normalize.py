@@ -87,6 +87,8 @@ def _check_max_rejects(number: str) -> None:
               help="If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and exit "
               "1.")  # fmt: skip
 @click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")
+@click.option("--allow-empty", is_flag=True,
+              help="Publish a corpus even if no line is valid, or no record matches the filters.")  # fmt: skip
 @click.option("--incremental", is_flag=True,
               help="Keep work for the next run, and reuse what the last run kept: only new and changed shards are "
               "read, and only parts that change are written. `fastrec clean` removes kept work.")  # fmt: skip
@@ -126,8 +128,8 @@ def normalize(
             or refused, and put at OUTPUT.refused: more than --max-rejects lines
             were rejected, or no records would replace a corpus with records
       2     the command line is wrong, or no record matches the filters
-      3     failed, nothing published: a bad shard, a full disk, or a worker that
-            kept dying
+      3     failed, nothing published: a bad shard or corpus as input, no valid
+            line, a full disk, or a worker that kept dying
       130   interrupted; the next run reuses finished work
       143   terminated; the next run reuses finished work
 

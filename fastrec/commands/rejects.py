@@ -16,13 +16,13 @@ from typing import BinaryIO, Final
 import msgspec
 from msgspec.structs import asdict
 
-from fastrec.corpus.manifest import read_manifest
+from fastrec.corpus.manifest import MANIFEST, read_manifest
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected, numbered_lines
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import current_limits
-from fastrec.storage import join
+from fastrec.storage import file_in, join
 
 
 class RejectGroup(FindingGroup):
@@ -133,7 +133,7 @@ def _opened(target: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
             yield file
     except BaseException as exc:
         path.unlink()
-        if isinstance(exc, OSError):
+        if isinstance(exc, OSError) and exc.filename in (None, str(path)):  # else it is a file of the corpus
             raise FastrecError(f"{shown(str(path))} cannot be written: {exc.strerror}") from exc
         raise
 
@@ -146,7 +146,7 @@ def _rejected_lines(corpus: str | os.PathLike[str], codes: Collection[str]) -> I
     listed = read_manifest(directory).rejects
     if listed is None:
         return
-    path = join(directory, listed.file)
+    path = file_in(directory, listed.file, join(directory, MANIFEST))
     for number, data in numbered_lines(path):
         line = decode_rejected(path, number, data)
         if not codes or line.code in codes:

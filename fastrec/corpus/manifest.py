@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from pathlib import PurePath
 from typing import Any, Final
 
 import msgspec
@@ -18,12 +17,11 @@ from xxhash import xxh3_128
 
 from fastrec.errors import CorpusError, UsageError, counted, shown
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
-from fastrec.storage import join, storage_of
+from fastrec.sources.inputs import check_format
+from fastrec.storage import file_in, join, storage_of
 from fastrec.summary.document import Summary, json_safe
 
 _MANIFEST_FORMAT: Final = 3
-_MANIFEST_FORMATS: Final = (2, 3)
-"""Formats that this version reads."""
 _HASHERS: Final[dict[str, Any]] = {"text_xxh3_128": xxh3_128, "text_sha256": sha256}
 _MOST_SKIPPED: Final = 20  # listed in a message
 
@@ -274,12 +272,9 @@ def read_manifest(corpus: str | os.PathLike[str]) -> Manifest:
         elif storage.exists(corpus):
             reason = "it is a file"
         raise UsageError(f"{shown(corpus)} is not a corpus: {reason}\n{_ADVICE}")
-    data = storage.read_all(path)
+    data = storage.read_all(file_in(corpus, MANIFEST, path))
     try:
-        found = msgspec.json.decode(data, type=dict[str, Any]).get("format")
-        if isinstance(found, int) and found not in _MANIFEST_FORMATS:
-            known = " and ".join(map(str, _MANIFEST_FORMATS))
-            raise CorpusError(path, f"its format is {found}, and this version of fastrec reads {known}")
+        check_format(path, msgspec.json.decode(data, type=dict[str, Any]))
         return msgspec.json.decode(data, type=Manifest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
         raise CorpusError(path, f"is not a manifest: {exc}") from exc
@@ -301,11 +296,4 @@ def read_summary(corpus: str, manifest: Manifest) -> Summary:
 
 
 def summary_path(corpus: str, manifest: Manifest) -> str:
-    if not is_plain(manifest.summary_file):
-        raise CorpusError(join(corpus, MANIFEST), f"names a summary outside the corpus: {manifest.summary_file!r}")
-    return join(corpus, manifest.summary_file)
-
-
-def is_plain(name: str) -> bool:
-    """Whether a name is that of a file directly in the corpus."""
-    return PurePath(name).name == name and "\0" not in name
+    return file_in(corpus, manifest.summary_file, join(corpus, MANIFEST))

@@ -23,7 +23,7 @@ import msgspec
 import zstandard
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry, is_plain
+from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory, shown
 from fastrec.judge.parse import parse
@@ -34,7 +34,7 @@ from fastrec.sorting.keys import FIELDS, METRIC, is_split
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
 from fastrec.sources.shard import Shard, shard_at
-from fastrec.storage import join, storage_of
+from fastrec.storage import file_in, join, storage_of
 from fastrec.summary.document import EvaluationSummary
 
 VERIFY_HINT = "`fastrec verify` lists everything that is wrong with a corpus"
@@ -62,10 +62,7 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
     if sorted(manifest.sort_fields) != sorted(sort_fields):
         expected, found = ", ".join(sort_fields), ", ".join(manifest.sort_fields)
         raise CorpusError(path, f"sort_fields must name {expected}, found {found}")
-    for part in manifest.parts:
-        if not is_plain(part.file):
-            raise CorpusError(path, f"names a part outside the corpus: {part.file!r}")
-    return [PartFile(join(corpus, part.file), part) for part in manifest.parts]
+    return [PartFile(file_in(corpus, part.file, path), part) for part in manifest.parts]
 
 
 def run_in_order(

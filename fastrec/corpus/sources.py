@@ -15,11 +15,11 @@ from typing import Final
 
 import msgspec
 
-from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry, is_plain
+from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry
 from fastrec.errors import CorpusError, ShardMissingError, UsageError, shown
 from fastrec.sources.lines import LongLine
 from fastrec.sources.shard import shard_at
-from fastrec.storage import join
+from fastrec.storage import file_in, join, storage_of
 
 _SUFFIX: Final = ".sources.zst"
 _CHUNK_BYTES: Final = 1 << 20
@@ -83,7 +83,8 @@ def source_lines(path: str) -> Iterator[bytes]:
     try:
         shard = shard_at(path)
     except ShardMissingError as exc:
-        raise CorpusError(path, "is missing: `fastrec verify` lists everything that is wrong with a corpus") from exc
+        reason = exc.reason if storage_of(path).exists(path) else "is missing"
+        raise CorpusError(path, f"{reason}: `fastrec verify` lists everything that is wrong with a corpus") from exc
     for chunk in shard.read(chunk_bytes=_CHUNK_BYTES, max_line_bytes=sys.maxsize):
         assert not isinstance(chunk, LongLine)
         yield from chunk.data.removesuffix(b"\n").split(b"\n")
@@ -100,6 +101,4 @@ def sources_file(corpus: str, part: PartEntry) -> str:
     """Return the path of the sources of a part of a published corpus; CorpusError if the manifest lists none."""
     if part.sources is msgspec.UNSET:
         raise CorpusError(join(corpus, MANIFEST), f"lists no sources of {part.file}")
-    if not is_plain(part.sources.file):
-        raise CorpusError(join(corpus, MANIFEST), f"names sources outside the corpus: {part.sources.file!r}")
-    return join(corpus, part.sources.file)
+    return file_in(corpus, part.sources.file, join(corpus, MANIFEST))

@@ -29,6 +29,8 @@ HARNESS_NAMES: Final = tuple(_MODULES)
 """In the order in which files are offered to them."""
 
 PARQUET_MAGIC: Final = b"PAR1"
+_MOST_FOOTER: Final = 1 << 20  # bytes of the footer of a Parquet file to look at: the schema comes first
+_DETAILS_COLUMNS: Final = ((b"doc", b"model_response", b"metric"), (b"example", b"metrics", b"predictions"))
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -67,15 +69,22 @@ def role_in(path: str, head: bytes, names: Iterable[str] = HARNESS_NAMES) -> tup
 
 
 def harness_of(path: str) -> str | None:
-    """The harness that wrote a file, for a hint; None if it is no file of a harness, or cannot be read.
-
-    Any Parquet file counts as one of lighteval: only workers may look into it.
-    """
+    """The harness that wrote a file, for a hint; None if it is no file of a harness, or cannot be read."""
     try:
         head = head_of(path)
         if head.startswith(PARQUET_MAGIC):
-            return "lighteval"
+            return "lighteval" if _has_details(path) else None
         found = role_in(path, head)
     except (OSError, ShardError):
         return None
     return found[0] if found else None
+
+
+def _has_details(path: str) -> bool:
+    """Whether a Parquet file names the columns of lighteval's details. Only workers may use pyarrow to find out."""
+    with storage_of(path).open_reader(path) as file:
+        length = int.from_bytes(read_at(file, 8, max(0, file.size - 8))[:4], "little")
+        start = file.size - 8 - length
+        footer = read_at(file, min(length, _MOST_FOOTER), start) if start > 0 else b""
+    # Names in the footer have their length before them (Thrift's compact protocol).
+    return any(all(bytes([len(name)]) + name in footer for name in layout) for layout in _DETAILS_COLUMNS)

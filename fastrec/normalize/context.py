@@ -23,7 +23,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     recorded: dict[str, object]  # options that the manifest records
     max_rejects: MaxRejects | None
     skip_bad_shards: bool
-    may_be_empty: bool  # whether the filters may leave no record
+    allow_empty: bool  # whether there may be no valid line, or no record that matches the filters
     output: Output
     engine: Engine
     workers: int  # processes besides the driver; 0 if it does all the work itself

@@ -20,7 +20,7 @@ from fastrec.engine import make_engine
 from fastrec.errors import utf8
 from fastrec.limits import Limits
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.inputs import find_records
+from fastrec.normalize.inputs import check_formats, find_records
 from fastrec.normalize.kept import Base, Kept, read_kept
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import choose_target
@@ -86,6 +86,8 @@ def plan(
     paths = [without_file_protocol(os.fspath(name)) for name in names]
     target = without_file_protocol(os.fspath(output))
     shards, notices = find_records(paths, files_from=files_from)
+    if not options.skip_bad_shards:
+        check_formats(shards)
     text, schema = total_text(shards), choose_target(shards, options.for_input(options.target))
     limits = options.limits
     task_bytes = min(limits.task_bytes, options.for_sorting(schema).run_bytes)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from fastrec.errors import ShardError, UsageError, arguments
+from fastrec.errors import BadShardsError, ForeignFormatError, ShardError, UsageError, arguments, shown
 from fastrec.normalize.options import InputSettings
+from fastrec.sources.formats import why_foreign
 from fastrec.sources.inputs import find_files, find_shards
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import is_url, storage_of
 
-_MOST_FILES: Final = 100  # looked at in a directory without shards
+_MOST_FILES: Final = 100  # looked at to tell what they are
+_PEEKED_TEXT: Final = 64 << 10
 _DOC_ID: Final = b'"doc_id"'  # of a sample of lm-eval, the only harness that writes JSON lines
 
 
@@ -21,8 +24,11 @@ def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tupl
     try:
         shards, notices = find_shards(paths, files_from=files_from)
     except UsageError as exc:
-        if harness := _harness_in(paths):
+        harness, foreign = _found_instead(paths)
+        if harness:
             raise _these_are_logs(harness, paths) from exc
+        if foreign:
+            raise UsageError(f"{exc}\n{foreign}") from exc
         raise
     # In a store, another request every night would cost more than it is worth.
     first = next((shard for shard in shards if not shard.stream and not is_url(shard.path)), None)
@@ -51,14 +57,37 @@ def _harness_of(shard: Shard) -> str | None:
     return harness_of(shard.path)
 
 
-def _harness_in(paths: Sequence[str]) -> str | None:
-    from fastrec.harnesses.registry import harness_of  # noqa: PLC0415 - only for input that is wrong
+def _found_instead(paths: Sequence[str]) -> tuple[str | None, str]:
+    """The harness whose logs are there instead of shards; else a sentence about a file of another format."""
+    from fastrec.harnesses.registry import harness_of, head_of  # noqa: PLC0415 - only for input that is wrong
 
-    try:
-        files = find_files(paths)[:_MOST_FILES]
-    except UsageError:
-        return None
-    return next(filter(None, (harness_of(file.path) for file in files)), None)
+    foreign = (0, "")  # the largest file says most about a directory
+    with contextlib.suppress(UsageError, OSError, ShardError):
+        for file in find_files(paths)[:_MOST_FILES]:
+            if harness := harness_of(file.path):
+                return harness, ""
+            if file.size > foreign[0] and (reason := why_foreign(head_of(file.path), file.path)):
+                foreign = file.size, f"{shown(file.path)} {reason}"
+    return None, foreign[1]
+
+
+def check_formats(shards: Sequence[Shard]) -> None:
+    """Refuse files that are not JSON Lines, before any work is done.
+
+    This looks at some files only: at the first one, and at those that are not named *.jsonl*. Reading finds the others.
+    """
+    files = [shard for shard in shards if not shard.stream and not is_url(shard.path)]
+    wanted = [shard for number, shard in enumerate(files) if not number or ".jsonl" not in shard.path][:_MOST_FILES]
+    errors: list[ShardError] = []
+    for shard in wanted:
+        try:
+            next(shard.read(chunk_bytes=1, text_bytes=_PEEKED_TEXT), None)
+        except ForeignFormatError as exc:
+            errors.append(exc)
+        except (ShardError, MemoryError):
+            pass  # reading the shard will report the error
+    if errors:
+        raise errors[0] if len(errors) == 1 else BadShardsError(errors)
 
 
 def read_chunks(shard: Shard, judging: InputSettings, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:

@@ -128,7 +128,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     incremental: bool = False  # keep work for the next run, and reuse what the last one kept
     check: Literal["stat", "content"] = "stat"  # how to tell whether a file changed since the last incremental run
     work_dir: str | None = None
-    may_be_empty: bool = False  # make a corpus even if no record matches the filters
+    allow_empty: bool = False  # make a corpus even if no line is valid, or no record matches the filters
     limits: Limits = msgspec.field(default_factory=current_limits)
     """Bounds of the work. Only tests change them."""
 
@@ -303,6 +303,7 @@ class NormalizeArguments(FilterArguments, total=False):
     incremental: bool
     check: Literal["stat", "content"]
     work_dir: str | None
+    allow_empty: bool
 
 
 def make_options(**given: Any) -> Options:

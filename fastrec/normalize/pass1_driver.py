@@ -11,14 +11,14 @@ Finished tasks of an interrupted run are not repeated: their slices are skipped,
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from fastrec.errors import BadShardsError, ShardError, utf8
+from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import Streams, read_chunks
 from fastrec.normalize.kept import Base
@@ -291,7 +291,7 @@ class _Pass1:
             number for number, task in self._finished.items() if any(one.piece.shard in bad for one in task.pieces)
         }
         self._finished = {number: task.without(bad) for number, task in self._finished.items()}
-        self._check_matches()
+        self._check_records(bad)
         self._settle_target()
         self._context.progress.finish()
         self._report_marks()
@@ -317,14 +317,22 @@ class _Pass1:
             self._context.progress.finish()
             raise WrongTargetError(NEWEST_SCHEMA)
 
-    def _check_matches(self) -> None:
+    def _check_records(self, bad: Mapping[int, ShardError]) -> None:
+        """Refuse to make a corpus without records, before pass 2."""
         context, results = self._context, [*self._base.tasks, *self._finished.values()]
-        if not context.judging.judge.filters or context.may_be_empty:
+        if context.allow_empty:
             return
         pieces = [counts for result in results for counts in result.pieces]
-        if all(one.lines == one.blank + one.rejected + one.filtered for one in pieces):
-            lines = count_lines(results, context.engine, context.limits.part_counts_per_task)
+        if any(one.lines > one.blank + one.rejected + one.filtered for one in pieces):
+            return
+        context.progress.finish()
+        if self._shards and len(bad) == len(self._shards):
+            raise BadShardsError([error for _, error in sorted(bad.items())])
+        lines = count_lines(results, context.engine, context.limits.part_counts_per_task)
+        if context.judging.judge.filters and (not self._shards or any(one.filtered for one in pieces)):
             raise nothing_matches(context.judging.judge.filters, lines.filtered_out)
+        total, rejected = sum(one.lines for one in pieces), sum(one.rejected for one in pieces)
+        raise NothingValidError(utf8(self._shards[0].path), total, rejected, lines.codes.most_common())
 
     def _settle_target(self) -> None:
         """Start again if there is no record of the target's version, but only of the default one."""

@@ -35,10 +35,10 @@ from fastrec.corpus.publish import (
 )
 from fastrec.engine import is_small, make_engine
 from fastrec.engine.base import Engine
-from fastrec.errors import DamagedFileError, NoMatchError, RefusedError, UsageError, shown, utf8
+from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
-from fastrec.normalize.inputs import Streams, find_records
+from fastrec.normalize.inputs import Streams, check_formats, find_records
 from fastrec.normalize.kept import Base, Kept, base_of, no_base, recover_kept, why_damaged, why_unusable
 from fastrec.normalize.options import AUTO, RECORDED, NormalizeArguments, Options, make_options
 from fastrec.normalize.pass1 import WrongTargetError, choose_target
@@ -115,6 +115,8 @@ def normalize(
 
     Raises:
         UsageError: An argument is wrong, or no record matches the filters; nothing was done.
+        NothingValidError: No line is a valid record; nothing was published. `allow_empty` publishes an empty corpus.
+        ForeignFormatError: An input is not JSON Lines, but Parquet, CSV, a JSON array …; nothing was done.
         BadShardsError: Some shards could not be read completely. It lists all of them; nothing was published.
         RefusedError: More than `max_rejects` lines were rejected, or an empty corpus would replace one with records.
             The old corpus stays; the new one is at `output` + `.refused`.
@@ -150,6 +152,8 @@ def run(
         note(message)
     target = without_file_protocol(os.fspath(output))
     check_output(target, paths, shards)
+    if not options.skip_bad_shards:
+        check_formats(shards)
     work = work_root_of(target, options.work_dir)
     if options.work_dir is None and is_url(target) and not options.scheduler and not options.incremental:
         kept = join(work, KEPT)
@@ -300,7 +304,7 @@ def run_attempts(
                 recorded=options.recorded,
                 max_rejects=options.gate,
                 skip_bad_shards=options.skip_bad_shards,
-                may_be_empty=options.may_be_empty,
+                allow_empty=options.allow_empty,
                 output=output,
                 engine=engine,
                 workers=0 if options.jobs == 1 and options.engine == "pool" else options.jobs,
@@ -375,7 +379,9 @@ def _resumable(output: Output) -> Iterator[None]:
     try:
         yield
     except BaseException as exc:
-        if isinstance(exc, NoMatchError) and not storage_of(output.kept_path).exists(output.kept_path):
+        if isinstance(exc, (NoMatchError, NothingValidError)) and not storage_of(output.kept_path).exists(
+            output.kept_path
+        ):
             output.clear()  # the same command would find the same
         elif output.holds_work():
             exc.add_note(

@@ -57,7 +57,7 @@ def matching_corpus(
     filters: Filters,
     *,
     jobs: int = 1,
-    may_be_empty: bool = False,
+    allow_empty: bool = False,
     work_dir: str | None = None,
     progress: Progress | None = None,
     limits: Limits = LIMITS,
@@ -79,7 +79,7 @@ def matching_corpus(
         level=SCRATCH_LEVEL,
         jobs=jobs,
         filters=filters,
-        may_be_empty=may_be_empty,
+        allow_empty=allow_empty,
         work_dir=work_dir,
         limits=limits,
     )

@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import codecs
 import enum
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Final
 
-from fastrec.errors import ShardCorruptError
+from fastrec.errors import ForeignFormatError, ShardCorruptError, shown
 from fastrec.sources.members import RawBytes, bz2_text, gzip_text, xz_text
 from fastrec.sources.zstd_frames import TEXT_BYTES, zstd_text
 
@@ -115,3 +116,94 @@ def decompress(
     if format_ is Format.GZIP:
         return gzip_text(raw)
     return bz2_text(raw) if format_ is Format.BZ2 else xz_text(raw, max_window)
+
+
+_TO_LINES: Final = "duckdb -c \"COPY (FROM '{path}') TO 'records.jsonl' (FORMAT json)\" turns its rows into lines"
+_UNPACK: Final = "unpack it, and give the *.jsonl files in it"
+
+_FOREIGN: Final = (
+    (b"PAR1", "Parquet", f"`fastrec import` reads that of lighteval; {_TO_LINES}"),
+    (b"ARROW1", "Arrow", "polars.read_ipc('{path}').write_ndjson('records.jsonl') turns its rows into lines"),
+    (b"FEA1", "Feather", "pandas.read_feather('{path}').to_json('records.jsonl', orient='records', lines=True)"),
+    (b"\xff\xff\xff\xff", "an Arrow stream", "datasets.Dataset.from_file('{path}').to_json('records.jsonl')"),
+    (b"PK\x03\x04", "a zip archive", f"`fastrec import` reads .eval logs; else {_UNPACK}"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", _UNPACK),
+    *(
+        (b"\x80%c" % protocol, "a Python pickle", "write its objects with json.dumps, one per line")
+        for protocol in range(2, 6)
+    ),
+    (
+        b"SQLite format 3\0",
+        "an SQLite database",
+        "sqlite3 -json '{path}' 'SELECT …' | jq -c '.[]' prints rows as lines",
+    ),
+    (b"Obj\x01", "Avro", "fastavro '{path}' prints its records as lines"),
+    (b"\x89HDF", "HDF5", "write its rows as JSON, one per line"),
+    (b"\x93NUMPY", "a NumPy array", "write its rows as JSON, one per line"),
+    (b"%PDF-", "PDF", "give the data that it was made from"),
+    (b"version https://git-lfs", "a pointer of Git LFS", "`git lfs pull` downloads the file itself"),
+)
+"""First bytes, what such a file is, and what to do with it."""
+_TAR: Final = 257, b"ustar"
+_HEAD_BYTES: Final = 1 << 16  # to tell formats of text
+_MARKUP: Final = (b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")
+_COLUMN: Final = re.compile(r"[^\W\d][\w .:()%/-]{0,63}")
+
+
+def json_lines(text: Iterator[bytes], path: str) -> Iterator[bytes]:
+    """Pass on text from its beginning; ForeignFormatError if it is not JSON Lines, told by its first lines."""
+    head = b""
+    # Nearly all shards begin with a record: these cost nothing more.
+    while len(head) < _HEAD_BYTES and not head.startswith(b'{"') and (block := next(text, b"")):
+        head = head + block if head else block
+    if not head.startswith(b'{"') and (reason := why_foreign(head[:_HEAD_BYTES], path)):
+        raise ForeignFormatError(path, reason)
+    return chain((head,), text)
+
+
+def why_foreign(head: bytes, path: str) -> str | None:
+    """What a file is instead of JSON Lines, and what reads it; None if it may be JSON Lines.
+
+    If any of the first lines looks like an object, it is: other lines may be damaged, and are judged one by one.
+    """
+    found = next((row[1:] for row in _FOREIGN if head.startswith(row[0])), None) or _foreign_text(head)
+    if found is None and head[_TAR[0] :].startswith(_TAR[1]):
+        found = "a tar archive", _UNPACK
+    return f"is {found[0]}, not JSON Lines: {found[1].replace('{path}', shown(path))}" if found else None
+
+
+def _foreign_text(head: bytes) -> tuple[str, str] | None:
+    lines = [line for line in map(bytes.strip, head.removeprefix(codecs.BOM_UTF8).split(b"\n")) if line]
+    first, last = (lines[0], lines[-1]) if lines else (b"", b"")
+    # The last item of an array has no comma after it.
+    others = lines[:-2] if first.startswith(b"[") and last.startswith(b"]") else lines
+    if not lines or any(line.startswith(b"{") and line.endswith(b"}") for line in others):
+        return None
+    if first.lower().startswith(_MARKUP):
+        return "HTML or XML", "perhaps the error page of a download: download the file again"
+    if first == b"{" and len(lines) > 1 and lines[1].startswith(b'"'):
+        return "one JSON document over many lines", "jq -c . '{path}' > records.jsonl makes it one line"
+    if first == b"[" or (first.startswith(b"[") and (len(lines) == 1 or first.endswith((b",", b"{")))):
+        return "a JSON array", "jq -c '.[]' '{path}' > records.jsonl turns its items into lines"
+    for delimiter, name in ((",", "CSV"), ("\t", "TSV"), (";", "CSV")):
+        if _is_table(head, delimiter):
+            return name, _TO_LINES
+    return None
+
+
+def _is_table(head: bytes, delimiter: str) -> bool:
+    """Whether text begins with names of columns, and a row or more with as many values."""
+    import csv  # noqa: PLC0415 - only for input that is wrong
+
+    try:
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
+        rows = [row for row in csv.reader(text.splitlines(keepends=True), delimiter=delimiter) if row]
+    except (UnicodeDecodeError, csv.Error):
+        return False
+    names, *others = rows[: -1 if len(head) == _HEAD_BYTES else None] or [[]]
+    return (
+        len(names) > 1
+        and all(map(_COLUMN.fullmatch, names))
+        and bool(others)
+        and all(len(row) == len(names) for row in others)
+    )

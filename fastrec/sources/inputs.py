@@ -21,15 +21,15 @@ import glob
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from fastrec.errors import ShardMissingError, UsageError, shown
+from fastrec.errors import CorpusError, ShardMissingError, UsageError, counted, listed, shown
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect, format_of_name
-from fastrec.sources.shard import STDIN, Shard, shard_at
-from fastrec.storage import is_url, join, parent_and_name, storage_of, without_file_protocol
+from fastrec.sources.shard import STDIN, Listed, Shard, shard_at
+from fastrec.storage import file_in, is_url, join, parent_and_name, storage_of, without_file_protocol
 
 if TYPE_CHECKING:
     from fastrec.storage.object_store import FoundObject, ObjectStore
@@ -134,15 +134,114 @@ def _files_below(directory: str) -> Iterator[AnyFile]:
 
 
 _MANIFEST: Final = "manifest.json"
+_MANIFEST_FORMATS: Final = (2, 3)
+"""Formats that this version reads."""
 _UNFINISHED: Final = ".fastrec-writing"
+_MOST_UNNAMED: Final = 3  # in a notice
 
 
-class _Part(msgspec.Struct):
+class _Rejects(msgspec.Struct):
     file: str
 
 
 class _Manifest(msgspec.Struct):
-    parts: list[_Part]
+    """What reading the parts of a corpus needs of its manifest; `corpus.manifest` has all of it."""
+
+    records: int
+    parts: list[Listed]
+    rejects: _Rejects | None
+
+
+def check_format(manifest: str, document: dict[str, Any]) -> None:
+    """CorpusError if a manifest, given with its path, is of a format that this version does not read."""
+    found = document.get("format")
+    if isinstance(found, int) and found not in _MANIFEST_FORMATS:
+        known = " and ".join(map(str, _MANIFEST_FORMATS))
+        raise CorpusError(manifest, f"its format is {found}, and this version of fastrec reads {known}")
+
+
+def _manifest_in(folder: str, names: Collection[str]) -> _Manifest | None:
+    """Read the manifest of a corpus, given its files; None if the folder has none, or one of another program."""
+    path = join(folder, _MANIFEST)
+    if _MANIFEST not in names and (is_url(path) or not os.path.lexists(path)):
+        return None
+    data = storage_of(path).read_all(path)
+    try:
+        document = msgspec.json.decode(data)
+        is_ours = isinstance(document, dict) and "fastrec" in document
+        if not is_ours and not any(name.startswith("summary") and name.endswith(".json") for name in names):
+            return None
+        file_in(folder, _MANIFEST, path)
+        check_format(path, document if isinstance(document, dict) else {})
+        manifest = msgspec.convert(document, _Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        advice = "Restore it; or give its *.jsonl* files by a pattern, to read them without it"
+        raise CorpusError(path, f"is not a manifest, so the parts of this corpus are unknown: {exc}. {advice}") from exc
+    if (records := sum(part.records for part in manifest.parts)) != manifest.records:
+        raise CorpusError(path, f"says {manifest.records:,} records, but its parts have {records:,}")
+    return manifest
+
+
+class _Search:
+    """The search for shards: which files are parts of a corpus, and what to tell the user."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, Listed] = {}  # by path
+        self.notices: list[str] = []
+        self.problems: list[str] = []
+        self.damages: list[tuple[str, str]] = []  # parts of corpora, and what is wrong with each
+
+    def shards_in(self, folders: Iterable[tuple[str, Collection[str]]]) -> Iterator[str]:
+        """Yield the paths of the shards in folders: *.jsonl* files; in a corpus, only its parts, by its manifest."""
+        unnamed: dict[str, list[str]] = {}  # by corpus
+        for folder, names in folders:
+            before = f"{folder}/" if is_url(folder) else join(folder, "")  # a key may have two slashes
+            paths = [before + name for name in sorted(names) if ".jsonl" in name and not name.startswith(".")]
+            if corpus := next((above for above in _folders_above(folder) if above in unnamed), None):
+                unnamed[corpus] += paths
+            elif manifest := _manifest_in(folder, names):
+                parts = {file_in(folder, part.file, join(folder, _MANIFEST)): part for part in manifest.parts}
+                known = {*parts, join(folder, manifest.rejects.file) if manifest.rejects else ""}
+                unnamed[folder] = [path for path in paths if path not in known]
+                self.parts |= {os.path.normpath(path): part for path, part in parts.items()}
+                yield from parts
+            elif is_url(folder) and _UNFINISHED in names:
+                self.problems.append(f"{shown(folder)}: an unfinished corpus: run `normalize` again, or leave it out")
+            else:
+                yield from paths
+        for corpus, paths in unnamed.items():
+            if paths:
+                files, some = counted(len(paths), "file"), listed(list(map(shown, paths)), _MOST_UNNAMED)
+                self.notices.append(
+                    f"{shown(corpus)} is a corpus: {files} in it that its {_MANIFEST} does not name "
+                    f"{'is' if len(paths) == 1 else 'are'} not read: {some}"
+                )
+
+    def as_listed(self, shard: Shard) -> Shard:
+        part = self.parts.get(os.path.normpath(shard.path))
+        return msgspec.structs.replace(shard, listed=part) if part else shard
+
+    def complain(self, path: str, reason: str) -> None:
+        """Note that a shard cannot be used."""
+        if os.path.normpath(path) in self.parts:
+            self.damages.append((path, reason))
+        else:
+            self.problems.append(f"{shown(path)}: {reason}")
+
+    def check(self) -> None:
+        if self.problems:
+            lines = [f"  {line}" for line in self.problems]
+            raise UsageError("\n".join(["some input cannot be used:", *lines, _ADVICE]))
+        if self.damages:
+            (path, reason), *others = self.damages
+            lines = [f"this part of a corpus {reason}", *(f"{shown(path)}: {reason}" for path, reason in others)]
+            lines.append("`fastrec verify` lists everything that is wrong with a corpus")
+            raise CorpusError(path, "\n".join(lines))
+
+
+def _folders_above(folder: str) -> Iterator[str]:
+    while folder and folder != (folder := parent_and_name(folder)[0]):
+        yield folder
 
 
 def shards_below(directory: str, is_shard: Callable[[str], bool]) -> tuple[list[str], dict[str, Shard]]:
@@ -152,57 +251,42 @@ def shards_below(directory: str, is_shard: Callable[[str], bool]) -> tuple[list[
     return [one.path for one in found], {shard.path: shard for shard in shards}
 
 
-def _objects_of(name: str, problems: list[str]) -> Iterator[FoundObject]:
+def _objects_of(name: str, search: _Search) -> Iterator[FoundObject]:
     try:
         yield _store().look_at(name)
     except FileNotFoundError:
-        yield from _matches(name, problems)
+        yield from _matches(name, search)
     except IsADirectoryError:
-        found = list(_shard_objects_in(name, problems))
+        found = list(_shard_objects_in(name, search))
         if not found:
-            problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
+            search.problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
         yield from found
 
 
-def _matches(name: str, problems: list[str]) -> Iterator[FoundObject]:
+def _matches(name: str, search: _Search) -> Iterator[FoundObject]:
     found: dict[str, FoundObject] = {}
     for path, match in _store().glob(name) if _is_pattern(name) else []:
         if path.count("/.") > name.count("/."):
             continue  # hidden, as in a shell
-        inside = [match] if match else _shard_objects_in(path, problems)
+        inside = [match] if match else _shard_objects_in(path, search)
         found |= {one.path: one for one in inside}  # `**` matches a file and also its directory
     if not found:
-        problems.append(f"{shown(name)}: no such object, and no object matches it as a glob")
+        search.problems.append(f"{shown(name)}: no such object, and no object matches it as a glob")
     yield from found.values()
 
 
-def _shard_objects_in(directory: str, problems: list[str]) -> Iterator[FoundObject]:
-    by_parent: defaultdict[str, dict[str, FoundObject]] = defaultdict(dict)
-    for found in _store().find(directory):
-        parent, file = parent_and_name(found.path)
+def _shard_objects_in(directory: str, search: _Search) -> Iterator[FoundObject]:
+    objects = {found.path: found for found in _store().find(directory)}
+    by_parent: defaultdict[str, list[str]] = defaultdict(list)
+    for path in objects:
+        parent, file = parent_and_name(path)
         if "/." not in parent.removeprefix(directory.rstrip("/")):
-            by_parent[parent][file] = found
-    for parent, files in sorted(by_parent.items()):
-        if _MANIFEST in files:
-            named = _parts_in(join(parent, _MANIFEST))
-            if named is not None:
-                missing = sorted(named - files.keys())
-                problems += [f"{shown(join(parent, file))}: missing, but listed in {_MANIFEST}" for file in missing]
-                files = {file: found for file, found in files.items() if file in named}
-        elif _UNFINISHED in files:
-            problems.append(f"{shown(parent)}: an unfinished corpus: run `normalize` again, or leave it out")
-            continue
-        for file, found in sorted(files.items()):
-            if ".jsonl" in file and not file.startswith("."):
-                yield found
-
-
-def _parts_in(manifest: str) -> set[str] | None:
-    try:
-        parts = msgspec.json.decode(_store().read_all(manifest), type=_Manifest).parts
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None  # not a manifest of fastrec
-    return {part.file for part in parts}
+            by_parent[parent].append(file)
+    for path in search.shards_in(sorted(by_parent.items())):
+        if path in objects:
+            yield objects[path]
+        else:
+            search.complain(path, f"is missing, but listed in {_MANIFEST}")
 
 
 def _shards(found: Sequence[FoundObject]) -> list[Shard]:
@@ -227,11 +311,11 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
         names += _listed(files_from)
     if not names:
         raise UsageError("no input: name files, directories, globs, or - for standard input")
-    problems: list[str] = []
+    search = _Search()
     shards: list[Shard] = []
-    notices: list[str] = []
+    notices = search.notices
     seen: dict[object, str] = {}
-    for shard, identity in (pair for name in names for pair in _shards_of(without_file_protocol(name), problems)):
+    for shard, identity in (pair for name in names for pair in _shards_of(without_file_protocol(name), search)):
         path = shard.path
         if identity in seen:
             same = "given more than once" if path == seen[identity] else f"the same file as {shown(seen[identity])}"
@@ -240,68 +324,69 @@ def find_shards(paths: Iterable[str], *, files_from: str | None = None) -> tuple
         seen[identity] = path
         shards.append(shard)
         notices += _name_notices(shard)
-    if problems:
-        raise UsageError("\n".join(["some input cannot be used:", *(f"  {line}" for line in problems), _ADVICE]))
+    search.check()
     return shards, notices
 
 
-def _shards_of(name: str, problems: list[str]) -> Iterator[tuple[Shard, object]]:
-    """Yield the shards of one name, and a value that is equal for all names of one file; add to `problems`."""
+def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
+    """Yield the shards of one name, and a value that is equal for all names of one file."""
     if is_url(name):
         try:
-            shards = _shards(list(_objects_of(name, problems)))
+            shards = _shards(list(_objects_of(name, search)))
         except OSError as exc:
-            problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
+            search.problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
             return
         for shard in shards:
-            yield shard, storage_of(name).canonical(shard.path)
+            yield search.as_listed(shard), storage_of(name).canonical(shard.path)
         return
-    for path in _shard_paths(name, problems):
+    for path in _shard_paths(name, search):
+        is_part = os.path.normpath(path) in search.parts
         try:
-            yield shard_at(path), _identity(path)
+            yield search.as_listed(shard_at(path, may_be_stream=not is_part)), _identity(path)
         except ShardMissingError as exc:
-            problems.append(f"{shown(path)}: {exc.reason}")
+            search.complain(path, exc.reason)
 
 
 def _listed(files_from: str) -> Iterator[str]:
     """Read a list of names, one per line; blank lines are skipped."""
     try:
-        data = sys.stdin.buffer.read() if files_from == STDIN else storage_of(files_from).read_all(files_from)
+        if files_from == STDIN:
+            data = sys.stdin.buffer.read()
+        elif is_url(files_from):
+            data = storage_of(files_from).read_all(files_from)
+        else:
+            with open(files_from, "rb") as file:  # noqa: PTH123 - as above; it may be a FIFO
+                data = file.read()
     except OSError as exc:
         raise UsageError(f"the list {shown(files_from)} cannot be read: {exc.strerror}") from exc
     return (os.fsdecode(line) for line in data.split(b"\n") if line.strip())
 
 
-def _shard_paths(name: str, problems: list[str]) -> list[str]:
+def _shard_paths(name: str, search: _Search) -> list[str]:
     if name == STDIN:
         return [name]
     if os.path.isdir(name):  # noqa: PTH112 - as above
-        found = _shard_paths_in(name, problems)
+        found = _shard_paths_in(name, search)
         if not found:
-            problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
+            search.problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
         return found
     if os.path.lexists(name) or not _is_pattern(name):
         return [name]
     found = []
     for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - as above
-        found += _shard_paths_in(match, problems) if os.path.isdir(match) else [match]  # noqa: PTH112
+        found += _shard_paths_in(match, search) if os.path.isdir(match) else [match]  # noqa: PTH112
     if not found:
-        problems.append(f"{shown(name)}: no such file, and no file matches it as a glob")
+        search.problems.append(f"{shown(name)}: no such file, and no file matches it as a glob")
     return list(dict.fromkeys(map(os.path.normpath, found)))  # `**` matches a file and also its directory
 
 
-def _shard_paths_in(directory: str, problems: list[str]) -> list[str]:
-    found = []
-    for parent, files in walk(directory, problems):
-        if _MANIFEST in files:  # a published corpus: rejected lines are not part of it
-            files = [name for name in files if not name.startswith("rejects.jsonl")]
-        for name in files:
-            path = os.path.join(parent, name)  # noqa: PTH118 - as above
-            # A dangling link is kept, so that it is reported as missing instead of skipped.
-            wanted = os.path.isfile(path) or not os.path.exists(path)  # noqa: PTH110, PTH113
-            if ".jsonl" in name and wanted:
-                found.append(path)
-    return sorted(found)
+def _shard_paths_in(directory: str, search: _Search) -> list[str]:
+    # A dangling link is kept, so that it is reported as missing instead of skipped; so is a part that is no file.
+    return sorted(
+        path
+        for path in search.shards_in(walk(directory, search.problems))
+        if os.path.isfile(path) or not os.path.exists(path) or os.path.normpath(path) in search.parts  # noqa: PTH110, PTH113
+    )
 
 
 def _identity(path: str) -> object:

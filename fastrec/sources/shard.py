@@ -20,18 +20,20 @@ import stat
 import sys
 from collections.abc import Iterator
 from functools import partial
+from hashlib import sha256
 from typing import Final, cast
 
 import msgspec
 from xxhash import xxh3_128
 
-from fastrec.errors import ShardError, ShardMissingError, shown
+from fastrec.errors import ShardCorruptError, ShardError, ShardMissingError, shown
 from fastrec.limits import LIMITS
-from fastrec.sources.formats import MAGIC_BYTES, MAX_WINDOW, Format, detect, text_of
+from fastrec.sources.formats import MAGIC_BYTES, MAX_WINDOW, Format, detect, json_lines, text_of
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine, ReadStats, chunks, line_start
 from fastrec.sources.zstd_frames import TEXT_BYTES
 from fastrec.storage import is_url, storage_of
 from fastrec.storage.base import Reader
+from fastrec.storage.local import LOCAL, why_irregular
 
 STDIN: Final = "-"
 
@@ -42,6 +44,15 @@ FEWEST: Final = 16  # slices of a shard, or tasks, unless they would be smaller 
 
 # Bytes of text per byte of a file, estimated; real records gave 3.3 to 12.
 _EXPANSION: Final = {Format.PLAIN: 1, Format.ZSTD: 4, Format.GZIP: 4, Format.BZ2: 5, Format.XZ: 5}
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """What the manifest of a corpus says about a part."""
+
+    file: str
+    bytes: int
+    sha256: str
+    records: int
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -58,6 +69,8 @@ class Shard(msgspec.Struct, frozen=True):
     """Standard input, a pipe or a device: it can be read once, from the start, and only by this process."""
     file_id: int = 0
     """The inode; 0 for a stream and in an object store."""
+    listed: Listed | None = None
+    """If it is a part of a corpus: what it must be, which is checked while it is read."""
 
     @property
     def signature(self) -> str:
@@ -68,7 +81,7 @@ class Shard(msgspec.Struct, frozen=True):
 
     @property
     def splittable(self) -> bool:
-        return self.format is Format.PLAIN and not self.stream
+        return self.format is Format.PLAIN and not self.stream and not self.listed  # its checksum is of all bytes
 
     @property
     def estimated_text(self) -> int:
@@ -109,6 +122,7 @@ class Shard(msgspec.Struct, frozen=True):
         cut = partial(chunks, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes, stats=stats)
 
         def read() -> Iterator[Chunk | LongLine]:  # a generator of its own, so that the call refuses a wrong range
+            before = stats.lines
             with self._opened() as source:
                 size = None
                 stats.raw_start = 0
@@ -117,8 +131,10 @@ class Shard(msgspec.Struct, frozen=True):
                     source.seek(stats.raw_start, size)
                 text = self._raw_blocks(source, size, stats)
                 if stats.raw_start == 0:
-                    text = text_of(text, self.path, max_window, text_bytes)
+                    text = json_lines(text_of(text, self.path, max_window, text_bytes), self.path)
                 yield from cut(text, offset=stats.raw_start)
+            if self.listed:
+                self._compare("records", self.listed.records, stats.lines - before)
 
         return read()
 
@@ -141,7 +157,7 @@ class Shard(msgspec.Struct, frozen=True):
             yield cast("Reader", sys.stdin.buffer)  # only `read` is used, since it is not splittable
             return
         try:
-            source = storage_of(self.path).open_reader(self.path)
+            source = LOCAL.open_stream(self.path) if self.stream else storage_of(self.path).open_reader(self.path)
         except (OSError, ValueError) as exc:
             raise ShardMissingError(self.path, _reason("cannot be opened", exc)) from exc
         with source:
@@ -165,7 +181,7 @@ class Shard(msgspec.Struct, frozen=True):
 
     def _raw_blocks(self, source: Reader, size: int | None, stats: ReadStats) -> Iterator[bytes]:
         """Read `size` bytes, or up to the end, and count and hash them in `stats`."""
-        digest = xxh3_128()
+        digest, checksum, before = xxh3_128(), sha256() if self.listed else None, stats.raw_bytes
         while size is None or size > 0:
             try:
                 block = source.read(_READ_BYTES if size is None else min(size, _READ_BYTES))
@@ -175,10 +191,22 @@ class Shard(msgspec.Struct, frozen=True):
                 break
             stats.raw_bytes += len(block)
             digest.update(block)
+            if checksum:
+                checksum.update(block)
             if size is not None:
                 size -= len(block)
             yield block
         stats.raw_hash = digest.hexdigest()
+        if checksum and self.listed:
+            self._compare("bytes", self.listed.bytes, stats.raw_bytes - before)
+            self._compare("SHA-256", self.listed.sha256, checksum.hexdigest())
+
+    def _compare(self, what: str, listed: int | str, found: int | str) -> None:
+        if found != listed:
+            said, has = (f"{one:,}" if isinstance(one, int) else one for one in (listed, found))
+            hint = "`fastrec verify` lists everything that is wrong with a corpus"
+            reason = f"is not the part that its manifest lists: {what}: listed {said}, found {has}; {hint}"
+            raise ShardCorruptError(self.path, reason)
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -201,8 +229,11 @@ class Slice(msgspec.Struct, frozen=True):
         return self.shard.estimated_text - self.start
 
 
-def shard_at(path: str) -> Shard:
-    """Find the shard at a path (`-` is standard input); ShardMissingError if there is none."""
+def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
+    """Find the shard at a path (`-` is standard input); ShardMissingError if there is none.
+
+    Only a path that the user names may be a stream, such as a FIFO: reading one may wait for ever.
+    """
     if path == STDIN:
         return Shard(path, 0, None, stream=True)
     if is_url(path):
@@ -213,10 +244,12 @@ def shard_at(path: str) -> Shard:
         raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
     if stat.S_ISDIR(status.st_mode):
         raise ShardMissingError(path, "is a directory")
-    if not stat.S_ISREG(status.st_mode):
+    if reason := why_irregular(status):
+        if not may_be_stream:
+            raise ShardMissingError(path, reason)
         return Shard(path, 0, None, stream=True)  # reading the first bytes of a pipe would consume them
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - paths stay the str that was given
+        with LOCAL.open_reader(path) as file:
             format_ = detect(file.read(MAGIC_BYTES))
     except OSError:
         format_ = None  # reading the shard will report the error

@@ -7,12 +7,13 @@ as a whole when its writer is finished, or not at all.
 from __future__ import annotations
 
 from hashlib import sha256
+from pathlib import PurePath
 from typing import Any, Final
 
 import msgspec
 from xxhash import xxh3_64_intdigest, xxh3_128
 
-from fastrec.errors import naming
+from fastrec.errors import CorpusError, naming
 from fastrec.storage.base import Storage
 from fastrec.storage.local import LOCAL
 
@@ -65,6 +66,28 @@ def parent_and_name(path: str) -> tuple[str, str]:
     """
     parent, slash, name = path.rstrip("/").rpartition("/")
     return parent or slash, name
+
+
+def file_in(corpus: str, name: str, listing: str) -> str:
+    """Return the path of a file of a corpus; CorpusError if it is not directly in it, or a link that leads out of it.
+
+    `listing` is the path of the document that names the file.
+    """
+    path = join(corpus, name)
+    if not is_plain(name):
+        raise CorpusError(listing, f"names a file outside the corpus: {name!r}")
+    if storage_of(path).leaves(corpus, path):
+        raise CorpusError(path, "is a link to a file outside the corpus: replace it by a copy of that file")
+    return path
+
+
+def is_plain(name: str) -> bool:
+    """Whether a name is that of a file directly in a directory.
+
+    >>> is_plain("summary.json"), is_plain("../summary.json")
+    (True, False)
+    """
+    return PurePath(name).name == name and "\0" not in name
 
 
 _BLOCK: Final = 1 << 20

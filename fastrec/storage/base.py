@@ -87,6 +87,9 @@ class Storage(Protocol):
     def canonical(self, path: str) -> str:
         """Find the one name that all spellings of a path have in common."""
 
+    def leaves(self, directory: str, path: str) -> bool:
+        """Whether a file in a directory is a link to something outside of it; object stores have no links."""
+
     def exists(self, path: str) -> bool: ...
 
     def is_directory(self, path: str) -> bool: ...
@@ -103,10 +106,11 @@ class Storage(Protocol):
     def files_in(self, directory: str) -> list[str]:
         """List the entries of a directory, sorted; in an object store, all objects below it."""
 
-    def open_reader(self, path: str) -> Reader: ...
+    def open_reader(self, path: str) -> Reader:
+        """Open a regular file; OSError if it is something else, such as a FIFO, without waiting for it."""
 
     def read_all(self, path: str) -> bytes:
-        """Read a small file as a whole."""
+        """Read a small regular file as a whole."""
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
         """Read exactly `size` bytes from `offset`; OSError if the file ends before."""

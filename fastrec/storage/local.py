@@ -70,12 +70,44 @@ class _NewLocalFile(NewFile):
                 os.unlink(self._temporary)  # noqa: PTH108
 
 
+_KINDS: Final = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a directory",
+}
+
+
+def why_irregular(status: os.stat_result) -> str | None:
+    """What a file is instead of a regular file; None if it is one."""
+    kind = stat.S_IFMT(status.st_mode)
+    return None if kind == stat.S_IFREG else f"is {_KINDS.get(kind, 'something else')}, not a regular file"
+
+
+def _open_regular(path: str) -> int:
+    """Open a regular file. Anything else is refused at once: a FIFO would wait for a writer, a device may never end."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as exc:
+        if exc.errno != errno.ENXIO:  # a socket, or a device that is not there
+            raise
+        raise OSError(errno.EINVAL, why_irregular(os.stat(path)) or exc.strerror, path) from exc  # noqa: PTH116
+    status = os.fstat(descriptor)
+    if reason := why_irregular(status):
+        os.close(descriptor)
+        raise OSError(errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL, reason, path)
+    return descriptor
+
+
 class _LocalReader(Reader):
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._descriptor = self._open(path)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         self.version = status.st_mtime_ns
+
+    _open = staticmethod(_open_regular)
 
     def read(self, size: int) -> bytes:
         return os.read(self._descriptor, size)
@@ -92,6 +124,14 @@ class _LocalReader(Reader):
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
+
+
+class _LocalStream(_LocalReader):
+    """A FIFO or a device that the user named as input; opening it may wait for a writer."""
+
+    @staticmethod
+    def _open(path: str) -> int:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 class _LocalLog:
@@ -122,11 +162,16 @@ class LocalStorage:
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
     open_reader = _LocalReader
+    open_stream = _LocalStream
     create = _NewLocalFile
     open_log = _LocalLog
 
     def canonical(self, path: str) -> str:
         return os.path.realpath(path)
+
+    def leaves(self, directory: str, path: str) -> bool:
+        real = os.path.realpath(directory)
+        return os.path.islink(path) and not os.path.realpath(path).startswith(f"{real.rstrip('/')}/")  # noqa: PTH114
 
     def size_of(self, path: str) -> int:
         return os.stat(path).st_size  # noqa: PTH116
@@ -140,12 +185,12 @@ class LocalStorage:
         return sorted(f"{before}/{name}" for name in os.listdir(directory))  # noqa: PTH208
 
     def read_all(self, path: str) -> bytes:
-        with naming(path), open(path, "rb") as file:  # noqa: PTH123
+        with naming(path), open(_open_regular(path), "rb") as file:
             return file.read()
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
         with naming(path):
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object would take twice as long to open
+            file = _open_regular(path)  # a file object would take twice as long to open
             try:
                 data = b""
                 while len(data) < size:

@@ -335,6 +335,9 @@ class ObjectStore(ObjectClient):
         with self.asking(paths[0]) as (fs, _):
             return list(fs.cat_ranges(_names(fs, paths), 0, size, on_error="return"))
 
+    def leaves(self, directory: str, path: str) -> bool:  # noqa: ARG002 - the same interface
+        return False
+
     def open_reader(self, path: str) -> Reader:
         return _ObjectReader(self, path)
 

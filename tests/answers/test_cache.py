@@ -390,7 +390,7 @@ def test_an_unknown_scope_has_no_questions(corpus: Path) -> None:
 
 
 def test_an_empty_corpus_has_no_scopes(tmp_path: Path) -> None:
-    with open_index(publish(tmp_path, [])) as index:
+    with open_index(publish(tmp_path, [], allow_empty=True)) as index:
         assert (index.scopes, index.models, index.find("a")) == ([], [], [])
 
 

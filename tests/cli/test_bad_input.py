@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import click
@@ -216,6 +219,207 @@ def test_validate_damaged_shard() -> None:
     assert "1 of 2 shards unreadable" in done.stdout
 
 
+# Files of a corpus that are not regular files
+
+_INDEXED = ("questions", "show", "compare", "view")
+READERS = {
+    "manifest.json": [*READING, *OF_SHARDS],
+    "summary.json": ["report", "diff, old", "diff, new", "trend", "stats", *_INDEXED],
+    "rejects.jsonl.zst": ["rejects", "rejects --extract", "report"],
+    "part-00000.jsonl.zst": ["cat", "export", "stats", "normalize", "validate", *_INDEXED],
+}
+"""The files of a corpus, and the commands that read each."""
+
+
+def _make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+    # A command that waits for a writer would wait for ever: give it one, so that the test fails instead.
+    timer = threading.Timer(10, _write_nothing, [path.absolute()])
+    timer.daemon = True
+    timer.start()
+
+
+def _write_nothing(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+
+
+def _make_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one, contextlib.chdir(path.parent):  # such names are short
+        one.bind(path.name)
+
+
+IRREGULAR = {
+    "a FIFO": (_make_fifo, "is a FIFO, not a regular file"),
+    "a socket": (_make_socket, "is a socket, not a regular file"),
+    "a directory": (Path.mkdir, "is a directory"),
+    "a link out": (lambda path: path.symlink_to(Path("other", path.name).absolute()), "a file outside the corpus"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), "a file outside the corpus"),
+}
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(
+    ("file", "command", "kind"),
+    [
+        *((file, command, "a FIFO") for file, commands in READERS.items() for command in commands),
+        *(
+            (file, command, kind)
+            for kind in list(IRREGULAR)[1:]
+            for file, command in [("part-00000.jsonl.zst", "cat"), ("part-00000.jsonl.zst", "normalize")]
+        ),
+        ("rejects.jsonl.zst", "rejects", "a link out"),
+        ("summary.json", "stats", "a device"),
+        ("manifest.json", "verify", "a socket"),
+    ],
+)
+def test_a_corpus_file_that_is_no_regular_file_is_refused_at_once(file: str, command: str, kind: str) -> None:
+    """No command waits for a FIFO, reads a device, or follows a link out of the corpus."""
+    make, said = IRREGULAR[kind]
+    Path("corpus", file).unlink()
+    make(Path("corpus", file))
+    before = all_files()
+    done = run((READING | OF_SHARDS)[command], "corpus")
+    assert done.returncode == 3, done.stderr
+    assert f"corpus/{file}: " in done.stderr
+    assert said in done.stderr
+    assert all_files() == before
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("kind", IRREGULAR)
+@pytest.mark.parametrize("file", ["part-00000.jsonl.zst", "rejects.jsonl.zst", "summary.json"])
+def test_verify_reports_files_that_are_no_regular_files(file: str, kind: str) -> None:
+    """`verify` lists them as problems, and reads none of them."""
+    Path("corpus", file).unlink()
+    IRREGULAR[kind][0](Path("corpus", file))
+    done = run(["verify", "corpus"])
+    assert done.returncode == 1
+    assert f"{file}: expected a regular file" in done.stdout
+
+
+@pytest.mark.usefixtures("place")
+def test_links_that_stay_in_the_corpus_and_a_link_to_a_corpus_are_followed() -> None:
+    """Only links that lead out of a corpus are refused."""
+    before = run(["cat", "corpus"]).stdout
+    Path("corpus", "part-00000.jsonl.zst").rename("corpus/elsewhere")
+    Path("corpus", "part-00000.jsonl.zst").symlink_to("elsewhere")
+    Path("linked").symlink_to("corpus")
+    assert run(["cat", "linked"]).stdout == before
+    assert run(["normalize", "linked", "-o", "new"]).returncode == 0
+
+
+def test_streams_that_the_user_names_are_read(place: Path) -> None:
+    """A FIFO is good input, as a shard and as a list of shards."""
+    lines = run(["cat", "other"]).stdout.encode()
+    for name, data in (("pipe", lines), ("list", b"pipe\n")):
+        os.mkfifo(name)
+        threading.Thread(target=(place / name).write_bytes, args=(data,), daemon=True).start()
+    done = run(["normalize", "--files-from", "list", "-o", "new"])
+    assert done.returncode == 0, done.stderr
+    assert fastrec.verify("new").records == lines.count(b"\n")
+
+
+# A corpus as input that is not as its manifest says
+
+
+def _edit(old: str, new: str) -> None:
+    path = Path("corpus/manifest.json")
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+DAMAGES = {
+    "a part is missing": (lambda part: part.unlink(), "part-00000.jsonl.zst: this part of a corpus cannot be found"),
+    "a part is another file": (
+        lambda part: shutil.copy("other/part-00000.jsonl.zst", part),
+        "is not the part that its manifest lists",
+    ),
+    "a wrong checksum": (
+        lambda _: _edit('"sha256": "', '"sha256": "0'),
+        "is not the part that its manifest lists: SHA-256",
+    ),
+    "a wrong size": (lambda _: _edit('"bytes": ', '"bytes": 1'), "is not the part that its manifest lists: bytes"),
+    "a wrong number of records": (
+        lambda _: [_edit(f'"records": {records}', '"records":7') for records in (56, 56)],
+        "is not the part that its manifest lists: records",
+    ),
+    "a part that is not listed": (lambda _: _edit('"records": ', '"records": 1'), "records, but its parts have"),
+    "garbage": (lambda _: Path("corpus/manifest.json").write_text("garbage"), "manifest.json: is not a manifest"),
+    "an empty manifest": (lambda _: Path("corpus/manifest.json").write_text(""), "manifest.json: is not a manifest"),
+    "an empty object": (lambda _: Path("corpus/manifest.json").write_text("{}"), "manifest.json: is not a manifest"),
+    "a later format": (lambda _: _edit('"format": 3', '"format": 4'), "manifest.json: its format is 4"),
+    "a part elsewhere": (lambda _: _edit('"file": "', '"file": "../other/'), "names a file outside the corpus"),
+}
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("command", ["normalize", "validate", "stats"])
+def test_a_corpus_as_input_is_checked_against_its_manifest(command: str, damage: str) -> None:
+    """A damaged corpus is never read in part, and never without a word."""
+    make, said = DAMAGES[damage]
+    make(Path("corpus/part-00000.jsonl.zst"))
+    Path("inputs").mkdir()
+    Path("corpus").rename("inputs/corpus")  # `stats` reads the summary of a corpus, and the shards of other directories
+    done = run(OF_SHARDS[command], "inputs")
+    assert done.returncode == 3, done.stderr
+    assert said in done.stderr
+    assert not Path("new").exists()
+
+
+@pytest.mark.usefixtures("place")
+def test_files_that_a_manifest_does_not_name_are_not_read() -> None:
+    """This is said. A manifest of another program names no parts, so all shards are read."""
+    shutil.copy("more/shard-00000.jsonl.zst", "corpus/stray.jsonl.zst")
+    shutil.copytree("more", "corpus/below")
+    done = run(["normalize", "corpus", "-o", "new"])
+    assert done.returncode == 0
+    assert "corpus is a corpus: 3 files in it that its manifest.json does not name are not read" in done.stderr
+    assert fastrec.verify("new").records == fastrec.verify("corpus").records
+    Path("more/manifest.json").write_text('{"files": ["shard-00000.jsonl.zst"]}')
+    assert "60 lines: " in run(["normalize", "more", "-o", "all"]).stderr
+
+
+# Files that are not JSON Lines
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize("options", [[], ["--allow-empty"], ["--dry-run"]])
+def test_normalize_refuses_a_table_before_it_does_anything(options: list[str]) -> None:
+    """The error says what the file is, and the command that reads it, even if it is the last of many."""
+    Path("table.csv").write_text("id,score\n1,0\n2,1\n")
+    said = "error: table.csv: is CSV, not JSON Lines: duckdb -c \"COPY (FROM 'table.csv') TO 'records.jsonl'"
+    assert_refused(["normalize", "more", "{}", "-o", "new", *options], "table.csv", 3, said)
+
+
+@pytest.mark.usefixtures("place")
+def test_a_table_among_shards_is_a_bad_shard() -> None:
+    """`validate` and `stats` name it, and `--skip-bad-shards` leaves it out."""
+    Path("array.json").write_text('[\n{"a": 1},\n{"a": 2}\n]\n')
+    said = "array.json: is a JSON array, not JSON Lines: jq -c '.[]' 'array.json' > records.jsonl"
+    for command in ("validate", "stats"):
+        done = run(OF_SHARDS[command], "array.json")
+        assert done.returncode == 3
+        assert said in done.stderr
+    done = run(["normalize", "array.json", "more", "-o", "new", "--skip-bad-shards"])
+    assert done.returncode == 0
+    assert said in done.stderr
+
+
+@pytest.mark.usefixtures("place")
+def test_a_directory_of_parquet_is_not_taken_for_logs() -> None:
+    """The tables that `export` writes are named as what they are."""
+    fastrec.export("corpus", "tables", format="parquet")
+    for bad in ("tables", "tables/data/part-00000.parquet"):
+        done = run(OF_SHARDS["normalize"], bad)
+        assert "is Parquet, not JSON Lines" in done.stderr
+        assert "lighteval logs" not in done.stderr
+        assert done.returncode == (2 if bad == "tables" else 3)
+        assert not Path("new").exists()
+
+
 # A wrong command line
 
 
@@ -306,7 +510,8 @@ def test_stdin_is_a_terminal(command: str) -> None:
     arguments = " ".join(argument.format("-") for argument in OF_SHARDS[command])
     line = f"{sys.executable} -m fastrec {arguments}"
     done = subprocess.run(in_terminal(line), input=b"\x04", capture_output=True, timeout=60, check=False)
-    assert done.returncode == (command == "stats")  # nothing has no statistics
+    # Nothing has no statistics, and without a record nothing is published.
+    assert done.returncode == {"stats": 1, "normalize": 3}.get(command, 0)
     assert b"reading from this terminal: type or paste lines, and end with Ctrl-D" in done.stdout
 
 

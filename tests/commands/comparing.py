@@ -28,7 +28,11 @@ def corpus_of(records: Iterable[dict[str, Any]], path: Path, **options: Any) -> 
     """Normalize some records."""
     shard = path.with_name(f"{path.name}.jsonl")
     shard.write_text("".join(json.dumps(record) + "\n" for record in records))
-    options = {"part_size": 1 << 12, "memory": 8 << 20} | options  # little memory, because touching more takes time
+    options = {
+        "part_size": 1 << 12,
+        "memory": 8 << 20,
+        "allow_empty": True,
+    } | options  # little memory, because touching more takes time
     assert fastrec.normalize(shard, path, **options).line_counts.rejected == 0
     return path
 

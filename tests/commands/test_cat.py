@@ -371,7 +371,7 @@ def test_a_damaged_manifest_is_reported(damaged: Path) -> None:
         ({"sort_fields": ["model_id"]}, b"sort_fields must name evaluation_name"),
         (
             {"parts": [{**good["parts"][0], "file": "../other"}]},
-            b"names a part outside the corpus: '../other'",
+            b"names a file outside the corpus: '../other'",
         ),
     ):
         (damaged / "manifest.json").write_text(json.dumps(good | changes))
@@ -464,7 +464,7 @@ def test_no_match_of_a_metric_names_the_metrics(tmp_path: Path) -> None:
 def test_an_empty_corpus_has_no_lines(tmp_path: Path) -> None:
     """Without parts there is no output."""
     write(tmp_path / "a.jsonl", [])
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", allow_empty=True)
     assert list(fastrec.cat(tmp_path / "corpus")) == []
     assert list(fastrec.cat(tmp_path / "corpus", hash="0")) == []
 

@@ -681,7 +681,7 @@ def name_a_part_elsewhere(corpus: Path) -> None:
             CorpusError,
             "sort_fields must name evaluation_name",
         ),
-        (name_a_part_elsewhere, CorpusError, "names a part outside the corpus"),
+        (name_a_part_elsewhere, CorpusError, "names a file outside the corpus"),
         (lambda corpus: (corpus / "manifest.json").unlink(), UsageError, "is not a corpus: it holds no manifest.json"),
         (shutil.rmtree, UsageError, "is not a corpus: there is no such directory"),
     ],

@@ -143,14 +143,14 @@ def test_extracted_lines_are_the_bytes_that_were_read(fresh: Path) -> None:
 def test_carriage_returns_are_kept(tmp_path: Path) -> None:
     """A line that ends with CRLF keeps its carriage return."""
     (tmp_path / "a.jsonl").write_bytes(b"nonsense\r\n\rmore\n")
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", allow_empty=True)
     assert extracted(tmp_path / "corpus") == b"nonsense\r\n\rmore\n"
 
 
 def test_extracting_and_normalizing_again_rejects_the_same(fresh: Path, tmp_path: Path) -> None:
     """Lines that were not fixed are rejected again, for the same reasons."""
     (tmp_path / "again.jsonl").write_bytes(extracted(fresh))
-    summary = fastrec.normalize(tmp_path / "again.jsonl", tmp_path / "again")
+    summary = fastrec.normalize(tmp_path / "again.jsonl", tmp_path / "again", allow_empty=True)
     assert summary.rejected_by_code == rejects(fresh).codes
     assert extracted(tmp_path / "again") == extracted(fresh)
 
@@ -171,7 +171,7 @@ def test_a_line_that_was_too_long_is_reported_instead_of_extracted(tmp_path: Pat
     """Only its head was kept, so its location is reported."""
     source = tmp_path / "a.jsonl"
     source.write_bytes(b"nonsense\n" + b"x" * 5_000 + b"\nmore\n")
-    fastrec.normalize(source, tmp_path / "corpus", max_line_bytes=4_000)
+    fastrec.normalize(source, tmp_path / "corpus", max_line_bytes=4_000, allow_empty=True)
     done = invoke(tmp_path / "corpus", "--extract", "-")
     assert (done.exit_code, done.stdout) == (0, "nonsense\nmore\n")
     first, second = done.stderr.splitlines()
@@ -313,7 +313,7 @@ def test_rejected_lines_cannot_control_the_terminal(tmp_path: Path) -> None:
     """Escape sequences are printed escaped; only an extract has the exact bytes."""
     line = json.dumps(sample(interaction_type="\x9b31m\u202e"), ensure_ascii=False).encode()
     (tmp_path / "a\x1b[31m.jsonl").write_bytes(line)
-    fastrec.normalize(tmp_path / "a\x1b[31m.jsonl", tmp_path / "corpus")
+    fastrec.normalize(tmp_path / "a\x1b[31m.jsonl", tmp_path / "corpus", allow_empty=True)
     for output_format in ("text", "json"):
         text = invoke(tmp_path / "corpus", "--format", output_format).stdout
         assert not set(text) & set("\x1b\x9b\u202e")
@@ -343,7 +343,7 @@ def test_a_rejected_line_stores_a_hundred_errors_and_counts_the_others(tmp_path:
     """The line counts once; its entry has the first errors, and the number of the others by code."""
     line = json.dumps(sample("multi_turn", interactions=[{}] * 400, model_id=0))
     (tmp_path / "a.jsonl").write_text(line)
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", allow_empty=True)
     ((_, stored),) = numbered_lines(str(tmp_path / "corpus" / FILE))
     rejected = decode_rejected(FILE, 1, stored)
     assert isinstance(rejected.errors, list)
@@ -356,7 +356,7 @@ def test_groups_say_which_version_their_errors_are_of(tmp_path: Path) -> None:
     """A rejected line has the version that it comes closest to; a line without a value has none."""
     lines = [json.dumps(sample_of(version, "agentic", model_id=7)) for version in SCHEMAS]
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, json.dumps(sample()), "{", ""]))
-    fastrec.normalize([tmp_path / "a.jsonl"], tmp_path / "out")
+    fastrec.normalize([tmp_path / "a.jsonl"], tmp_path / "out", allow_empty=True)
     groups = rejects(tmp_path / "out").groups
     assert {(group.code, group.version) for group in groups} == {
         ("json.syntax", None),

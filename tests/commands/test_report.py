@@ -368,7 +368,7 @@ def test_page_depends_on_the_corpus_alone(demo: Path, tmp_path: Path) -> None:
 def test_empty_corpus(tmp_path: Path) -> None:
     """The page has line counts of zero and no empty tables."""
     (tmp_path / "a.jsonl").write_text("")
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", allow_empty=True)
     page = Page(make_page(tmp_path / "corpus"))
     assert "No line was rejected." in page.text
     assert "Evaluations × models" not in page.text

@@ -485,7 +485,7 @@ def test_record_text_is_escaped(tmp_path: Path, output_format: str) -> None:
 
 def test_statistics_of_nothing_are_exit_code_1(tmp_path: Path) -> None:
     """A corpus and shards without a record: the message says so in every format, and a script notices."""
-    corpus = corpus_of(tmp_path)
+    corpus = corpus_of(tmp_path, allow_empty=True)
     (tmp_path / "blank.jsonl").write_text("\n\n")
     for paths in ([corpus], [tmp_path / "blank.jsonl"]):
         for options in ([], ["--common", "--format", "csv"], ["--format", "json", "--quiet"], ["--format", "markdown"]):

@@ -238,7 +238,7 @@ def test_a_new_corpus_is_ok(shards: Path, tmp_path: Path, options: dict[str, Any
 def test_a_corpus_without_records_is_ok(tmp_path: Path, data: bytes) -> None:
     """It has no parts."""
     (tmp_path / "a.jsonl").write_bytes(data)
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", allow_empty=True)
     found = verify(tmp_path / "corpus")
     assert (found.problems, found.parts, found.records) == ([], 0, 0)
 
@@ -286,7 +286,7 @@ DAMAGE: dict[str, tuple[Damage, set[str]]] = {
     "a missing part": (lambda out: (out / MIDDLE).unlink(), {"file.missing"}),
     "a directory for a part": (
         lambda out: ((out / MIDDLE).unlink(), (out / MIDDLE).mkdir()),
-        {"file.missing"},
+        {"file.unreadable"},
     ),
     "a stray part": (lambda out: shutil.copy(out / MIDDLE, out / "part-00099.jsonl.zst"), {"file.stray"}),
     "a stray file": (lambda out: (out / ".hidden").write_bytes(b""), {"file.stray"}),
@@ -814,7 +814,7 @@ def test_an_unreadable_manifest_is_exit_code_3(tmp_path: Path, run: Any) -> None
     (tmp_path / "manifest.json").mkdir()
     done = run(tmp_path)
     assert done.returncode == 3
-    assert done.stderr.decode() == f"error: {tmp_path / 'manifest.json'}: Is a directory\n"
+    assert done.stderr.decode() == f"error: {tmp_path / 'manifest.json'}: is a directory, not a regular file\n"
 
 
 def test_help_fits_a_terminal() -> None:

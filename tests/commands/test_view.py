@@ -485,7 +485,7 @@ def test_corpus_in_a_store(corpus: Path) -> None:
 
 def test_empty_corpus(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("\n")
-    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "empty")
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "empty", allow_empty=True)
     with serving(tmp_path / "empty") as opened:
         assert "This corpus has no records." in Client(opened.address).page("/")
 

@@ -37,6 +37,7 @@ _LIMITS: Final = {
     "without `--max-rejects`": [],
     "`--max-rejects 1`": ["--max-rejects", "1"],
     "`--max-rejects 0`": ["--max-rejects", "0"],
+    "`--allow-empty`": ["--allow-empty"],
 }
 
 
@@ -46,7 +47,7 @@ def normalize_gates() -> str:
         for number, lines in enumerate(_OUTPUTS.values()):
             if lines is not None:
                 Path("old.jsonl").write_text("\n".join(lines))
-                assert _exit_code("normalize", "old.jsonl", "-o", f"old-{number}") == 0
+                assert _exit_code("normalize", "old.jsonl", "-o", f"old-{number}", "--allow-empty") == 0
         outcomes = {
             (old, overwrite, new): [
                 _normalize(f"old-{number}", lines, *overwriting, *limit) for limit in _LIMITS.values()

@@ -41,8 +41,8 @@ CONTENT: tuple[dict[str, Any], ...] = (
     {"part_size": 4 << 10, "schema": "0.3.0", "compression": "none", "sort_by": ("sample_hash",)},
     {"part_size": 4 << 10, "track_sources": True},
     {"part_size": 3 << 10, "track_sources": True, "conflicts": "reject", "repeats": "first", "same_run": "ignore"},
-    {"part_size": 4 << 10, "filters": Filters(model=("org/*",)), "repeats": "first", "may_be_empty": True},
-    {"part_size": 3 << 10, "filters": Filters(hash=("[0-9]*",)), "track_sources": True, "may_be_empty": True},
+    {"part_size": 4 << 10, "filters": Filters(model=("org/*",)), "repeats": "first", "allow_empty": True},
+    {"part_size": 3 << 10, "filters": Filters(hash=("[0-9]*",)), "track_sources": True, "allow_empty": True},
 )
 """Options that influence the corpus."""
 

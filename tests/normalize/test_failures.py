@@ -123,8 +123,11 @@ def test_good_shards_are_published_on_request(shards: Path, tmp_path: Path, way:
 
 
 def test_all_shards_may_be_bad(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
-    """If every shard is skipped, the corpus is empty, and its manifest lists them."""
+    """If every shard would be skipped, all are named and nothing is published, unless the corpus may be empty."""
     bad = [shards / "b.jsonl.zst", shards / "d.jsonl.gz"]
+    with pytest.raises(BadShardsError) as caught:
+        normalized(bad, tmp_path / "out", skip_bad_shards=True, allow_empty=False, **way)
+    assert len(caught.value.errors) == 2
     corpus = normalized(bad, tmp_path / "out", skip_bad_shards=True, **way)
     assert (corpus.line_counts["lines"], corpus.manifest["inputs"], len(corpus.manifest["skipped"])) == (0, [], 2)
 

@@ -164,9 +164,9 @@ def test_the_corpus_is_that_of_the_matching_lines(
         folder = Path(name)
         all_lines, some = write(folder / "all.jsonl", lines), write(folder / "some.jsonl", expected)
         limits = {"limits": PIECES} if in_pieces else {}
-        given_options = make_options(**options, **asked, **limits, may_be_empty=True)
+        given_options = make_options(**options, **asked, **limits, allow_empty=True)
         result = run([all_lines], folder / "filtered", given_options)
-        run([some], folder / "plain", make_options(**options))
+        run([some], folder / "plain", make_options(**options, allow_empty=True))
         found, wanted = ({path.name: path.read_bytes() for path in (folder / one).iterdir()} for one in
                          ("filtered", "plain"))  # fmt: skip
         assert {**found, "manifest.json": b"", "rejects.jsonl.zst": b""} == {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -14,7 +15,7 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.corpus import local_output
 from fastrec.corpus.lock import locked
-from fastrec.errors import LockedError, RefusedError, UsageError
+from fastrec.errors import LockedError, NothingValidError, RefusedError, UsageError
 from fastrec.normalize.options import parse_max_rejects
 from fastrec.storage import storage_of
 from fastrec.storage.object_store import OBJECT_STORE
@@ -97,23 +98,50 @@ def test_a_first_run_is_refused_too(out: str) -> None:
 def test_an_empty_corpus_replaces_none_with_records(out: str) -> None:
     """This holds without the option; a corpus without records may be replaced by another one."""
     for shard in ("empty.jsonl", "foreign.jsonl"):
-        fastrec.normalize(shard, out, overwrite=True)
+        fastrec.normalize(shard, out, overwrite=True, allow_empty=True)
     fastrec.normalize("good.jsonl", out, overwrite=True)
     before = files(out)
     for shard in ("empty.jsonl", "foreign.jsonl"):
         with pytest.raises(RefusedError, match="it has no records, and would replace a corpus with 8") as caught:
-            fastrec.normalize(shard, out, overwrite=True)
+            fastrec.normalize(shard, out, overwrite=True, allow_empty=True)
         assert files(out) == before
         assert ("`fastrec rejects" in str(caught.value)) is (shard == "foreign.jsonl"), "only if it shows something"
     fastrec.normalize("mixed.jsonl", out, overwrite=True)
     assert fastrec.verify(out).ok
 
 
+@pytest.mark.parametrize("options", [{}, {"max_rejects": 0}, {"skip_bad_shards": True}, {"incremental": True}], ids=str)
+@pytest.mark.parametrize("shard", ["empty.jsonl", "blank.jsonl", "foreign.jsonl"])
+def test_a_run_without_a_valid_line_publishes_nothing(out: str, shard: str, options: dict[str, Any]) -> None:
+    """Not where nothing was, and not in place of a corpus. The error says why, and nothing else is left."""
+    write(Path("blank.jsonl"), [b"", b" ", b""])
+    with pytest.raises(NothingValidError, match="no line is a valid record, so nothing was published") as caught:
+        fastrec.normalize(shard, out, **options)
+    assert caught.value.exit_code == 3
+    assert "--allow-empty" in str(caught.value)
+    assert ("`fastrec validate foreign.jsonl`" in str(caught.value)) is (shard == "foreign.jsonl")
+    assert files(out) == files(f"{out}.refused") == {}
+    assert leftovers() == []
+    fastrec.normalize("good.jsonl", out)
+    before = files(out)
+    with pytest.raises(NothingValidError):
+        fastrec.normalize(shard, out, overwrite=True, **options)
+    assert files(out) == before
+
+
+def test_a_corpus_without_records_is_published_if_that_is_allowed() -> None:
+    """Also if no record matches the filters, which is an error otherwise."""
+    assert CliRunner().invoke(cli, ["normalize", "empty.jsonl", "-o", "empty", "--allow-empty"]).exit_code == 0
+    assert CliRunner().invoke(cli, ["normalize", "foreign.jsonl", "-o", "rejected", "--allow-empty"]).exit_code == 1
+    assert fastrec.normalize("good.jsonl", "none", model="x", allow_empty=True).line_counts.kept == 0
+    assert all(fastrec.verify(path).ok for path in ("empty", "rejected", "none"))
+
+
 def test_a_refused_corpus_is_replaced_by_the_next_and_removed_by_a_published_one(out: str) -> None:
     """Each refused run replaces the last one; a run that publishes leaves none."""
     for shard, kept in (("mixed.jsonl", 6), ("foreign.jsonl", 0), ("mixed.jsonl", 6)):
         with pytest.raises(RefusedError):
-            fastrec.normalize(shard, out, max_rejects=0)
+            fastrec.normalize(shard, out, max_rejects=0, allow_empty=True)
         assert fastrec.verify(f"{out}.refused").records == kept
         assert fastrec.verify(f"{out}.refused").ok
     fastrec.normalize("good.jsonl", out, max_rejects=0)
@@ -179,7 +207,7 @@ def test_a_refused_corpus_is_replaced_without_exchanging_names(monkeypatch: pyte
     monkeypatch.setattr(local_output, "exchange", lambda *_: False)
     for shard, kept in (("mixed.jsonl", 6), ("foreign.jsonl", 0)):
         with pytest.raises(RefusedError):
-            fastrec.normalize(shard, "corpus", max_rejects=0)
+            fastrec.normalize(shard, "corpus", max_rejects=0, allow_empty=True)
         assert audited(Path("corpus.refused")).line_counts["kept"] == kept
     assert leftovers() == []
 
@@ -188,7 +216,7 @@ def test_a_failed_rename_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     """If a refused corpus cannot get its name, the old one and the one refused before stay; the next run resumes."""
     fastrec.normalize("good.jsonl", "corpus")
     with pytest.raises(RefusedError):
-        fastrec.normalize("foreign.jsonl", "corpus", overwrite=True)
+        fastrec.normalize("foreign.jsonl", "corpus", overwrite=True, allow_empty=True)
     before = files("corpus"), files("corpus.refused")
 
     def fail(one: Path, other: Path) -> bool:

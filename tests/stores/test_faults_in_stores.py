@@ -202,7 +202,7 @@ def test_an_upload_that_fails_halfway_is_aborted(s3: S3, monkeypatch: pytest.Mon
     texts = [base64.b64encode(random.Random(seed).randbytes(5 << 19)) for seed in range(3)]
     s3.put("in/a.jsonl.gz", gzip.compress(b"".join(b'{"a": "%s"}\n' % text for text in texts), 1))
     monkeypatch.setattr(object_files, "_UPLOAD_PART", 5 << 20)  # the smallest that S3 takes
-    words = ("normalize", "s3://bucket/in", "-o", OUT, "--work-dir", "s3://bucket/tmp", "--jobs", "1")
+    words = ("normalize", "s3://bucket/in", "-o", OUT, "--work-dir", "s3://bucket/tmp", "--jobs", "1", "--allow-empty")
     s3.fail(Fault("500", "PUT", "partNumber=2"))
     result = fastrec(*words, **ONE_ATTEMPT)
     assert (result.returncode, result.stderr.count("Traceback")) == (3, 0), result.stderr

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.errors import ShardError, UsageError
+from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.limits import Limits
 from fastrec.sources.inputs import find_shards
 from fastrec.storage.object_store import OBJECT_STORE, ObjectStore
@@ -191,7 +191,9 @@ def test_a_missing_part_is_reported(s3: S3, corpus: str, local: Corpus) -> None:
     """An incomplete corpus is refused."""
     first = local.parts[0].name
     s3.remove(f"corpus/{first}")
-    with pytest.raises(UsageError, match=rf"corpus/{first}: missing, but listed in manifest\.json"):
+    with pytest.raises(
+        CorpusError, match=rf"corpus/{first}: this part of a corpus is missing, but listed in manifest\.json"
+    ):
         find_shards([corpus])
 
 

@@ -374,7 +374,7 @@ def _read(stack: contextlib.ExitStack, paths: list[str], filters: Filters, jobs:
     """Read both corpora, or what matches of them. One of them may have no matching record: its models are missing."""
     found: list[Corpus] = []
     for path in paths:
-        may_be_empty = not found or found[0].manifest.records > 0
-        matching = matching_corpus(path, filters, jobs=jobs, may_be_empty=may_be_empty, limits=limits)
+        allow_empty = not found or found[0].manifest.records > 0
+        matching = matching_corpus(path, filters, jobs=jobs, allow_empty=allow_empty, limits=limits)
         found.append(read_corpus(stack.enter_context(matching), path, jobs=jobs, limits=limits))
     return found

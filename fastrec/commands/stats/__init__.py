@@ -85,7 +85,7 @@ def stats(
         raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
-    options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record)
+    options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
     with contextlib.ExitStack() as stack:
         if len(names) == 1 and storage_of(names[0]).exists(join(names[0], MANIFEST)):
             made = matching_corpus(names[0], by_record, jobs=jobs, work_dir=scratch, progress=progress)

@@ -39,7 +39,6 @@ from fastrec.corpus.manifest import (
     Manifest,
     RejectsEntry,
     files_of,
-    is_plain,
     key_entry,
     read_manifest,
     summary_path,
@@ -57,7 +56,7 @@ from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.storage import is_url, join, storage_of
+from fastrec.storage import is_plain, is_url, join, storage_of
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import read_census, read_part_counts
 from fastrec.summary.summarize import summarize
@@ -342,9 +341,11 @@ def _check(
 ) -> None:
     problems = verification.problems
     verification.skipped = manifest.skipped
+    storage = storage_of(corpus)
     is_file = {
-        utf8(path.removeprefix(join(corpus, ""))): is_url(path) or os.path.isfile(path)  # noqa: PTH113
-        for path in storage_of(corpus).files_in(corpus)
+        utf8(path.removeprefix(join(corpus, ""))): is_url(path)
+        or (os.path.isfile(path) and not storage.leaves(corpus, path))  # noqa: PTH113
+        for path in storage.files_in(corpus)
     }
     # In a store, runs write their files in place.
     left = [name for name in is_file if is_url(corpus) and name not in files_of(manifest) and is_of_a_run(name)]
@@ -384,7 +385,7 @@ def _check(
             )
         summary, found = _check_summary(corpus, manifest, options, statistics)
     problems += found
-    if manifest.rejects is not None and is_plain(manifest.rejects.file):
+    if manifest.rejects is not None and is_plain(manifest.rejects.file) and is_file.get(manifest.rejects.file):
         problems += _check_rejects(corpus, manifest.rejects, summary, manifest.inputs)
 
 
@@ -399,7 +400,10 @@ def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Probl
         yield Problem(MANIFEST, None, "manifest.files", message)
     listed = {MANIFEST, *files_of(manifest)}
     for name in sorted(listed):
-        if is_plain(name) and not is_file.get(name):
+        if is_plain(name) and name in is_file and not is_file[name]:
+            message = "expected a regular file; this is a directory, a FIFO, a device, or a link that leaves the corpus"
+            yield Problem(name, None, "file.unreadable", message)
+        elif is_plain(name) and name not in is_file:
             yield Problem(name, None, "file.missing", f"{MANIFEST} lists this file, but it does not exist")
     for name in sorted(is_file.keys() - listed):
         yield Problem(name, None, "file.stray", f"this is here, but {MANIFEST} does not list it")
