@@ -5,7 +5,7 @@ The JSON Schema of the document is generated from these classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -17,7 +17,7 @@ _Count = Annotated[int, Meta(ge=0)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
 _SampleId = int | str
 _MOST_BITS: Final = 14_000
-_PIECE_BYTES: Final = 1 << 20
+_PIECE_TEXTS: Final = 1_000
 
 
 def json_safe(value: int | str) -> int | str:
@@ -278,17 +278,13 @@ class Summary(msgspec.Struct, kw_only=True):
 
     def json_pieces(self) -> Iterator[bytes]:
         """Yield the text of the document in pieces: with many evaluations, it takes more memory than the summary."""
-        head = _formatted(msgspec.structs.replace(self, evaluations=[]))
-        piece = [head.removesuffix(b"[]\n}"), b"["]
-        size, separator = len(head), b"\n    "
-        for one in self.evaluations:
-            text = _formatted(one).replace(b"\n", b"\n    ")  # a line break in a string is escaped
-            piece += (separator, text)
-            size, separator = size + len(text), b",\n    "
-            if size > _PIECE_BYTES:
+        piece: list[bytes] = []
+        for text in _listing(self, "evaluations", map(_evaluation, self.evaluations)):
+            piece.append(text)
+            if len(piece) >= _PIECE_TEXTS:
                 yield b"".join(piece)
-                piece, size = [], 0
-        yield b"".join([*piece, b"\n  ]\n}\n" if self.evaluations else b"]\n}\n"])
+                piece = []
+        yield b"".join([*piece, b"\n"])
 
     @classmethod
     def from_json(cls, data: bytes) -> Summary:
@@ -297,6 +293,22 @@ class Summary(msgspec.Struct, kw_only=True):
         if isinstance(found, int) and found != _SUMMARY_FORMAT:
             raise msgspec.ValidationError(f"its format is {found}, and this version of fastrec reads {_SUMMARY_FORMAT}")
         return msgspec.json.decode(data, type=cls)
+
+
+def _evaluation(one: EvaluationSummary) -> Iterator[bytes]:
+    return _listing(one, "by_model", ([_formatted(model)] for model in one.by_model))
+
+
+def _listing(document: msgspec.Struct, last: str, items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+    """Yield the text of a document, and of the items of the list that is its last field."""
+    yield _formatted(msgspec.structs.replace(document, **{last: []})).removesuffix(b"]\n}")
+    separator, end = b"\n    ", b"]\n}"
+    for item in items:
+        yield separator
+        for text in item:
+            yield text.replace(b"\n", b"\n    ")  # a line break in a string is escaped
+        separator, end = b",\n    ", b"\n  ]\n}"
+    yield end
 
 
 def _formatted(document: object) -> bytes:
