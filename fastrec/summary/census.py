@@ -213,7 +213,7 @@ def _numbered(key: _Key, records: _Records, contradictions: Mapping[tuple[bytes,
 
 
 Highest = tuple[int, int]
-"""The highest key of a Counter, and its count. It says how many questions all models have, in a hundredth of the space."""
+"""The highest key of a Counter, and its count: enough to tell how many questions all models have."""
 
 
 class QuestionCounts(Sums):

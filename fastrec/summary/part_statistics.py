@@ -153,9 +153,7 @@ def _count(task: CountTask) -> Census:
     return read_census(task.prefixes, task.rule, task.most_results)
 
 
-def read_census(
-    prefixes: Sequence[str], rule: RepeatsRule | None = None, most: int = LIMITS.most_results
-) -> Census:
+def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None, most: int = LIMITS.most_results) -> Census:
     census = Census()
     # The second list has ids of evaluations that the first may lack: nothing of them was kept, or another partition
     # has their hashes.

@@ -17,7 +17,7 @@ from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.answers.naive import Naive, length_of, right_of
-from tests.answers.small import answer, make_corpus
+from tests.answers import small
 from tests.samples import sample_of
 from tests.sizes import examples
 
@@ -237,7 +237,7 @@ def test_the_work_per_evaluation_does_not_grow_with_their_number(tmp_path: Path)
     def steps(evaluations: int) -> int:
         folder = tmp_path / str(evaluations)
         folder.mkdir()
-        corpus = make_corpus(folder, (answer(f"exam {n}", "asked", "m", 1.0) for n in range(evaluations)))
+        corpus = small.make_corpus(folder, (small.answer(f"exam {n}", "asked", "m", 1.0) for n in range(evaluations)))
         count = 0
 
         def step() -> None:

@@ -245,7 +245,12 @@ def test_a_sample_that_needs_too_much_memory_is_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(planning, "_LARGE_SAMPLE", 1 << 10)
     path = tmp_path / "log.eval"
     short = [{"role": "user", "content": "a"}] * 5_000
-    for large in ({"messages": short}, {"target": "x" * 200_000}, {"target": "é" * 50_000}, {"events": [float("nan"), short]}):
+    for large in (
+        {"messages": short},
+        {"target": "x" * 200_000},
+        {"target": "é" * 50_000},
+        {"events": [float("nan"), short]},
+    ):
         path.write_bytes(archive([("header.json", header()), ("samples/1_epoch_1.json", sample(**large))], DEFLATE))
         with pytest.raises(LogError, match=r"samples/1_epoch_1.json needs .* GB of memory or more to convert"):
             imported(path)

@@ -66,6 +66,7 @@ class _Line(msgspec.Struct, gc=False):
 class _Task(msgspec.Struct, frozen=True):
     part: PartFile
     models: list[tuple[Scope, dict[str, int]]]
+    sort_fields: tuple[str, ...]
     limits: Limits
 
     def __str__(self) -> str:
@@ -105,7 +106,7 @@ def find_joins(
                 model_id: number for number, model_id in enumerate(everyone[name]) if model_id in chosen_here
             }
     parts = parts_of(corpus, manifest)
-    tasks = [_Task(part, list(models.items()), limits) for part in parts]
+    tasks = [_Task(part, list(models.items()), manifest.sort_fields, limits) for part in parts]
     asked: dict[Scope, Asked] = {scope: {} for scope in models}
     facts: dict[bytes, bytes] = {}
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
@@ -132,7 +133,7 @@ def _read_part(task: _Task) -> tuple[dict[Scope, Asked], dict[bytes, bytes]]:
     models = dict(task.models)
     asked: dict[Scope, Asked] = defaultdict(dict)
     facts: dict[bytes, bytes] = {}
-    for lines, _ in decode_lines(task.part, _decode, task.limits.chunk_bytes):
+    for lines, _ in decode_lines(task.part, _decode, task.limits.chunk_bytes, task.sort_fields):
         for line in lines:
             metric = line.evaluation_result_id
             scope = line.evaluation_name, None if isinstance(metric, UnsetType) else metric
