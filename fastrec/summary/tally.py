@@ -243,7 +243,7 @@ class ModelTally(Sums):
         self.error_score += other.error_score
         self.error_score_squared += other.error_score_squared
         if other.latency:
-            self.latency.update(other.latency)
+            self.latency = self.latency + other.latency  # a new one: tallies without latencies share theirs
         if other.first:
             self.first = min(self.first, other.first) if self.first else other.first
         self.last = max(self.last, other.last)
@@ -320,7 +320,7 @@ def _packed(value: Any) -> Any:
 
 def _unpacked(value: Any, same: dict[Any, Any]) -> Any:
     if isinstance(value, dict):
-        return Counter(value)
+        return Counter(value) if value else same.setdefault("", Counter())
     return same.setdefault(value, from_portable(value)) if isinstance(value, str) else from_portable(value)
 
 

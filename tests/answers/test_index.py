@@ -16,8 +16,8 @@ from fastrec.answers.table import SORTS, Query, QuestionRow, Which
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
-from tests.answers.naive import Naive, length_of, right_of
 from tests.answers import small
+from tests.answers.naive import Naive, length_of, right_of
 from tests.samples import sample_of
 from tests.sizes import examples
 
