@@ -28,7 +28,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     report_cells: int = 20_000  # cells of a heat map
     report_rows: int = 20_000  # rows of all tables of models together
     report_static_rows: int = 2_000  # rows of these tables that a browser parses at once; more are parsed when needed
-    report_charts: int = 200  # evaluations with histograms
+    report_scopes: int = 200  # evaluations, with one metric each, that have tables and charts; the others share a table
+    report_other_scopes: int = 10_000  # rows of that table
 
     # Tasks
     task_bytes: int = 32 << 20  # text per task: large enough to hide its fixed costs, small enough to spread evenly
@@ -50,6 +51,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     most_parts: int = 1 << 16  # most parts of a corpus; beyond that, parts are larger; their names have five digits
 
     # Summary
+    most_results: int = 1_000_000  # models on metrics of evaluations; the summary holds all of them, in 2 KB each
     census_fan_in: int = 256  # census lists merged at a time; lists of more parts are partitioned and counted in tasks
     census_partitions: int = 32  # partitions of the census, if there are more parts than that
     part_counts_per_task: int = 256  # parts whose counts one task adds up

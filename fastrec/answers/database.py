@@ -50,9 +50,10 @@ _ORDERS: Final[dict[Sort, str]] = {
 def _ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, graded: bool) -> tuple[str, list[Any]]:
     """Return the SQL for the ids of the questions that a query chooses in a scope, and its values.
 
-    `table` has the facts about the models that count, `models` are all models of the scope.
+    `table` has the facts about the models that count, `models` are all models of the scope. The scope is the first
+    value, so that the SQL of most scopes is the same text, and SQLite compiles it once.
     """
-    tests, values = ["q.kinds > 0"], []  # type: tuple[list[str], list[Any]]
+    tests, values = ["q.kinds > 0"], [scope]  # type: tuple[list[str], list[Any]]
     if _WHICH[query.which]:
         tests.append(_WHICH[query.which])
     if query.outcomes:
@@ -60,7 +61,7 @@ def _ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, g
     for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
         for name in names:
             if name not in models:
-                return "SELECT 0 AS id WHERE 0", []
+                return "SELECT 0 AS id WHERE 0 = ?1 + 1", values
             at = models.index(name) + 1
             tests.append(f"substr(m.flags, {at}, 1) IN (x'{flag:02x}', x'{flag | ERROR:02x}')")
     for bound, sign in ((query.least_score, ">="), (query.most_score, "<=")):
@@ -70,29 +71,30 @@ def _ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, g
     if query.text:
         tests.append("instr(s.text, ?)")
         values.append(query.text.casefold().encode(errors="surrogatepass"))
-    for test, more in (_sample_id_test(query.sample_ids, scope), _hash_test(query.hashes)):
+    for test, more in (_sample_id_test(query.sample_ids), _hash_test(query.hashes)):
         tests += [test] if test else []
         values += more
     text = " AND ".join(tests)
     tables = [f"{table} q"]
-    tables += [f"JOIN marks m ON m.scope = {scope} AND m.id = q.id"] if "m." in text else []
+    tables += ["JOIN marks m ON m.scope = ?1 AND m.id = q.id"] if "m." in text else []
     tables += ["JOIN search s ON s.id = q.id"] if query.text else []
     value = "q.score" if graded else "q.right / q.models"
     order = _ORDERS[query.sort].format(value=value)
-    return f"SELECT q.id FROM {' '.join(tables)} WHERE {text} ORDER BY {order} q.id", values  # noqa: S608 - all ours
+    # ?1 is named first of all, because ? is the next number after the largest one so far.
+    return f"SELECT q.id, ?1 FROM {' '.join(tables)} WHERE {text} ORDER BY {order} q.id", values  # noqa: S608 - all ours
 
 
-def _sample_id_test(patterns: Sequence[str], scope: int) -> tuple[str, list[bytes]]:
+def _sample_id_test(patterns: Sequence[str]) -> tuple[str, list[bytes]]:
     """Return a test of ids, which uses an index if these are no patterns."""
     if not patterns:
         return "", []
     if _has_wildcards(patterns):
-        return f"q.id IN (SELECT id FROM marks WHERE scope = {scope} AND has_sample_id(sample_ids))", []  # noqa: S608
+        return "q.id IN (SELECT id FROM marks WHERE scope = ?1 AND has_sample_id(sample_ids))", []
     spelled = [one for pattern in patterns for one in _spelled_ids(pattern)]
     marks = ", ".join("?" * len(spelled))
     test = (
-        f"q.id IN (SELECT id FROM marks WHERE sample_ids IN ({marks}) AND scope = {scope} "  # noqa: S608
-        f"UNION SELECT id FROM several_ids WHERE sample_id IN ({marks}) AND scope = {scope})"
+        f"q.id IN (SELECT id FROM marks WHERE sample_ids IN ({marks}) AND scope = ?1 "  # noqa: S608
+        f"UNION SELECT id FROM several_ids WHERE sample_id IN ({marks}) AND scope = ?1)"
     )
     return test, [b"[" + one + b"]" for one in spelled] + spelled
 
@@ -101,7 +103,7 @@ def _hash_test(patterns: Sequence[str]) -> tuple[str, list[bytes]]:
     if not patterns:
         return "", []
     if _has_wildcards(patterns):
-        return "q.id IN (SELECT id FROM asked WHERE has_hash(sample_hash))", []
+        return "has_hash((SELECT sample_hash FROM asked WHERE id = q.id))", []  # only those of the scope
     hashes = [pattern.encode(errors="surrogatepass") for pattern in patterns]
     return f"q.id IN (SELECT id FROM asked WHERE sample_hash IN ({', '.join('?' * len(hashes))}))", hashes  # noqa: S608
 
@@ -128,8 +130,13 @@ _BY_SAMPLE_ID: Final = (
     "UNION SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?)"
 )
 _OTHERS: Final = (
-    "SELECT 1 FROM asked WHERE sample_hash BETWEEN ? AND ? AND sample_hash != ? "  # noqa: S608 - all ours
-    f"UNION ALL SELECT 1 FROM ({_BY_SAMPLE_ID}) f JOIN asked a ON a.id = f.id WHERE a.sample_hash != ? LIMIT 1"
+    # Two ranges: many evaluations may have the question, and != would visit all of them.
+    "SELECT EXISTS (SELECT 1 FROM asked WHERE sample_hash >= ?1 AND sample_hash < ?3) "
+    "OR EXISTS (SELECT 1 FROM asked WHERE sample_hash > ?3 AND sample_hash <= ?2) "
+    "OR EXISTS (SELECT 1 FROM marks m JOIN asked a ON a.id = m.id "
+    "WHERE m.sample_ids IN (?4, ?5) AND a.sample_hash != ?3) "
+    "OR EXISTS (SELECT 1 FROM several_ids s JOIN asked a ON a.id = s.id "
+    "WHERE s.sample_id IN (?6, ?7) AND a.sample_hash != ?3)"
 )
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
 _decode_ids = msgspec.json.Decoder(list[int | str]).decode
@@ -219,8 +226,8 @@ class Database:
             facts = self._facts(connection, query)
             found = connection.execute(
                 f"SELECT {columns}, a.sample_hash, {_NAME}, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
-                "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ? "
-                "WHERE q.id IN (SELECT value FROM json_each(?))",
+                "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ?1 "
+                "WHERE q.id IN (SELECT value FROM json_each(?2))",
                 (number, str(list(ids))),
             ).fetchall()
         by_id = {row[0]: self._row(number, row) for row in found}
@@ -275,8 +282,8 @@ class Database:
                 text = sample_hash[:length]
                 ids = _spelled_ids(text)
                 alone, prefix = [b"[" + one + b"]" for one in (ids[0], ids[-1])], text.encode()
-                values = (prefix, prefix + b"\xff", whole, *alone, ids[0], ids[-1], whole)
-                if not connection.execute(_OTHERS, values).fetchone():
+                values = (prefix, prefix + b"\xff", whole, *alone, ids[0], ids[-1])
+                if not connection.execute(_OTHERS, values).fetchone()[0]:
                     return text
         return sample_hash
 
@@ -325,8 +332,12 @@ class Database:
             some = ids[start : start + _BATCH]
             with self._use() as connection:
                 facts = self._facts(connection, query)
-                sql = f"SELECT id FROM {facts} WHERE spread > 0 AND id IN (SELECT value FROM json_each(?))"  # noqa: S608
-                disputed = {row[0] for row in connection.execute(sql, (str(list(some)),))}
+                sql = (
+                    f"SELECT id, ?1 FROM {facts} "  # noqa: S608 - of ours
+                    "WHERE spread > 0 AND id IN (SELECT value FROM json_each(?2))"
+                )
+                number = self._numbers[query.evaluation_name, query.metric]
+                disputed = {row[0] for row in connection.execute(sql, (number, str(list(some))))}
             if disputed:
                 return next(place for place in some if place in disputed)
         return None
@@ -341,13 +352,13 @@ class Database:
             self._connection.close()
 
     def _facts(self, connection: sqlite3.Connection, query: Query) -> str:
-        """Return the table, or what selects from it, with the facts about the models of a query."""
+        """Return what selects the facts about the models of a query. Its value ?1 is the number of the scope."""
         number = self._numbers[query.evaluation_name, query.metric]
         scope = self.scopes[number]
         wanted = set(query.models)
         chosen = tuple(at for at, model in enumerate(scope.models) if model in wanted)
         if not query.models or len(chosen) == len(scope.models):
-            return f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = {number})"  # noqa: S608 - a number of ours
+            return f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = ?1)"  # noqa: S608 - columns of ours
         return self._choices.facts(connection, number, chosen, graded=scope.graded)
 
 

@@ -89,7 +89,8 @@ def _new_file(directory: Path) -> Iterator[Path]:
     written, an OSError names it, whoever noticed that.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _close_to_others(directory)
         number, name = tempfile.mkstemp(_BUILDING, "", directory)
     except OSError:
         number, name = tempfile.mkstemp(_BUILDING, "fastrec-")
@@ -105,6 +106,13 @@ def _new_file(directory: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             path.unlink()
+
+
+def _close_to_others(directory: Path) -> None:
+    """Let nobody else read a cache directory that an earlier version made; one with other files is not ours alone."""
+    with suppress(OSError):
+        if all(path.suffix in {_SUFFIX, _BUILDING} for path in directory.iterdir()):
+            directory.chmod(0o700)
 
 
 def _remove_unused(directory: Path) -> None:
@@ -198,13 +206,14 @@ def _tasks(
     scratch: str,
     limits: Limits,
 ) -> list[ScanTask]:
+    fields = manifest.sort_fields[:2]
     return [
         ScanTask(
             part=part,
             number=number,
             scopes=scopes,
             split=split,
-            sorted_by_question=is_sorted_by_question(manifest),
+            question_fields=fields if is_sorted_by_question(manifest) else (),
             turns_field=CORPUS_LABELS[manifest.schema].turns_field,
             limits=limits,
             rows=f"{scratch}/rows-{number}",

@@ -21,7 +21,7 @@ from stringzilla import count, find
 
 from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, as_double, facts_of, mark, mean_length
 from fastrec.answers.table import Scope
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import Limits
@@ -357,13 +357,18 @@ class ScanTask(msgspec.Struct, frozen=True):
     number: int
     scopes: tuple[Scope, ...]
     split: SplitHashes
-    sorted_by_question: bool
+    question_fields: tuple[str, ...]
+    """The fields of a question in the order in which the part is sorted by them first; empty if it is not."""
     turns_field: str
     limits: Limits
     rows: str
     """The file for packed questions."""
     pieces: str
     """The file for questions that may have more records in other parts, by name and hash."""
+
+    @property
+    def sorted_by_question(self) -> bool:
+        return bool(self.question_fields)
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
@@ -382,6 +387,7 @@ class _Scanner:
         self._questions: dict[tuple[str, str, bytes], Question] = {}
         """Questions that may have more records in this part."""
         self._question: Question | None = None
+        self._position: tuple[str, ...] = ()  # of this question
         self._start = 0  # of the stretch of lines of this question
         self.records = 0
 
@@ -429,6 +435,11 @@ class _Scanner:
         self._end(offset)
 
     def _begin(self, names: tuple[str, str, bytes], start: int) -> Question:
+        if fields := self._task.question_fields:
+            position = names[:2] if fields[0] == "evaluation_name" else (names[1], names[0])
+            if position < self._position:
+                raise unsorted_error(self._task.part.path, self.records + 1)
+            self._position = position
         question = self._questions.get(names)
         if question is None:
             place = (self._task.number << _PLACE_BITS) + start

@@ -62,7 +62,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     sort: Sort = "order"
 
 
-class QuestionRow(msgspec.Struct, kw_only=True):
+class QuestionRow(msgspec.Struct, kw_only=True, gc=False):
     """A question of a scope, as the models that count have answered it."""
 
     number: int

@@ -34,6 +34,7 @@ from fastrec.corpus.manifest import PartEntry, read_manifest, read_summary
 from fastrec.corpus.scan import (
     VERIFY_HINT,
     LineHead,
+    Order,
     PartFile,
     Position,
     field_bytes,
@@ -440,9 +441,13 @@ def _matching_text(task: _SearchTask) -> Generator[bytes]:
     """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
     wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
     sources = enumerate(source_lines(task.sources), 1) if task.sources else None
+    order = Order(task.part, task.sort_fields)
     for data, end in skim_lines(task.part, task.limits):
         last = data.rfind(b"\n", 0, end - 1) + 1
         try:
+            # Two heads of each buffer, because decoding all of them would take longer than copying the text.
+            order.check(read_head(data))
+            order.check(read_head(data, last))
             if wanted.is_contiguous and finder.matches(data, 0, end) and finder.matches(data, last, end):
                 text = bytes(memoryview(data)[:end])
             else:
@@ -456,6 +461,7 @@ def _matching_text(task: _SearchTask) -> Generator[bytes]:
         except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
             reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
             raise CorpusError(task.part.path, reason) from exc
+    order.end(task.part.entry.last)
 
 
 def _first_lines(blocks: Generator[bytes], limit: int) -> Generator[bytes]:

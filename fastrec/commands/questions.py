@@ -19,7 +19,7 @@ from fastrec.summary.present_choice import check_patterns
 _SHORTEST = 8  # characters of a hash
 
 
-class Question(msgspec.Struct, kw_only=True):
+class Question(msgspec.Struct, kw_only=True, gc=False):
     """A question, and what the chosen models made of it."""
 
     sample_hash: str

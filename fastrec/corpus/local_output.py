@@ -65,7 +65,7 @@ class LocalOutput(Output):
         (self.staging / name).rename(self.staging / new_name)
 
     def write_marker(self, document: bytes) -> None:
-        self.write(self._place.marker.name, document)
+        self.write(self._place.marker.name, [document])
 
     def recover(self) -> None:
         self._place.recover()

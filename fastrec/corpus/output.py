@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -100,10 +101,15 @@ class Output(Protocol):
     def working(self, name: str) -> str:
         return join(self.work, name)
 
-    def write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, pieces: Iterable[bytes]) -> str:
+        """Write a document that is published; return its SHA-256."""
         self.check()
-        path = self.staged(name)
-        storage_of(path).write_all(path, data)
+        path, digest = self.staged(name), sha256()
+        with storage_of(path).create(path) as file:
+            for piece in pieces:
+                digest.update(piece)
+                file.write(piece)
+        return digest.hexdigest()
 
     def sync(self, path: str) -> None:
         """Wait until a file of the output that a worker has made is on disk."""

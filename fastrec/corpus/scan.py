@@ -98,6 +98,7 @@ SplitHashes = frozenset[tuple[str, str | None, str]]
 class _SplitTask(msgspec.Struct, frozen=True):
     part: PartFile
     scopes: frozenset[tuple[str, str | None]]
+    sort_fields: tuple[str, ...]
     sorted_by_question: bool
     limits: Limits
 
@@ -124,7 +125,8 @@ def find_split_hashes(
     scopes = frozenset((one.evaluation_name, one.metric) for one in evaluations if one.split_hashes)
     if not scopes:
         return frozenset()
-    tasks = [_SplitTask(part, scopes, is_sorted_by_question(manifest), limits) for part in parts]
+    fields = manifest.sort_fields
+    tasks = [_SplitTask(part, scopes, fields, is_sorted_by_question(manifest), limits) for part in parts]
     found: _Samples = {}
     for some in run_in_order(_find_samples, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits):
         for key, samples in some.items():
@@ -135,7 +137,8 @@ def find_split_hashes(
 def _find_samples(task: _SplitTask) -> _Samples:
     """Find the runs and samples of each hash in a part; if all its records are there, only of split hashes."""
     found: _Samples = {}
-    lines = (head for heads, _ in decode_lines(task.part, read_head, task.limits.chunk_bytes) for head in heads)
+    chunks = decode_lines(task.part, read_head, task.limits.chunk_bytes, task.sort_fields)
+    lines = (head for heads, _ in chunks for head in heads)
     # If the records of a question are adjacent, no cut between parts separates them.
     key = attrgetter("evaluation_name", "sample_hash") if task.sorted_by_question else lambda _: None
     for _, heads in groupby(lines, key=key):
@@ -155,11 +158,12 @@ def is_sorted_by_question(manifest: Manifest) -> bool:
 
 
 def decode_lines(
-    part: PartFile, decode: Callable[[bytes], Result], chunk_bytes: int
+    part: PartFile, decode: Callable[[bytes], Result], chunk_bytes: int, sort_fields: Sequence[str]
 ) -> Iterator[tuple[list[Result], int]]:
     """Yield the decoded lines of a part, about `chunk_bytes` of text at a time, and the size of that text."""
     longest = max(part.entry.text_bytes, MAX_LINE_BYTES)
     count = 0
+    order = Order(part, sort_fields)
     for chunk in shard_at(part.path).read(chunk_bytes=chunk_bytes, max_line_bytes=longest):
         if isinstance(chunk, LongLine):
             raise CorpusError(part.path, f"is longer than the {longest:,} bytes of text in this part", chunk.line)
@@ -167,6 +171,7 @@ def decode_lines(
         for number, line in enumerate(chunk.data.removesuffix(b"\n").split(b"\n"), chunk.line):
             try:
                 rows.append(decode(line))
+                order.check(read_head(line), number)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
                 reason = f"is not a record in normal form: {exc}; {VERIFY_HINT}"
                 raise CorpusError(part.path, reason, number) from exc
@@ -327,6 +332,35 @@ def position_maker(fields: Sequence[str]) -> PositionOf:
         return attrgetter(*fields)
     values: list[Callable[[Any], Any]] = [_POSITIONS.get(field) or attrgetter(field) for field in fields]
     return lambda head: tuple([value(head) for value in values])
+
+
+class Order:
+    """Checks that the lines of a part are sorted; records of one position may be in any order."""
+
+    def __init__(self, part: PartFile, sort_fields: Sequence[str]) -> None:
+        self._path = part.path
+        self._position_of = position_maker(sort_fields)
+        self._last: Position | None = None
+        self._sample_id = list(sort_fields).index("sample_id")
+
+    def check(self, head: LineHead, line: int | None = None) -> None:
+        """Check a line that comes after those that were checked before; CorpusError if it belongs before them."""
+        position = self._position_of(head)
+        if self._last is not None and position < self._last:
+            raise unsorted_error(self._path, line)
+        self._last = position
+
+    def end(self, last: KeyEntry) -> None:
+        """Check that the last line has the last key of the manifest, which may spell a huge `sample_id` otherwise."""
+        found, expected = list(self._last or ()), list(self._position_of(last))
+        if found:
+            del found[self._sample_id], expected[self._sample_id]
+            if found != expected:
+                raise unsorted_error(self._path)
+
+
+def unsorted_error(path: str, line: int | None = None) -> CorpusError:
+    return CorpusError(path, f"is not sorted: a record belongs before the one above it; {VERIFY_HINT}", line)
 
 
 def _sample_position(head: LineHead | KeyEntry) -> tuple[bool, int | str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -94,7 +93,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     names = LineCounts.__struct_fields__
     line_counts = LineCounts(**{name: sum(getattr(entry, name) for entry in inputs) for name in names})
     if is_same:
-        summary = Summary.from_json(next(read_blocks(base.summary)))
+        summary = Summary.from_json(b"".join(read_blocks(base.summary)))
     else:
         lines_read = count_lines(sorted_shards.results, context.engine, context.limits.part_counts_per_task)
         for part in parts:
@@ -131,8 +130,8 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
 
 def _count_parts(parts: Sequence[Part], order: Sequence[int], context: RunContext) -> PartCounts:
     positions = {number: position for position, number in enumerate(order)}
-    path, at_once = context.output.working("order"), context.limits.part_counts_per_task
-    return add_part_counts([part.statistics_prefix for part in parts], positions, path, context.engine, at_once)
+    path, prefixes = context.output.working("order"), [part.statistics_prefix for part in parts]
+    return add_part_counts(prefixes, positions, path, context.engine, context.limits)
 
 
 def input_entries(
@@ -270,7 +269,7 @@ def _write_documents(
     skipped: list[str],
     refused: str | None,
 ) -> Manifest:
-    document, sort_fields = summary.to_json(), context.sorting.sort_fields
+    sort_fields = context.sorting.sort_fields
     summary_file = context.output.named("summary", ".json")
     manifest = Manifest(
         fastrec=__version__,
@@ -293,13 +292,12 @@ def _write_documents(
         ],
         rejects=rejects,
         summary_file=summary_file,
-        summary_sha256=sha256(document).hexdigest(),
+        summary_sha256=context.output.write(summary_file, summary.json_pieces()),
         inputs=inputs,
         filtered=sum(entry.filtered for entry in inputs),
         skipped=skipped,
         refused=refused,
     )
-    context.output.write(summary_file, document)
     context.output.write_marker(manifest.to_json())
     return manifest
 
@@ -335,7 +333,7 @@ def _keep_work(
         elif part.excluded:
             kept_parts.append(replace(part, sources=None))
     summary_path = output.working(f"summary-{secrets.token_hex(8)}")  # the old one stays until this work is kept
-    written = FileDigest(summary_path, *write_blocks(summary_path, [summary.to_json()], compressed=True))
+    written = FileDigest(summary_path, *write_blocks(summary_path, summary.json_pieces(), compressed=True))
     if rejects:
         rejects = replace(rejects, path=output.keep(rejects.path, f"rejects-{rejects.fingerprint}.jsonl.zst"))
     numbers = [number for number in range(len(shards)) if number not in sorted_shards.skipped]

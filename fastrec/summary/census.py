@@ -28,15 +28,16 @@ from contextlib import ExitStack
 from heapq import merge
 from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from fastrec.engine.base import Engine
-from fastrec.limits import Limits
+from fastrec.errors import FastrecError, shown
+from fastrec.limits import LIMITS, Limits
 from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.files import ViewsWriter, read_blocks
-from fastrec.sorting.keys import is_split
+from fastrec.sorting.keys import is_split, split_scope
 from fastrec.storage import FileDigest, fingerprint, join, storage_of
 from fastrec.summary.rows import Sums
 from fastrec.summary.tally import Outcome, Repeats, RepeatsByModel, add_repeats
@@ -51,6 +52,7 @@ Counted = TypeVar("Counted")
 class CountTask(msgspec.Struct, frozen=True):
     prefixes: list[str]
     rule: Any  # what else the task needs to know
+    most_results: int = LIMITS.most_results
 
     def __str__(self) -> str:
         return f"counting the census of {len(self.prefixes):,} lists"
@@ -109,7 +111,7 @@ def count_lists(
     """
     at_once = limits.census_fan_in
     if len(prefixes) <= at_once:
-        yield count(CountTask(list(prefixes), rule))
+        yield count(CountTask(list(prefixes), rule, limits.most_results))
         return
     groups = [list(prefixes[first : first + at_once]) for first in range(0, len(prefixes), at_once)]
     partitions = limits.census_partitions
@@ -119,7 +121,7 @@ def count_lists(
     )
     targets = [target for _, target in sorted(engine.run(_partition, tasks))]
     lists = [[f"{target}-{number:03d}" for target in targets] for number in range(partitions)]
-    for number, counted in engine.run(count, (CountTask(some, rule) for some in lists)):
+    for number, counted in engine.run(count, (CountTask(some, rule, limits.most_results) for some in lists)):
         yield counted
         storage_of(directory).remove(*(f"{prefix}-{name}" for prefix in lists[number] for name in names))
 
@@ -211,16 +213,41 @@ def _numbered(key: _Key, records: _Records, contradictions: Mapping[tuple[bytes,
     return _pack((*records, [next(numbers[run], None) for run in runs]))
 
 
+Highest = tuple[int, int]
+"""The highest key of a Counter, and its count: enough to tell how many questions all models have."""
+
+
 class QuestionCounts(Sums):
     questions: int = 0
-    by_models: Counter[int] = msgspec.field(default_factory=Counter)
-    """Number of questions by the number of models that have records of them."""
-    by_answering: Counter[int] = msgspec.field(default_factory=Counter)
-    """Number of questions by the number of models that answered them."""
+    by_models: Highest = (0, 0)
+    """The highest number of models that have records of a question, and how many questions have so many."""
+    by_answering: Highest = (0, 0)
+    """The highest number of models that answered a question, and how many questions have so many."""
     repeats: RepeatsByModel = msgspec.field(default_factory=lambda: defaultdict(Repeats))
     hashes_with_many_ids: int = 0
     split_hashes: int = 0
     ids_with_many_hashes: int = 0
+
+    def __iadd__(self, other: Self) -> Self:
+        by_models = _higher(self.by_models, other.by_models)
+        by_answering = _higher(self.by_answering, other.by_answering)
+        super().__iadd__(other)
+        self.by_models, self.by_answering = by_models, by_answering
+        return self
+
+
+def _higher(one: Highest, other: Highest) -> Highest:
+    return (one[0], one[1] + other[1]) if one[0] == other[0] else max(one, other)
+
+
+def too_many_results(most: int, evaluation: str, model: str = "") -> FastrecError:
+    """The error for a corpus whose summary would not fit into memory; it names one of the results."""
+    which = f"evaluation {shown(evaluation)}" + f", model {shown(model)}" * bool(model)
+    return FastrecError(
+        f"the records have more than {most:,} results, one of which is {which}; a result is a model on a metric of an "
+        "evaluation, and the summary holds all of them in memory. Nothing was published. If names contain ids or "
+        "dates, move these to other fields; or normalize the evaluations in groups, with --evaluation"
+    )
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -269,18 +296,27 @@ class SeveralRecords(msgspec.Struct, frozen=True):
         ]
 
 
-def count_questions(lists: Iterable[Iterable[CensusRow]], *, by_hash: bool = False) -> dict[bytes, QuestionCounts]:
-    """Merge lists by hash, and count the questions of each evaluation; with `by_hash`, no hash is split."""
+def count_questions(
+    lists: Iterable[Iterable[CensusRow]], most: int = LIMITS.most_results, *, by_hash: bool = False
+) -> dict[bytes, QuestionCounts]:
+    """Merge lists by hash, and count the questions of each evaluation; refuse more evaluations than `most`.
+
+    With `by_hash`, no hash is split.
+    """
     counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
     for evaluation, evaluation_rows in groupby(_merge_rows(lists), key=itemgetter(0)):
         counts = counted[evaluation]
+        if len(counted) > most:
+            raise too_many_results(most, split_scope(evaluation)[0])
+        by_models: Counter[int] = Counter()
+        by_answering: Counter[int] = Counter()
         for _, group in groupby(evaluation_rows, key=itemgetter(1)):
             rows = list(group)
             _, _, _, models, answering, _, count, _ = rows[0]
             if len(rows) == 1 and models == count:
                 counts.questions += 1
-                counts.by_models[models] += 1
-                counts.by_answering[answering] += 1
+                by_models[models] += 1
+                by_answering[answering] += 1
                 continue
             samples = [list(same) for _, same in groupby(rows, key=itemgetter(2))]
             counts.hashes_with_many_ids += len(samples) > 1
@@ -290,8 +326,9 @@ def count_questions(lists: Iterable[Iterable[CensusRow]], *, by_hash: bool = Fal
                 records = chain.from_iterable(zip(*_unpack(row[7])[:3:2], strict=True) for row in question)
                 answers_of = add_repeats(counts.repeats, records)
                 counts.questions += 1
-                counts.by_models[len(answers_of)] += 1
-                counts.by_answering[sum(map(bool, answers_of.values()))] += 1
+                by_models[len(answers_of)] += 1
+                by_answering[sum(map(bool, answers_of.values()))] += 1
+        counts.by_models, counts.by_answering = max(by_models.items()), max(by_answering.items())
     return counted
 
 

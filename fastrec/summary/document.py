@@ -5,6 +5,7 @@ The JSON Schema of the document is generated from these classes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -16,6 +17,7 @@ _Count = Annotated[int, Meta(ge=0)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
 _SampleId = int | str
 _MOST_BITS: Final = 14_000
+_PIECE_TEXTS: Final = 1_000
 
 
 def json_safe(value: int | str) -> int | str:
@@ -146,7 +148,7 @@ class SampleHashes(msgspec.Struct, kw_only=True):
     examples: Annotated[list[HashExample], Meta(description="The first 10 wrong hashes, by name, model and id.")]
 
 
-class Tokens(msgspec.Struct, kw_only=True):
+class Tokens(msgspec.Struct, kw_only=True, gc=False):
     """Sums over all records with a token usage. A sum of more than 4,200 digits is hexadecimal text."""
 
     records: Annotated[int, Meta(ge=0, description="Records with a token_usage.")]
@@ -155,7 +157,7 @@ class Tokens(msgspec.Struct, kw_only=True):
     total: Annotated[_Count | str, Meta(description="Sum of token_usage.total_tokens.")]
 
 
-class Latency(msgspec.Struct, kw_only=True):
+class Latency(msgspec.Struct, kw_only=True, gc=False):
     """Quantiles of `performance.latency_ms`, with a relative error of at most 1/128."""
 
     records: Annotated[int, Meta(ge=0, description="Records with a latency.")]
@@ -164,7 +166,7 @@ class Latency(msgspec.Struct, kw_only=True):
     p99: Annotated[float | None, Meta(description="99th percentile.")]
 
 
-class ErrorsAsWrong(msgspec.Struct, kw_only=True):
+class ErrorsAsWrong(msgspec.Struct, kw_only=True, gc=False):
     """A model's numbers if records with an error count as well: as wrong, and with the score that they have."""
 
     accuracy: Annotated[_Share, Meta(description="Mean over questions of the share of correct records.")]
@@ -247,6 +249,10 @@ class EvaluationSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     by_model: Annotated[list[ModelSummary], Meta(description="Its models, sorted by model_id.")]
 
 
+class _Format(msgspec.Struct):
+    format: Any = None
+
+
 class Summary(msgspec.Struct, kw_only=True):
     """Summary of a corpus."""
 
@@ -279,12 +285,42 @@ class Summary(msgspec.Struct, kw_only=True):
     evaluations: Annotated[list[EvaluationSummary], Meta(description="All evaluations, by name, then by metric.")]
 
     def to_json(self) -> bytes:
-        return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
+        return b"".join(self.json_pieces())
+
+    def json_pieces(self) -> Iterator[bytes]:
+        """Yield the text of the document in pieces: with many evaluations, it takes more memory than the summary."""
+        piece: list[bytes] = []
+        for text in _listing(self, "evaluations", map(_evaluation, self.evaluations)):
+            piece.append(text)
+            if len(piece) >= _PIECE_TEXTS:
+                yield b"".join(piece)
+                piece = []
+        yield b"".join([*piece, b"\n"])
 
     @classmethod
     def from_json(cls, data: bytes) -> Summary:
         """MsgspecError if it is not a summary, or has another format."""
-        found = msgspec.json.decode(data, type=dict[str, Any]).get("format")
+        found = msgspec.json.decode(data, type=_Format).format
         if isinstance(found, int) and found != _SUMMARY_FORMAT:
             raise msgspec.ValidationError(f"its format is {found}, and this version of fastrec reads {_SUMMARY_FORMAT}")
         return msgspec.json.decode(data, type=cls)
+
+
+def _evaluation(one: EvaluationSummary) -> Iterator[bytes]:
+    return _listing(one, "by_model", ([_formatted(model)] for model in one.by_model))
+
+
+def _listing(document: msgspec.Struct, last: str, items: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+    """Yield the text of a document, and of the items of the list that is its last field."""
+    yield _formatted(msgspec.structs.replace(document, **{last: []})).removesuffix(b"]\n}")
+    separator, end = b"\n    ", b"]\n}"
+    for item in items:
+        yield separator
+        for text in item:
+            yield text.replace(b"\n", b"\n    ")  # a line break in a string is escaped
+        separator, end = b",\n    ", b"\n  ]\n}"
+    yield end
+
+
+def _formatted(document: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(document), indent=2)

@@ -14,10 +14,10 @@ from typing import Any, Final, Literal, Self
 import msgspec
 
 from fastrec.engine.base import Engine
-from fastrec.limits import Limits
+from fastrec.limits import LIMITS, Limits
 from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.files import read_blocks, write_blocks
-from fastrec.sorting.keys import join_key
+from fastrec.sorting.keys import join_key, split_scope, text_of
 from fastrec.sorting.runs import Run
 from fastrec.storage import FileDigest
 from fastrec.summary.census import (
@@ -33,6 +33,7 @@ from fastrec.summary.census import (
     count_questions,
     find_several,
     read_rows,
+    too_many_results,
     write_rows,
 )
 from fastrec.summary.rows import Sums
@@ -149,16 +150,22 @@ def count_census(
 
 
 def _count(task: CountTask) -> Census:
-    return read_census(task.prefixes, task.rule)
+    return read_census(task.prefixes, task.rule, task.most_results)
 
 
-def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None, *, by_hash: bool = False) -> Census:
+def read_census(
+    prefixes: Sequence[str],
+    rule: RepeatsRule | None = None,
+    most: int = LIMITS.most_results,
+    *,
+    by_hash: bool = False,
+) -> Census:
     """Count the census of some parts; with `by_hash`, every hash is one question."""
     census = Census()
     # The second list has ids of evaluations that the first may lack: nothing of them was kept, or another partition
     # has their hashes.
     hashes, by_id = ([read_rows(f"{prefix}-{name}") for prefix in prefixes] for name in _LISTS)
-    census.questions = count_questions(hashes, by_hash=by_hash)
+    census.questions = count_questions(hashes, most, by_hash=by_hash)
     superseded = Superseded(rule.path) if rule else None
     for several in find_several(by_id, census.questions):
         census.repeats.add(several.repeats())
@@ -199,30 +206,45 @@ def write_statistics(
 class _CountsTask(msgspec.Struct, frozen=True):
     prefixes: Sequence[str]
     order: str  # path of the order of pieces
+    most_results: int
 
     def __str__(self) -> str:
         return f"adding up the counts of {len(self.prefixes):,} parts"
 
 
 def add_part_counts(
-    prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine, at_once: int
+    prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine, limits: Limits
 ) -> PartCounts:
-    """Add up the counts of all parts, given the position of each piece in the order of the input."""
+    """Add up the counts of all parts, given the position of each piece in the order of the input.
+
+    Raises:
+        FastrecError: There are more results than the summary can hold.
+    """
+    at_once, most = limits.part_counts_per_task, limits.most_results
     if len(prefixes) <= at_once:
-        return read_part_counts(prefixes, order)
+        return read_part_counts(prefixes, order, most)
     write_blocks(path, [order])
     total = PartCounts()
-    tasks = (_CountsTask(prefixes[first : first + at_once], path) for first in range(0, len(prefixes), at_once))
+    tasks = (_CountsTask(prefixes[first : first + at_once], path, most) for first in range(0, len(prefixes), at_once))
     for _, counts in engine.run(_add_some, tasks):
         total += counts
+        _check_results(total.tally, most)
     return total
 
 
+def _check_results(tally: Tally, most: int) -> None:
+    if len(tally.models) > most:
+        scope, model = next(reversed(tally.models))
+        raise too_many_results(most, split_scope(scope)[0], text_of(model))
+
+
 def _add_some(task: _CountsTask) -> PartCounts:
-    return read_part_counts(task.prefixes, next(read_blocks(task.order)))
+    return read_part_counts(task.prefixes, next(read_blocks(task.order)), task.most_results)
 
 
-def read_part_counts(prefixes: Sequence[str], order: Mapping[int, int] | None = None) -> PartCounts:
+def read_part_counts(
+    prefixes: Sequence[str], order: Mapping[int, int] | None = None, most: int = LIMITS.most_results
+) -> PartCounts:
     """Add up the counts of some parts; with an order of pieces, decide which of them keep records with copies."""
     total = PartCounts()
     for prefix in prefixes:
@@ -231,6 +253,7 @@ def read_part_counts(prefixes: Sequence[str], order: Mapping[int, int] | None = 
         if order is not None:  # part by part: there may be as many different sets of pieces as records
             counts.lines.resolve(order)
         total += counts
+        _check_results(total.tally, most)
     return total
 
 

@@ -220,6 +220,14 @@ class Stats(msgspec.Struct, kw_only=True):
         return self.accuracy or not evaluation.graded
 
 
+def largest(stats: Stats, number: int) -> Stats:
+    """Leave only the evaluations and metrics with the most records, in the same order."""
+    if len(stats.evaluations) <= number:
+        return stats
+    by_size = sorted(range(len(stats.evaluations)), key=lambda at: -stats.evaluations[at].records)
+    return msgspec.structs.replace(stats, evaluations=[stats.evaluations[at] for at in sorted(by_size[:number])])
+
+
 RANKINGS: Final[dict[str, Callable[[ModelStats], Any]]] = {
     "accuracy": lambda model: _highest_first(model.accuracy),
     "score": lambda model: _highest_first(model.mean_score),

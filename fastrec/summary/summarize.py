@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
-from fastrec.summary.census import Identity
+from fastrec.summary.census import Highest, Identity, QuestionCounts
 from fastrec.summary.document import (
     ErrorsAsWrong,
     EvaluationSummary,
@@ -49,7 +51,10 @@ def summarize(
     repairable: Repairable | None = None,
     same_run: SameRun | None = None,
 ) -> Summary:
-    """Build the summary of a corpus from the counts over its input lines and over its parts."""
+    """Build the summary of a corpus from the counts over its input lines and over its parts.
+
+    Tally and census are emptied on the way, because both and the summary together take twice the memory.
+    """
     labels = {schema.label if label is None else label: count for label, count in tally.schema_versions.items()}
     return Summary(
         schema=schema.name,
@@ -78,10 +83,14 @@ def hash_counts(
     there is none, WRONG if no recipe gives it. `examples` are of lines with a wrong hash.
     """
     by_recipe: Counter[str] = Counter()
-    by_model: dict[tuple[str, str], Counter[str]] = {}
-    for (evaluation, model, recipe), count in recipes.items():
-        by_recipe[recipe] += count
-        by_model.setdefault((evaluation, model), Counter())[recipe] += count
+    by_model: list[ModelRecipes] = []
+    same: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}  # of many models, most have the same counts as another
+    for (evaluation, model), group in groupby(sorted(recipes.items()), key=lambda item: item[0][:2]):
+        counts = tuple((recipe, count) for (_, _, recipe), count in group)
+        for recipe, count in counts:
+            by_recipe[recipe] += count
+        shared = same.setdefault(counts, dict(counts))
+        by_model.append(ModelRecipes(evaluation_name=evaluation, model_id=model, recipes=shared))
     return SampleHashes(
         algorithm=algorithm,
         recipe=schema.recipe,
@@ -89,10 +98,7 @@ def hash_counts(
         filled=by_recipe[ABSENT],
         replaced=by_recipe[WRONG],
         by_recipe=_sorted(+by_recipe),
-        by_model=[
-            ModelRecipes(evaluation_name=evaluation, model_id=model, recipes=_sorted(counts))
-            for (evaluation, model), counts in sorted(by_model.items())
-        ],
+        by_model=by_model,
         examples=list(examples),
     )
 
@@ -103,10 +109,12 @@ def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
 
 def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
     by_scope: dict[bytes, list[tuple[bytes, ModelTally]]] = {}
-    for (scope, model), counted in sorted(tally.models.items()):
+    for (scope, model), counted in tally.models.items():
         by_scope.setdefault(scope, []).append((model, counted))
-    for scope, models in by_scope.items():
-        questions = census.questions[scope]
+    tally.models.clear()
+    for scope in sorted(by_scope):
+        models = sorted(by_scope.pop(scope), key=itemgetter(0))
+        questions = census.questions.pop(scope, None) or QuestionCounts()
         evaluation, metric = split_scope(scope)
         answering = sum(counted.records > counted.errors for _, counted in models)
         yield EvaluationSummary(
@@ -116,8 +124,8 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
             records=sum(counted.records for _, counted in models),
             models=len(models),
             questions=questions.questions,
-            questions_all_models=questions.by_models[len(models)],
-            questions_answered_by_all=questions.by_answering[answering] if answering else 0,
+            questions_all_models=_of_all(questions.by_models, len(models)),
+            questions_answered_by_all=_of_all(questions.by_answering, answering),
             ids_with_many_hashes=questions.ids_with_many_hashes,
             hashes_with_many_ids=questions.hashes_with_many_ids,
             split_hashes=questions.split_hashes,
@@ -126,6 +134,11 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
                 for model, counted in models
             ],
         )
+
+
+def _of_all(highest: Highest, models: int) -> int:
+    """How many questions all of so many models have."""
+    return highest[1] if models and highest[0] == models else 0
 
 
 def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSummary:

@@ -243,7 +243,7 @@ class ModelTally(Sums):
         self.error_score += other.error_score
         self.error_score_squared += other.error_score_squared
         if other.latency:
-            self.latency.update(other.latency)
+            self.latency = self.latency + other.latency  # a new one: tallies without latencies share theirs
         if other.first:
             self.first = min(self.first, other.first) if self.first else other.first
         self.last = max(self.last, other.last)
@@ -305,10 +305,12 @@ class Tally(Sums):
     def unpacked(cls, packed: list[Any]) -> Tally:
         types, versions, models = packed
         tally = cls(Counter(types), Counter(versions))
+        same: dict[Any, Any] = {}  # many models have the same sums, which are long, and the same names
         for scope, model, *values in models:
             # A call for each of the numbers, most of which are small, takes longer.
-            plain: list[Any] = [value if value.__class__ is int else _unpacked(value) for value in values]
-            tally.models[scope, model] = ModelTally(*plain)
+            plain: list[Any] = [value if value.__class__ is int else _unpacked(value, same) for value in values]
+            key = same.setdefault(scope, scope), same.setdefault(model, model)
+            tally.models[key] = ModelTally(*plain)
         return tally
 
 
@@ -316,8 +318,10 @@ def _packed(value: Any) -> Any:
     return to_portable(value) if isinstance(value, int) else value
 
 
-def _unpacked(value: Any) -> Any:
-    return Counter(value) if isinstance(value, dict) else from_portable(value)
+def _unpacked(value: Any, same: dict[Any, Any]) -> Any:
+    if isinstance(value, dict):
+        return Counter(value) if value else same.setdefault("", Counter())
+    return same.setdefault(value, from_portable(value)) if isinstance(value, str) else from_portable(value)
 
 
 def _sum(column: Sequence[int | str]) -> int:

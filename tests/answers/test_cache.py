@@ -412,3 +412,14 @@ def test_closing_twice_is_harmless(corpus: Path) -> None:
     index: Index = open_index(corpus)
     index.close()
     index.close()
+
+
+def test_nobody_else_can_read_the_cache_directory(corpus: Path, tmp_path: Path) -> None:
+    """A new directory, and one that an earlier version made, have mode 0700; one with other files stays as it is."""
+    for name, file in (("new", ""), ("ours", "a.index"), ("shared", "notes.txt")):
+        directory = tmp_path / name
+        if file:
+            directory.mkdir(mode=0o755)
+            (directory / file).touch()
+        open_index(corpus, cache=directory).close()
+        assert directory.stat().st_mode & 0o777 == (0o755 if name == "shared" else 0o700)

@@ -16,6 +16,7 @@ from fastrec.answers.table import SORTS, Query, QuestionRow, Which
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
+from tests.answers import small
 from tests.answers.naive import Naive, length_of, right_of
 from tests.samples import sample_of
 from tests.sizes import examples
@@ -228,3 +229,28 @@ def test_lengths_are_counted_in_characters(tmp_path: Path) -> None:
     with open_index(tmp_path / "out") as index:
         rows = index.page(Query(evaluation_name="arithmetic"), limit=len(texts)).rows
     assert [row.output_chars for row in rows] == [length_of(record) for record in naive.records]
+
+
+def test_the_work_per_evaluation_does_not_grow_with_their_number(tmp_path: Path) -> None:
+    """Eight times as many evaluations with the same question take eight times the steps of SQLite."""
+
+    def steps(evaluations: int) -> int:
+        folder = tmp_path / str(evaluations)
+        folder.mkdir()
+        corpus = small.make_corpus(folder, (small.answer(f"exam {n}", "asked", "m", 1.0) for n in range(evaluations)))
+        count = 0
+
+        def step() -> None:
+            nonlocal count
+            count += 1
+
+        with open_index(corpus, cache=tmp_path / "cache") as index:
+            index._database._connection.set_progress_handler(step, 1)
+            for scope in index.scopes:
+                for hashes in ((), ("*",)):
+                    query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=hashes)
+                    (row,) = index.page(query).rows
+                    assert index.prefix_of(row.sample_hash, 8) == row.sample_hash[:8]
+        return count
+
+    assert steps(160) < 12 * steps(20)

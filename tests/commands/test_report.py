@@ -392,11 +392,13 @@ def test_huge_numbers(tmp_path: Path) -> None:
 
 def test_large_tables_are_cut(demo: Path) -> None:
     """The page says how many models and evaluations it leaves out."""
-    few = Limits(report_cells=24, report_columns=6, report_rows=3, report_charts=2)
+    few = Limits(report_cells=24, report_columns=6, report_rows=3, report_scopes=2, report_other_scopes=5)
     text = Page(make_page(demo, few)).text
     assert "Shown: 4 of 18 models with the most records; `fastrec stats` lists all." in text
     assert "Shown: 6 of 8 evaluations with the most records; `fastrec stats` lists all." in text
-    assert "Shown: 2 of 8 evaluations; `fastrec stats` lists all." in text
+    assert text.count("Shown: 2 of 8 evaluations with the most records; `fastrec stats` lists all.") == 2
+    assert "6 other evaluations, with fewer records" in text
+    assert "Shown: 5 of 6 other evaluations; `fastrec stats` lists all." in text
 
 
 def wide_corpus(folder: Path, *, models: int, evaluations: int) -> Path:
@@ -431,6 +433,13 @@ def test_size_of_a_large_page(tmp_path: Path) -> None:
     assert len(page) < 4_000_000
     assert page.count(b"a-model-7-instruct</span>") >= 62  # 2 heat maps, and a table for each evaluation
     assert page.count(b"<noscript>") == 62
+
+
+def test_many_evaluations_share_a_table(tmp_path: Path) -> None:
+    """20,000 evaluations take less than 5 MB: the largest have tables of their own."""
+    page = make_page(wide_corpus(tmp_path, models=1, evaluations=20_000), questions=0)
+    assert len(page) < 5_000_000
+    assert "19,800 other evaluations, with fewer records" in page.decode()
 
 
 def test_late_tables_have_the_same_text(demo: Path) -> None:

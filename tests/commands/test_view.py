@@ -583,3 +583,13 @@ def test_corpus_that_was_replaced(corpus: Path, tmp_path: Path) -> None:
         assert "<h1>The corpus has changed since this server was started</h1>" in page
         shutil.rmtree(copy)
         assert "<h1>The corpus cannot be read</h1>" in client.page(path, 500)
+
+
+def test_a_request_without_a_host_is_answered_with_all_headers(client: Client) -> None:
+    """HTTP itself demands a Host, so the library refuses such a request before our guard sees it."""
+    with socket.create_connection(("127.0.0.1", client.port)) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        answer = connection.makefile("rb").read().lower()
+    assert answer.startswith(b"http/1.1 400")
+    for name, value in HEADERS.items():
+        assert f"{name}: {value}\r\n".lower().encode() in answer

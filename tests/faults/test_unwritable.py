@@ -152,3 +152,19 @@ def test_an_output_below_a_file(tmp_path: Path) -> None:
     assert done.returncode in (2, 3)
     assert b"in.jsonl" in done.stderr
     assert json.loads((tmp_path / "in.jsonl").read_bytes().split(b"\n")[0])
+
+
+@pytest.mark.parametrize("form", ["csv", "matrix", "parquet"])
+def test_an_export_that_is_too_large_names_the_file(form: str, tmp_path: Path) -> None:
+    """The error of a failed write names the file, whichever library writes it."""
+    write(tmp_path / "big.jsonl", lines_of("big", 300))
+    fastrec("normalize", "big.jsonl", "-o", "out")
+    done = fastrec(
+        "export", "out", "-o", "table", "--format", form,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY)),
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},  # Python would leave a truncated one
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert b"part-00000" in done.stderr
+    assert b"File too large" in done.stderr
+    assert not (tmp_path / "table").exists()

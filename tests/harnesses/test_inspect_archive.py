@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import tracemalloc
 import warnings
 import zipfile
 from pathlib import Path
@@ -236,3 +237,35 @@ def test_the_path_of_an_error_is_that_of_the_log(tmp_path):
     with pytest.raises(LogError) as error:
         inspect.plan(log_at(path))
     assert error.value.path == str(path)
+
+
+def test_a_sample_that_needs_too_much_memory_is_reported(tmp_path, monkeypatch):
+    """The limit is on what the decoded sample needs; text that is skipped counts once."""
+    monkeypatch.setattr(planning, "MAX_SAMPLE_MEMORY", 1 << 20)
+    monkeypatch.setattr(planning, "_LARGE_SAMPLE", 1 << 10)
+    path = tmp_path / "log.eval"
+    short = [{"role": "user", "content": "a"}] * 5_000
+    for large in (
+        {"messages": short},
+        {"target": "x" * 200_000},
+        {"target": "é" * 50_000},
+        {"events": [float("nan"), short]},
+    ):
+        path.write_bytes(archive([("header.json", header()), ("samples/1_epoch_1.json", sample(**large))], DEFLATE))
+        with pytest.raises(LogError, match=r"samples/1_epoch_1.json needs .* GB of memory or more to convert"):
+            imported(path)
+    path.write_bytes(archive([("header.json", header()), ("samples/1_epoch_1.json", sample(events=short))], DEFLATE))
+    assert imported(path)
+
+
+def test_inflating_takes_the_size_once(tmp_path):
+    path = tmp_path / "log.eval"
+    path.write_bytes(archive([("header.json", b" " * (1 << 24))], DEFLATE))
+    (member,) = archives.unpack_members(archives.directory_of(str(path))["header.json"])
+    tracemalloc.start()
+    try:
+        with storage_of(str(path)).open_reader(str(path)) as reader:
+            assert len(archives.Archive(str(path), reader).read(member)) == 1 << 24
+        assert tracemalloc.get_traced_memory()[1] < 1.5 * (1 << 24)
+    finally:
+        tracemalloc.stop()

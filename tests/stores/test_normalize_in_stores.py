@@ -165,7 +165,7 @@ def test_files_of_a_killed_run_are_reused_or_removed(
     inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that dies before its manifest leaves no corpus; the next one resumes, and removes useless files."""
-    monkeypatch.setattr(OBJECT_STORE, "write_all", dies_at("/summary-", OBJECT_STORE.write_all))
+    monkeypatch.setattr(OBJECT_STORE, "create", dies_at("/summary-", OBJECT_STORE.create))
     with pytest.raises(KeyboardInterrupt):
         normalize(inputs, work_dir="s3://bucket/tmp")
     monkeypatch.undo()
@@ -184,10 +184,10 @@ def test_files_of_a_killed_run_are_reused_or_removed(
 
 
 def dies_at(name: str, function: Any) -> Any:
-    def dying(path: str, data: bytes) -> None:
+    def dying(path: str, **options: Any) -> Any:
         if name in path:
             raise KeyboardInterrupt
-        function(path, data)
+        return function(path, **options)
 
     return dying
 
@@ -210,7 +210,7 @@ def test_incomplete_uploads_are_aborted(shard: str, s3: S3, monkeypatch: pytest.
 
 def test_an_unfinished_corpus_is_not_an_input(shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts of an unfinished corpus are not used as shards."""
-    monkeypatch.setattr(OBJECT_STORE, "write_all", dies_at("/summary-", OBJECT_STORE.write_all))
+    monkeypatch.setattr(OBJECT_STORE, "create", dies_at("/summary-", OBJECT_STORE.create))
     with pytest.raises(KeyboardInterrupt):
         normalize(shard)
     with pytest.raises(UsageError, match="an unfinished corpus: run `normalize` again"):

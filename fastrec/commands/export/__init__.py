@@ -30,7 +30,7 @@ from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import check_output
 from fastrec.corpus.scan import SplitHashes, find_split_hashes, parts_of, run_in_order, with_progress
 from fastrec.engine import check_jobs
-from fastrec.errors import UsageError, shown
+from fastrec.errors import UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import matching_corpus
@@ -218,7 +218,15 @@ def export(
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
         tasks = [
-            ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), limits, raw_cells, manifest.schema, split)
+            ExportTask(
+                part,
+                str(folder / f"part-{number:05d}{suffix}"),
+                limits,
+                raw_cells,
+                manifest.schema,
+                manifest.sort_fields,
+                split,
+            )
             for number, part in enumerate(parts)
         ]
         done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
@@ -226,8 +234,9 @@ def export(
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
         notices += [f"only records that match {wanted}"] if wanted else []
-        notices += _finish(format, made, [task.output for task in tasks], schema, graded, raw_cells=raw_cells)
-        files = _describe(format, made.staging, manifest, notices, wanted, raw_cells=raw_cells)
+        with naming(str(made.staging)):
+            notices += _finish(format, made, [task.output for task in tasks], schema, graded, raw_cells=raw_cells)
+            files = _describe(format, made.staging, manifest, notices, wanted, raw_cells=raw_cells)
         made.publish()
     return Exported(
         output=os.fspath(output),

@@ -23,7 +23,7 @@ from msgspec import Raw
 from fastrec.commands.export.table import CHUNK_BYTES, ExportTask, double_of, has_metrics
 from fastrec.corpus.scan import SplitHashes, decode_lines
 from fastrec.csv_writer import CsvWriter
-from fastrec.errors import counted
+from fastrec.errors import counted, naming
 from fastrec.sorting.keys import METRIC
 
 _CELL: Final = 8  # bytes: the offset of the answer, or 0 if there is none
@@ -68,8 +68,8 @@ def write_answers(task: ExportTask) -> None:
     """Write the answers of one part, one per line. Runs in a worker."""
     decode = msgspec.json.Decoder(_LineWithMetric if has_metrics(task.schema) else _Line).decode
     encode = msgspec.json.encode
-    with open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
-        for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES):
+    with naming(task.output), open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
+        for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES, task.sort_fields):
             file.writelines(encode(_answer(line, task.split)) + b"\n" for line in lines)
 
 

@@ -37,6 +37,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.commands.export.table import MEASURES, ExportTask, measure
 from fastrec.corpus.scan import decode_lines
+from fastrec.errors import naming
 from fastrec.judge.arbiter import judge_slowly
 from fastrec.judge.findings import Errors, json_path
 from fastrec.judge.parse import LongInteger, spell
@@ -307,10 +308,10 @@ def write_parquet(task: ExportTask) -> None:
     pa.set_io_thread_count(1)
     schema = task.schema
     decoder = Decoder(schema)
-    with open_writer(task.output, schema) as writer:
+    with naming(task.output), open_writer(task.output, schema) as writer:
         group: list[pa.RecordBatch] = []
         size = 0
-        for rows, text_bytes in decode_lines(task.part, decoder.decode, _BATCH_BYTES):
+        for rows, text_bytes in decode_lines(task.part, decoder.decode, _BATCH_BYTES, task.sort_fields):
             group.append(batch_of(rows, schema))
             size += text_bytes
             if size >= task.limits.parquet_group_bytes or sum(map(len, group)) >= _GROUP_ROWS:

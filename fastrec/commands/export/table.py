@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.corpus.scan import PartFile, SplitHashes, decode_lines
 from fastrec.csv_writer import CsvWriter
-from fastrec.errors import shown
+from fastrec.errors import naming, shown
 from fastrec.limits import Limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
@@ -63,6 +63,7 @@ class ExportTask(msgspec.Struct, frozen=True):
     """Whether text that a spreadsheet would evaluate stays as it is."""
     label: str
     """The schema version, as the manifest spells it."""
+    sort_fields: tuple[str, ...]
     split: SplitHashes
 
     @property
@@ -147,9 +148,9 @@ def write_table(task: ExportTask) -> None:
     """Write the rows of one part without a header. Runs in a worker."""
     decode = msgspec.json.Decoder(_line_type(task.schema)).decode
     row_of = _row_with_metric if has_metrics(task.schema) else _row
-    with open(task.output, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123 - paths stay str through pickle
+    with naming(task.output), open(task.output, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123
         writer = CsvWriter(file, raw_cells=task.raw_cells)
-        for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES):
+        for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES, task.sort_fields):
             writer.writerows(map(row_of, lines))
 
 

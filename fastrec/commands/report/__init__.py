@@ -21,7 +21,7 @@ from fastrec._version import __version__
 from fastrec.answers.index import open_index
 from fastrec.commands.report import sections
 from fastrec.commands.report.charts import dot_plots, heat_maps
-from fastrec.commands.report.evaluations import evaluation_tables, histograms, question_cards, tokens
+from fastrec.commands.report.evaluations import evaluation_tables, histograms, other_evaluations, question_cards, tokens
 from fastrec.commands.report.trends import trend_plots
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
@@ -35,7 +35,7 @@ from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose
-from fastrec.summary.present_ranking import facts_of, rank
+from fastrec.summary.present_ranking import facts_of, largest, rank
 from fastrec.trends import collect_trend
 
 
@@ -120,6 +120,7 @@ def make_page(
         summary = read_summary(directory, manifest)
         chosen = choose(summary, errors_as_wrong=errors_as_wrong)
         found = rank(chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+        drawn = largest(found, limits.report_scopes)
         rejects = sections.examples(directory, manifest)
         over_corpora = _trend(paths, wanted, jobs=jobs, progress=progress, limits=limits)
         some_questions = Html("")
@@ -127,15 +128,15 @@ def make_page(
             # The index of matching records is kept next to them, since both are removed afterwards.
             cache = Path(directory).with_name("index") if wanted else None
             with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
-                some_questions = question_cards(index, questions, name)
+                some_questions = question_cards(index, questions, name, drawn)
     bodies = {
         "Line counts": sections.line_counts(summary, manifest),
         "Evaluations × models": heat_maps(found, limits),
-        "Accuracy with intervals": dot_plots(found, limits),
+        "Accuracy with intervals": dot_plots(drawn, found),
         "Trend": over_corpora,
-        "Models by evaluation": evaluation_tables(found, limits),
+        "Models by evaluation": joined(evaluation_tables(drawn, limits), other_evaluations(drawn, found, limits)),
         "Questions": some_questions,
-        "Distributions": histograms(found, limits),
+        "Distributions": histograms(drawn, found),
         "Tokens": tokens(summary, limits),
         "Schema versions": sections.versions(summary),
         "Duplicates and repeats": sections.repeats(summary),

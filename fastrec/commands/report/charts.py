@@ -149,16 +149,15 @@ class _Dot(NamedTuple):
     high: float
 
 
-def dot_plots(stats: Stats, limits: Limits) -> Html:
-    """Show the models of each evaluation as dots with intervals, the best first."""
-    shown = stats.evaluations[: limits.report_charts]
-    cards = [card for one in shown if (card := _card(one, accuracy=stats.shows_accuracy(one)))]
+def dot_plots(stats: Stats, everything: Stats) -> Html:
+    """Show the models of each evaluation as dots with intervals, the best first; say how many there are in all."""
+    cards = [card for one in stats.evaluations if (card := _card(one, accuracy=stats.shows_accuracy(one)))]
     if not cards:
         return Html("")
     return joined(
         tag("p", _ABOUT, class_="soft"),
         tag("div", *cards, class_="plots"),
-        left_out(len(shown), len(stats.evaluations), "evaluations"),
+        left_out(len(stats.evaluations), len(everything.evaluations), "evaluations with the most records"),
     )
 
 

@@ -34,6 +34,25 @@ def evaluation_tables(stats: Stats, limits: Limits) -> Html:
     return joined(lines, *map(lazy, tables) if large else tables)
 
 
+def other_evaluations(stats: Stats, everything: Stats, limits: Limits) -> Html:
+    """List the evaluations that have no table of their own, with their best model."""
+    if stats is everything:
+        return Html("")
+    shown = {id(one) for one in stats.evaluations}
+    others = [one for one in everything.evaluations if id(one) not in shown]
+    rows = [_other(one, accuracy=stats.shows_accuracy(one)) for one in others[: limits.report_other_scopes]]
+    title = f"{counted(len(others), 'other evaluation')}, with fewer records"
+    heads = ("evaluation", "models", "questions", "records", "best model", "accuracy or score")
+    return joined(lazy(table(title, heads, rows)), left_out(len(rows), len(others), "other evaluations"))
+
+
+def _other(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
+    best = evaluation.by_model[0]
+    result = _number(best.accuracy, ".1%") if accuracy else _number(best.mean_score, ".4g")
+    counts = (evaluation.models, evaluation.questions, evaluation.records)
+    return short_row(evaluation.title, *map(_number, counts), short_cell(best.model_id), result)
+
+
 def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn: bool) -> Html:
     models = evaluation.by_model[:most]
     columns = dict(_columns(evaluation, models, accuracy=accuracy, drawn=drawn))
@@ -107,9 +126,9 @@ def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
     return short_cell() if value is None else short_cell(format(value, spec), *more)
 
 
-def histograms(stats: Stats, limits: Limits) -> Html:
+def histograms(stats: Stats, everything: Stats) -> Html:
     cards = []
-    for evaluation in stats.evaluations[: limits.report_charts]:
+    for evaluation in stats.evaluations:
         scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
         latencies = [model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None]
         by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
@@ -121,7 +140,7 @@ def histograms(stats: Stats, limits: Limits) -> Html:
     return joined(
         tag("p", "Number of models by mean score and by median latency, for each evaluation.", class_="soft"),
         tag("div", *cards, class_="cards"),
-        left_out(min(len(stats.evaluations), limits.report_charts), len(stats.evaluations), "evaluations"),
+        left_out(len(stats.evaluations), len(everything.evaluations), "evaluations with the most records"),
     )
 
 
@@ -172,12 +191,14 @@ _READ: Final = 8  # answers of each side to choose from: those shown should diff
 _CANDIDATES: Final = 50  # questions of a scope to choose from: of equally hard ones, those that most models answered
 
 
-def question_cards(index: Index, number: int, corpus: str) -> Html:
-    """Show some questions; `corpus` is the name of the corpus in the command that shows all of them."""
-    hardest = _choose(index, "hardest", (number + 1) // 2)
-    disputed = _choose(index, "disagreement", number - len(hardest), hardest)
+def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html:
+    """Show some questions of evaluations; `corpus` is the name of the corpus in the command that shows all of them."""
+    names = {(one.evaluation_name, one.metric) for one in stats.evaluations}
+    scopes = [scope for scope in index.scopes if (scope.evaluation_name, scope.metric) in names]
+    hardest = _choose(index, scopes, "hardest", (number + 1) // 2)
+    disputed = _choose(index, scopes, "disagreement", number - len(hardest), hardest)
     if len(hardest) + len(disputed) < number:
-        hardest = _choose(index, "hardest", number - len(disputed), disputed)
+        hardest = _choose(index, scopes, "hardest", number - len(disputed), disputed)
     metrics = metrics_of(index.scopes)
     groups = []
     for title, chosen in (("Hardest questions", hardest), ("Most disputed questions", disputed)):
@@ -194,11 +215,13 @@ def question_cards(index: Index, number: int, corpus: str) -> Html:
     return joined(tag("p", about, command, class_="soft"), *groups)
 
 
-def _choose(index: Index, kind: _Kind, number: int, others: Sequence[_Chosen] = ()) -> list[_Chosen]:
+def _choose(
+    index: Index, scopes: Sequence[Scope], kind: _Kind, number: int, others: Sequence[_Chosen] = ()
+) -> list[_Chosen]:
     """Choose questions besides others: the first of each scope, then the second, and so on; each time by `_rank`."""
     known = {(scope, row.name) for scope, row in others}
     rounds: dict[int, list[_Chosen]] = {}
-    for scope in index.scopes:
+    for scope in scopes:
         query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort=kind)
         rows = index.page(query, limit=max(_CANDIDATES, 2 * number)).rows if number else []
         found = [(scope, row) for row in rows if _is_of(kind, scope, row) and (scope, row.name) not in known]

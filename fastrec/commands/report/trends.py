@@ -22,7 +22,7 @@ _COUNTS: Final = LineCounts.__struct_fields__
 
 def trend_plots(trend: Trend, limits: Limits) -> Html:
     """Show how models changed over corpora: plots, a table of changes, and the line counts of each corpus."""
-    shown = trend.evaluations[: limits.report_charts]
+    shown = trend.evaluations[: limits.report_scopes]
     cards = [_card(trend, one) for one in shown]
     ends = _ends(trend)
     corpora = f"1 corpus, {ends[0]}" if len(ends) == 1 else f"{len(trend.corpora):,} corpora, from {' to '.join(ends)}"

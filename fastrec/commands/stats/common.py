@@ -24,7 +24,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, find_split_hashes, parts_of, run_in_order, with_progress
+from fastrec.corpus.scan import (
+    VERIFY_HINT,
+    PartFile,
+    find_split_hashes,
+    parts_of,
+    run_in_order,
+    unsorted_error,
+    with_progress,
+)
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.judge import Judge, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
@@ -174,7 +182,7 @@ def _answers(task: _PartTask) -> Iterator[_Answer]:
     path, expected = task.part.path, task.part.entry.records
     row_of = row_maker(TARGETS[task.schema])
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
-    records = 0
+    records, last = 0, b""
     # No limit on the line length: `normalize` accepted these lines.
     for judged in judge_slice(_judge(task.schema), Slice(shard_at(path)), max_line_bytes=sys.maxsize):
         batch = judged.batch
@@ -182,7 +190,10 @@ def _answers(task: _PartTask) -> Iterator[_Answer]:
             raise CorpusError(path, f"not a valid record: {invalid.findings[0].message}; {VERIFY_HINT}", invalid.line)
         records += len(batch.records)
         for record, line in zip(batch.records, batch.numbers, strict=True):
-            fields = split(key_of(record))
+            key = key_of(record)
+            if key < last:
+                raise unsorted_error(path, line)
+            last, fields = key, split(key)
             chosen = task.models.get(fields[0])
             if chosen is not None and fields[2] in chosen.all:
                 yield fields, row_of(record, 0, line)

@@ -69,6 +69,7 @@ class _Task(msgspec.Struct, frozen=True):
     models: list[tuple[Scope, dict[str, int]]]
     split: frozenset[tuple[str, str]]
     """Evaluation and sample_hash of split hashes."""
+    sort_fields: tuple[str, ...]
     limits: Limits
 
     def __str__(self) -> str:
@@ -113,7 +114,7 @@ def find_joins(
         (name, sample_hash)
         for name, _, sample_hash in find_split_hashes(parts, manifest, evaluated, jobs=jobs, limits=limits)
     )
-    tasks = [_Task(part, list(models.items()), split, limits) for part in parts]
+    tasks = [_Task(part, list(models.items()), split, manifest.sort_fields, limits) for part in parts]
     asked: dict[Scope, Asked] = {scope: {} for scope in models}
     facts: dict[bytes, bytes] = {}
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
@@ -140,7 +141,7 @@ def _read_part(task: _Task) -> tuple[dict[Scope, Asked], dict[bytes, bytes]]:
     models = dict(task.models)
     asked: dict[Scope, Asked] = defaultdict(dict)
     facts: dict[bytes, bytes] = {}
-    for lines, _ in decode_lines(task.part, _decode, task.limits.chunk_bytes):
+    for lines, _ in decode_lines(task.part, _decode, task.limits.chunk_bytes, task.sort_fields):
         for line in lines:
             metric = line.evaluation_result_id
             scope = line.evaluation_name, None if isinstance(metric, UnsetType) else metric

@@ -20,6 +20,7 @@ from importlib.resources import files
 from pathlib import PurePath
 from typing import Final, Self
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -28,6 +29,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as HttpScope
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrec.answers.index import Index
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -93,6 +95,20 @@ class _Guard:
         if not secrets.compare_digest(token, self._token):
             return 403, "The address lacks the right token."
         return None if slash else (404, "There is no such page.")
+
+
+class _Protocol(H11Protocol):
+    """HTTP as uvicorn speaks it; what it refuses itself, such as a request without a Host, has our headers, too."""
+
+    def send_400_response(self, msg: str) -> None:
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close"), *_SPELLED]
+        for event in (
+            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Data(data=msg.encode("ascii")),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event))
+        self.transport.close()
 
 
 async def _refuse(scope: HttpScope, send: Send, status: int, reason: str) -> None:
@@ -262,7 +278,7 @@ class View:
         self.address = f"http://{_HOST}:{port}/{token}/"
         config = uvicorn.Config(
             _Guard(_make_app(index), token, port),
-            http="h11",
+            http=_Protocol,
             ws="none",
             loop="asyncio",
             lifespan="off",

@@ -151,6 +151,7 @@ MAX_MEMBER_BYTES: Final = 1 << 30
 """A larger member is refused: it has to be in memory as a whole."""
 
 _READ_AHEAD: Final = 1 << 20
+_INFLATED_AT_ONCE: Final = 1 << 16
 _MAX_NAME: Final = 200  # of an error message
 _MAX_WINDOW: Final = 1 << 27
 
@@ -236,11 +237,20 @@ def _stored(data: memoryview, size: int) -> bytes:
     return bytes(data)
 
 
-def _inflate(data: memoryview, size: int) -> bytes:
+def _inflate(data: memoryview, size: int) -> bytearray:
+    """Inflate step by step: in one call, zlib collects blocks and joins them, which takes the size twice."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    content = inflater.decompress(data, size + 1)
-    if len(content) != size or not inflater.eof:
+    content, filled = bytearray(size), 0
+    for start in range(0, len(data), _INFLATED_AT_ONCE):
+        step: bytes | memoryview = data[start : start + _INFLATED_AT_ONCE]
+        while step and not inflater.eof and filled <= size:
+            block = inflater.decompress(step, _READ_AHEAD)
+            content[filled : filled + len(block)] = block
+            filled, step = filled + len(block), inflater.unconsumed_tail
+    block = inflater.flush()
+    if filled + len(block) != size or not inflater.eof:
         raise ValueError(f"it does not have the {size:,} bytes that the directory says")
+    content[filled:] = block
     return content
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
@@ -328,6 +328,15 @@ _decode_attachments: Final = decoder(SampleAttachments)
 _decode_events: Final = decoder(SampleEvents)
 _decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
+_decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_DECODED: Final = {*LoggedSample.__struct_fields__, *SampleAttachments.__struct_fields__}
+
+MAX_SAMPLE_MEMORY: Final = 1_400_000_000
+"""What a sample may need while it is converted, besides what the process has anyway."""
+_LARGE_SAMPLE: Final = 8 << 20  # the memory of a smaller one is not estimated
+_WIDTH: Final = 7  # copies of the text of values, as measured: in the sample, in its record, in lines …
+_WIDE: Final = 5  # more bytes of text, as measured, where a character takes four
+_VALUE_BYTES: Final = 160  # of an object in memory, as measured with short messages and nested lists
 
 
 class SampleMembers(msgspec.Struct, frozen=True):
@@ -399,12 +408,16 @@ def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[
                     yield sample, _parts_of(text)
                 else:
                     yield _chunked(sample, archive, members)
+            except _TooLargeError as exc:
+                raise archive.error(member, str(exc)) from exc
             except ValueError as exc:
                 raise archive.error(member, f"is not a sample: {exc}") from exc
 
 
 def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> tuple[LoggedSample, Parts]:
-    chunks = [_decode_messages(memoryview(archive.read(member))) for member in unpack_members(members.messages)]
+    texts = [archive.read(member) for member in unpack_members(members.messages)]
+    _check_memory(b",".join(texts))
+    chunks = [_decode_messages(memoryview(text)) for text in texts]
     pool = [message for chunk in chunks for message in chunk]
     for start, end in sample.message_refs or ():
         if not 0 <= start <= end <= len(pool):
@@ -441,7 +454,37 @@ def _items(text: bytes) -> Iterator[Buffer]:
     return (json.dumps(item).encode() for item in slow)
 
 
+class _TooLargeError(ValueError):
+    """A sample that is refused because of the memory that it would need."""
+
+
+def _check_memory(text: Buffer) -> None:
+    """Refuse a sample that would need too much memory, before it is decoded.
+
+    A value takes far more memory than its text. Each one has a comma or an opening bracket before it or in it. Fields
+    that are skipped do not count, above all `events`.
+    """
+    if len(text) < _LARGE_SAMPLE:
+        return
+    fields: Sequence[Buffer] = [text]
+    with suppress(*REFUSALS):
+        found = _decode_fields(text)
+        fields = [memoryview(value) for name, value in found.items() if name in _DECODED]
+    need = len(text) + _WIDTH * sum(map(len, fields))
+    for value in fields:
+        if need > MAX_SAMPLE_MEMORY:
+            break  # without a copy of the text
+        part = bytes(value)
+        if not part.isascii() or b"\\u" in part:  # then a character takes up to four bytes
+            need += _WIDE * len(part)
+        need += _VALUE_BYTES * sum(map(part.count, (b",", b"{", b"[")))
+    if need > MAX_SAMPLE_MEMORY:
+        most = f"{MAX_SAMPLE_MEMORY / 1e9:.1f} GB"
+        raise _TooLargeError(f"needs {need / 1e9:,.1f} GB of memory or more to convert, and the limit is {most}")
+
+
 def decode_sample(text: Buffer) -> LoggedSample:
+    _check_memory(text)
     with suppress(*REFUSALS):
         return _decode_fast(text)
     with suppress(*REFUSALS):
