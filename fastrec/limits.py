@@ -29,7 +29,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     report_rows: int = 20_000  # rows of all tables of models together
     report_static_rows: int = 2_000  # rows of these tables that a browser parses at once; more are parsed when needed
     report_scopes: int = 200  # evaluations, with one metric each, that have tables and charts; the others share a table
-    report_other_scopes: int = 10_000  # rows of that table
+    report_other_scopes: int = 5_000  # rows of that table
 
     # Tasks
     task_bytes: int = 32 << 20  # text per task: large enough to hide its fixed costs, small enough to spread evenly

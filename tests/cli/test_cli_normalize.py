@@ -191,7 +191,7 @@ def test_closing_line() -> None:
 def test_verbose() -> None:
     """-v prints a table of models, ranked by accuracy."""
     result = invoke("good.jsonl", "-o", "out", "-v")
-    assert "arithmetic: 8 records, 1 model, 1 question, 1 answered by all models" in result.stdout
+    assert "arithmetic: 8 records, 1 model, 8 questions, 8 answered by all models" in result.stdout
     assert [word for word in ("model", "org/model", "100.0%") if word not in result.stdout] == []
 
 

@@ -586,7 +586,7 @@ def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_:
     [
         (b'{"a":1}\n', "line 1: is not a record in normal form: "),
         (b"\xff\n", "line 1: is not a record in normal form: "),
-        (b"[]\n", "line 1: is not a record in normal form: "),
+        (b"[1, 2]x\n", "line 1: is not a record in normal form: "),
         (b"", "has 0 records, but the manifest says "),
     ],
 )

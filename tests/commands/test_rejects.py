@@ -237,7 +237,7 @@ def test_all_errors_of_a_line_are_listed(tmp_path: Path) -> None:
     turns = [{"turn_idx": "x", "role": number} for number in range(2)]
     fifteen = {**eight, "error": None, "sample_id": 1.5, "input": 9, "evaluation": 10, "interactions": turns}
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, [eight, eight, fifteen])))
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", allow_empty=True)
     first, second = rejects(tmp_path / "corpus").groups
     assert [one.path for one in (first, *first.further)] == [f"$.{name}" for name in names]
     assert (first.count, {one.count for one in first.further}, first.unlisted) == (2, {2}, 0)

@@ -328,7 +328,7 @@ def test_lines_that_repairs_would_keep(tmp_path: Path) -> None:
     wrong = {"score": "1.0", "is_correct": True}
     lines = [json.dumps(sample_of("0.3.0", sample_id=str(number), evaluation=wrong)) for number in range(3)]
     (tmp_path / "a.jsonl").write_text("\n".join([*lines, "{"]))
-    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", schema="0.3.0", max_rejects=4)
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", schema="0.3.0", max_rejects=4, allow_empty=True)
     text = Page(make_page(tmp_path / "corpus")).text
     assert "With --repair all, normalize would keep 3 of 4 rejected lines." in text
     repair = f"repair.number_from_text{CODES['repair.number_from_text'].meaning}3"

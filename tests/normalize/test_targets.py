@@ -358,7 +358,7 @@ def test_the_command_line_and_settings(tmp_path: Path) -> None:
         b"; schema 0.3.0\n"
     )
     (tmp_path / "fastrec.toml").write_text('[normalize]\nschema = "0.2.0"\n')
-    done = run_command("normalize", "in.jsonl", "-o", "out", cwd=tmp_path)
+    done = run_command("normalize", "in.jsonl", "-o", "out", "--allow-empty", cwd=tmp_path)
     assert done.returncode == 1
     assert Corpus(tmp_path / "out").summary["rejected_by_code"] == {"version.newer": 1}
     with pytest.raises(UsageError, match=r"schema must be one of 0.2.0, 0.3.0, auto, not '0.2.1'"):
