@@ -25,14 +25,14 @@ from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
-from fastrec.errors import CorpusError, is_out_of_memory, out_of_memory, shown
+from fastrec.errors import CorpusError, ForeignFormatError, is_out_of_memory, out_of_memory, shown
 from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA
 from fastrec.sorting.keys import FIELDS, METRIC, is_split
 from fastrec.sources.formats import Format
-from fastrec.sources.lines import MAX_LINE_BYTES, LongLine
+from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import file_in, join, storage_of
 from fastrec.summary.document import EvaluationSummary
@@ -164,7 +164,7 @@ def decode_lines(
     longest = max(part.entry.text_bytes, MAX_LINE_BYTES)
     count = 0
     order = Order(part, sort_fields)
-    for chunk in shard_at(part.path).read(chunk_bytes=chunk_bytes, max_line_bytes=longest):
+    for chunk in _chunks(part, chunk_bytes, longest):
         if isinstance(chunk, LongLine):
             raise CorpusError(part.path, f"is longer than the {longest:,} bytes of text in this part", chunk.line)
         rows = []
@@ -180,6 +180,13 @@ def decode_lines(
     if count != part.entry.records:
         reason = f"has {count:,} records, but the manifest says {part.entry.records:,}; {VERIFY_HINT}"
         raise CorpusError(part.path, reason)
+
+
+def _chunks(part: PartFile, chunk_bytes: int, longest: int) -> Iterator[Chunk | LongLine]:
+    try:
+        yield from shard_at(part.path).read(chunk_bytes=chunk_bytes, max_line_bytes=longest)
+    except ForeignFormatError as exc:  # advice about inputs does not help here
+        raise CorpusError(part.path, f"is not a record in normal form: {exc.reason}; {VERIFY_HINT}", 1) from exc
 
 
 def skim_lines(part: PartFile, limits: Limits) -> Generator[tuple[bytearray, int]]:

@@ -222,11 +222,13 @@ def hashes(summary: Summary) -> Html:
     }
     if any(one.split_hashes for one in summary.evaluations):
         counts["split_hashes"] = "of these in one run"
-    mismatches = [
-        row(title, *(num(getattr(one, name)) for name in counts))
+    differing = [
+        (title, one)
         for title, one in zip(titles(summary.evaluations), summary.evaluations, strict=True)
         if one.ids_with_many_hashes or one.hashes_with_many_ids
     ]
+    mismatches = [row(title, *(num(getattr(one, name)) for name in counts)) for title, one in differing[:_MOST_ROWS]]
+    cut = f": the first {_MOST_ROWS:,} of {len(differing):,} evaluations" if len(differing) > _MOST_ROWS else ""
     wrong_title = f"Wrong hashes: the first {len(wrong):,} of {found.replaced:,}"
     wrong_heads = ("evaluation", "model", "sample_id", "given", "computed")
     return joined(
@@ -239,7 +241,7 @@ def hashes(summary: Summary) -> Html:
         ),
         _recipes(found),
         table(wrong_title, wrong_heads, wrong),
-        table("Ids and hashes that do not match one to one", ("evaluation", *counts.values()), mismatches)
+        table(f"Ids and hashes that do not match one to one{cut}", ("evaluation", *counts.values()), mismatches)
         or tag("p", "Every id has one hash, and every hash has one id."),
     )
 
