@@ -33,6 +33,7 @@ ROWS = [
     ["engine", "storage"],
     ["schemas"],
     ["filters"],
+    ["where"],
     ["wording"],
     ["build", "csv_writer", "errors", "html", "limits", "progress"],
     ["_version"],
@@ -82,6 +83,7 @@ EDGES = {
     },
     "normalize": {
         "_version",
+        "answers",
         "build",
         "corpus",
         "engine",
@@ -96,6 +98,7 @@ EDGES = {
         "sources",
         "storage",
         "summary",
+        "where",
     },
     "trends": {"wording", "answers", "corpus", "errors", "filters", "limits", "progress", "storage", "summary"},
     "answers": {
@@ -131,7 +134,8 @@ EDGES = {
     "engine": {"build", "errors", "limits"},
     "storage": {"errors", "limits"},
     "schemas": {"errors"},
-    "filters": {"errors"},
+    "filters": {"errors", "where"},
+    "where": {"errors"},
     "build": {"_version"},
     "csv_writer": set(),
     "errors": set(),

@@ -7,7 +7,7 @@ index do not disturb each other. Whoever builds one removes those that nobody ha
     one task per part ──▶ files of packed questions, and of questions that may have more records in other parts
     the driver        ──▶ joins the latter, and inserts everything in one transaction
 
-`open_index` finds or builds the index of a corpus, and `open_scopes` chooses what a command looks at.
+`open_index` finds or builds the index of a corpus, and `choose_scopes` chooses what a command looks at.
 """
 
 from __future__ import annotations
@@ -389,15 +389,6 @@ def open_index(
     if database is None:
         raise DamagedFileError(str(path), "it cannot be read after it was written")
     return Index(corpus, manifest, database, limits)
-
-
-@contextmanager
-def open_scopes(
-    corpus: str | os.PathLike[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
-) -> Iterator[tuple[Index, list[tuple[Scope, Query]]]]:
-    """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin."""
-    with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:
-        yield index, choose_scopes(index.scopes, filters)
 
 
 def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope, Query]]:

@@ -9,12 +9,13 @@ from typing import Final, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model, open_scopes
+from fastrec.answers.index import Index, check_questions, choose_model
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
+from fastrec.normalize.scratch import open_scopes
 from fastrec.progress import Progress
 from fastrec.summary.significance import Test, adjust, compare_pairs
 

@@ -8,11 +8,12 @@ from typing import Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model, open_scopes
+from fastrec.answers.index import Index, check_questions, choose_model
 from fastrec.answers.table import SORTS, QuestionRow, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.limits import current_limits
+from fastrec.normalize.scratch import open_scopes
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import check_patterns
 

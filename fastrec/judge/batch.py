@@ -11,6 +11,7 @@ from msgspec import UNSET
 
 from fastrec.filters import Filters
 from fastrec.judge.findings import Finding
+from fastrec.judge.parse import parse, spell
 from fastrec.schemas.hashes import ABSENT
 from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 from fastrec.schemas.schema import Schema
@@ -34,10 +35,13 @@ class RecordFilter:
         self._filters = filters
         self._matching: dict[FilteredOut, bool] = {}  # whether records with these names can match
 
-    def filters_out(self, record: Any, schema: Schema, *, any_hash: bool = False) -> FilteredOut | None:
+    def filters_out(
+        self, record: Any, schema: Schema, values: dict[str, Any] | None = None, *, any_hash: bool = False
+    ) -> FilteredOut | None:
         """Filter a record in the normal form of a version, the target; None if it matches.
 
-        Its `input` may be the JSON text of that (`msgspec.Raw`). With `any_hash`, its `sample_hash` does not matter.
+        Its `input` may be the JSON text of that (`msgspec.Raw`). `values` are its values with all unknown keys, if it
+        lacks some. With `any_hash`, its `sample_hash` does not matter.
         """
         metric = UNSET if schema is DEFAULT_SCHEMA else record.evaluation_result_id
         names = FilteredOut(record.evaluation_name, "" if metric is UNSET else metric, record.model_id)
@@ -55,6 +59,7 @@ class RecordFilter:
             and filters.accepts_sample_id(record.sample_id)
             and filters.accepts_outcome(is_correct=record.evaluation.is_correct, has_error=bool(record.error))
             and (any_hash or filters.accepts_hash(record.sample_hash))
+            and (not filters.where or filters.accepts_fields(values or parse(spell(record))[0]))
         ):
             return None
         return names
