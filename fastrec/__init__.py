@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fastrec.commands.report import report
     from fastrec.commands.show import Shown, show
     from fastrec.commands.stats import stats
+    from fastrec.commands.tables import batches, connect, table
     from fastrec.commands.trend import trend
     from fastrec.commands.validate import validate
     from fastrec.commands.validate.result import Validation
@@ -67,6 +68,7 @@ __all__ += [
     "validate",
 ]
 __all__ += ["verify", "view"]
+__all__ += ["batches", "connect", "table"]
 __all__ += ["Comparison", "Questions", "Shown", "compare", "questions", "show"]
 __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
 
@@ -89,6 +91,7 @@ _HOMES = {
         "fastrec.commands.report": ("report",),
         "fastrec.commands.show": ("Shown", "show"),
         "fastrec.commands.stats": ("stats",),
+        "fastrec.commands.tables": ("batches", "connect", "table"),
         "fastrec.commands.trend": ("trend",),
         "fastrec.commands.validate": ("validate",),
         "fastrec.commands.validate.result": ("Validation",),

@@ -64,7 +64,7 @@ _EXAMPLES: Final = 5  # ids in a message
 _LONGEST: Final = 80  # characters of an id in a message
 
 
-def _cache_directory(cache: str | os.PathLike[str] | None) -> Path:
+def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
     if cache is not None:
         return Path(cache)
     if named := os.environ.get("FASTREC_CACHE"):
@@ -371,7 +371,7 @@ def open_index(
     corpus = os.fspath(corpus)
     manifest = read_manifest(corpus)
     parts_of(corpus, manifest)
-    directory = _cache_directory(cache)
+    directory = cache_directory(cache)
     checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
     path = directory / f"{checksum}-{_INDEX_FORMAT}{_SUFFIX}"
     if database := open_database(path):
