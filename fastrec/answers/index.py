@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -58,7 +59,10 @@ from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.present_choice import check_patterns, matching_scopes
 
 _SUFFIX: Final = ".index"
-_BUILDING: Final = ".building"
+TABLES_SUFFIX: Final = ".tables"
+BUILDING: Final = ".building"
+CACHED: Final = {_SUFFIX: 30, TABLES_SUFFIX: 30, BUILDING: 1}
+"""What fastrec keeps in the cache directory, by suffix: for how many days after its last use."""
 _DAY: Final = 24 * 60 * 60
 _EXAMPLES: Final = 5  # ids in a message
 _LONGEST: Final = 80  # characters of an id in a message
@@ -74,6 +78,24 @@ def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
     return Path("~/.cache/fastrec").expanduser()
 
 
+def cached_files() -> list[Path]:
+    """The files and directories of fastrec in the cache directory."""
+    with suppress(OSError):
+        return sorted(path for path in cache_directory().iterdir() if path.suffix in CACHED)
+    return []
+
+
+def remove_unused(directory: Path) -> None:
+    """Remove what was not used for 30 days, and what a killed process left behind a day ago."""
+    now = time.time()
+    with suppress(OSError):
+        for path in directory.iterdir():
+            days = CACHED.get(path.suffix)
+            with suppress(OSError):
+                if days and now - path.stat().st_mtime > days * _DAY:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 @contextmanager
 def _new_file(directory: Path) -> Iterator[Path]:
     """Yield the path of a new file, which is removed in the end unless it is renamed.
@@ -83,9 +105,9 @@ def _new_file(directory: Path) -> Iterator[Path]:
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        number, name = tempfile.mkstemp(_BUILDING, "", directory)
+        number, name = tempfile.mkstemp(BUILDING, "", directory)
     except OSError:
-        number, name = tempfile.mkstemp(_BUILDING, "fastrec-")
+        number, name = tempfile.mkstemp(BUILDING, "fastrec-")
     os.close(number)
     path = Path(name)
     try:
@@ -98,17 +120,6 @@ def _new_file(directory: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             path.unlink()
-
-
-def _remove_unused(directory: Path) -> None:
-    """Remove indexes that were not used for 30 days, and what a killed process left behind a day ago."""
-    now = time.time()
-    with suppress(OSError):
-        for path in directory.iterdir():
-            days = {_SUFFIX: 30, _BUILDING: 1}.get(path.suffix)
-            with suppress(OSError):
-                if days and now - path.stat().st_mtime > days * _DAY:
-                    path.unlink()
 
 
 _INDEX_FORMAT: Final = 4
@@ -378,7 +389,7 @@ def open_index(
         with suppress(OSError):
             os.utime(path)  # it is in use
         return Index(corpus, manifest, database, limits)
-    _remove_unused(directory)
+    remove_unused(directory)
     with _new_file(directory) as building:
         build_index(str(building), corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if building.parent == directory:

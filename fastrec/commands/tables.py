@@ -19,7 +19,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -32,7 +31,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.answers.index import cache_directory
+from fastrec.answers.index import BUILDING, TABLES_SUFFIX, cache_directory, remove_unused
 from fastrec.corpus.manifest import MANIFEST, PartEntry, read_manifest
 from fastrec.corpus.scan import PartFile, decode_lines, parts_of, run_in_order, with_progress
 from fastrec.corpus.sources import has_sources, read_sources
@@ -52,9 +51,6 @@ if TYPE_CHECKING:
 
 _FORMAT: Final = 1
 """To be increased whenever the content of the files changes."""
-_SUFFIX: Final = ".tables"
-_BUILDING: Final = ".building"
-_DAYS: Final = {_SUFFIX: 30, _BUILDING: 1}
 _BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
 _GROUP_ROWS: Final = 50_000
 _LARGEST_INTEGER: Final = 2**63 - 1
@@ -317,13 +313,14 @@ def _data_set(
     corpus: str, *, jobs: int, progress: Progress | None, limits: Limits, records: bool = False
 ) -> pa.dataset.Dataset:
     """The table of a corpus as an Arrow data set; make its files if they are not in the cache directory."""
+    read_manifest(corpus)  # UsageError if it is no corpus
     checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
     directory = cache_directory()
-    folder = directory / f"{checksum}-{'records' if records else 'answers'}-{_FORMAT}{_SUFFIX}"
+    folder = directory / f"{checksum}-{'records' if records else 'answers'}-{_FORMAT}{TABLES_SUFFIX}"
     if not folder.is_dir():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        remove_unused_tables(directory)
-        building = Path(tempfile.mkdtemp(_BUILDING, "", directory))
+        remove_unused(directory)
+        building = Path(tempfile.mkdtemp(BUILDING, "", directory))
         try:
             _write_tables(corpus, building, jobs=jobs, progress=progress, limits=limits, records=records)
             with contextlib.suppress(FileExistsError, OSError):  # another process may have made it meanwhile
@@ -340,18 +337,6 @@ def _open(folder: Path, schema: pa.Schema | None) -> pa.dataset.Dataset:
 
     files = sorted(map(str, folder.glob("*.parquet")))
     return ds.dataset(files, schema=schema, format="parquet")
-
-
-def remove_unused_tables(directory: Path | None = None, *, all_of_them: bool = False) -> int:
-    """Remove tables that were not used for 30 days, or all; return the number of bytes that were freed."""
-    freed, now = 0, time.time()
-    with contextlib.suppress(OSError):
-        for path in (directory or cache_directory()).iterdir():
-            days = _DAYS.get(path.suffix)
-            if days and path.is_dir() and (all_of_them or now - path.stat().st_mtime > days * 86_400):
-                freed += sum(file.stat().st_size for file in path.iterdir())
-                shutil.rmtree(path, ignore_errors=True)
-    return freed
 
 
 def batches(
@@ -513,4 +498,10 @@ def run_query(connection: DuckDBPyConnection, query: str) -> pa.Table | None:
         result = connection.sql(query)
         return None if result is None else result.to_arrow_table()
     except duckdb.Error as exc:
-        raise QueryError(str(exc)) from exc
+        message = str(exc)
+        if isinstance(exc, duckdb.BinderException):
+            try:
+                connection.execute(query)  # fails again, but says where
+            except duckdb.Error as placed:
+                message = str(placed)
+        raise QueryError(message) from exc
