@@ -19,7 +19,8 @@ A record without the field does not match, unless the condition is negated.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final, NamedTuple
@@ -191,6 +192,85 @@ def _regular_expression(pattern: str) -> Callable[[str], object]:
     except re2.error as exc:
         raise UsageError(f"{pattern!r} is not a regular expression of RE2: {exc}") from exc
     return search
+
+
+class GroupBy(msgspec.Struct, frozen=True):
+    """How to group records: by the value of a field, or by the bin that its number is in.
+
+    While a grouped corpus is made, the group of a record is part of its `evaluation_name`, so that all that is counted
+    by evaluation is counted by group. It is spelled without colons, since the judge counts those.
+    """
+
+    path: tuple[str, ...]
+    bins: int = 0
+    """The number of bins; 0 groups by value."""
+    edges: tuple[float, ...] = ()
+    """The borders of the bins. A number belongs to the first bin whose border it does not exceed."""
+
+    @property
+    def field(self) -> str:
+        return spell_path(self.path)
+
+    def code_of(self, record: Mapping[str, Any]) -> str:
+        """The group of a decoded record, in letters and digits; empty if it lacks the field."""
+        value = next(values_of(record, self.path), None)
+        if value is None:
+            return ""
+        if not self.bins:
+            return "x" + text_of(value).encode(errors="surrogatepass").hex()
+        number = _number(value)
+        return "" if number is None else f"n{bisect_left(self.edges, number)}"
+
+    def label_of(self, code: str) -> str | None:
+        """The value or the bin that a code stands for; None if records lack the field.
+
+        >>> GroupBy(("n",), 3, (1.0, 2.5)).label_of("n1")
+        '1 to 2.5'
+        """
+        if not code:
+            return None
+        if not self.bins:
+            return bytes.fromhex(code[1:]).decode(errors="surrogatepass")
+        number, edges = int(code[1:]), [f"{edge:.6g}" for edge in self.edges]
+        if not edges:
+            return "all numbers"
+        return f"up to {edges[0]}" if not number else f"above {edges[-1]}" if number == len(edges) else " to ".join(
+            edges[number - 1 : number + 1]
+        )  # fmt: skip
+
+
+_GROUP_MARK: Final = "\x1f"
+
+
+def parse_group(text: str) -> GroupBy:
+    """Parse a field to group by, or FIELD:N for N bins of its numbers.
+
+    >>> parse_group("token_usage.total_tokens:4").bins
+    4
+    """
+    found = re.fullmatch(r"(.*?)(?::(\d{1,3}))?", text, re.DOTALL)
+    assert found
+    bins = int(found[2] or 0)
+    if found[2] and bins < 2:
+        raise UsageError(f"{text!r}: at least 2 bins are needed")
+    return GroupBy(parse_path(found[1]), bins)
+
+
+def grouped_name(name: str, groups: Iterable[GroupBy], record: Mapping[str, Any]) -> str:
+    return _GROUP_MARK.join([name, *(group.code_of(record) for group in groups)])
+
+
+def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
+    """Take the name of an evaluation and its group apart."""
+    name, *codes = name.rsplit(_GROUP_MARK, len(groups))
+    return name, {group.field: group.label_of(code) for group, code in zip(groups, codes, strict=True)}
+
+
+def with_edges(group: GroupBy, numbers: Iterable[Any]) -> GroupBy:
+    """Set the borders of bins so that they have about the same number of values."""
+    found = sorted(number for number in map(_number, numbers) if number is not None)
+    borders = {found[len(found) * number // group.bins - 1] for number in range(1, group.bins)} if found else set()
+    return GroupBy(group.path, group.bins, tuple(sorted(borders - set(found[-1:]))))
 
 
 def paths_of(value: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

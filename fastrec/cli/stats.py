@@ -282,6 +282,9 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @filter_options
 @accuracy_option
 @click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
+@click.option("--group-by", multiple=True, metavar="FIELD",
+              help="Also compare the models on each group of records with the same value of this field, such as "
+                   "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.")  # fmt: skip
 @click.option("--hashes", is_flag=True,
               help="Show how producers computed sample_hash, for each evaluation and model.")  # fmt: skip
 @click.option("--joins", is_flag=True,
@@ -313,6 +316,9 @@ def stats(
     Filters by name choose rows of these tables; the numbers in a row stay the same. With --sample-id, --hash, --right,
     --wrong or --errors, all numbers are those of the matching records alone.
 
+    --group-by adds a table for each group of records below the table of its evaluation: by subject, by difficulty, by
+    the number of tokens. Fields are those of --where.
+
     --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same question
     if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt (input.raw),
     the reference, or only white space.
@@ -328,6 +334,7 @@ def stats(
       fastrec stats corpus
       fastrec stats new-corpus --metric acc --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
+      fastrec stats corpus --group-by metadata.subject
       fastrec stats corpus --joins --evaluation GSM8K
       fastrec stats runs/ --by latency --format csv > models.csv
     """

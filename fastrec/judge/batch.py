@@ -15,6 +15,7 @@ from fastrec.judge.parse import parse, spell
 from fastrec.schemas.hashes import ABSENT
 from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 from fastrec.schemas.schema import Schema
+from fastrec.where import GroupBy, grouped_name
 
 _MOST_NAMES: Final = 100_000  # that a filter remembers
 
@@ -31,8 +32,8 @@ class FilteredOut(NamedTuple):
 class RecordFilter:
     """Filters valid records. Filters do not change the verdict: an invalid line is rejected whatever its fields say."""
 
-    def __init__(self, filters: Filters) -> None:
-        self._filters = filters
+    def __init__(self, filters: Filters, group_by: tuple[GroupBy, ...] = ()) -> None:
+        self._filters, self._group_by = filters, group_by
         self._matching: dict[FilteredOut, bool] = {}  # whether records with these names can match
 
     def filters_out(
@@ -41,7 +42,8 @@ class RecordFilter:
         """Filter a record in the normal form of a version, the target; None if it matches.
 
         Its `input` may be the JSON text of that (`msgspec.Raw`). `values` are its values with all unknown keys, if it
-        lacks some. With `any_hash`, its `sample_hash` does not matter.
+        lacks some. With `any_hash`, its `sample_hash` does not matter. If records are grouped, a matching one gets the
+        name of its group.
         """
         metric = UNSET if schema is DEFAULT_SCHEMA else record.evaluation_result_id
         names = FilteredOut(record.evaluation_name, "" if metric is UNSET else metric, record.model_id)
@@ -61,6 +63,9 @@ class RecordFilter:
             and (any_hash or filters.accepts_hash(record.sample_hash))
             and (not filters.where or filters.accepts_fields(values or parse(spell(record))[0]))
         ):
+            if self._group_by:
+                given = parse(spell(record))[0] if values is None else values
+                record.evaluation_name = given["evaluation_name"] = grouped_name(names[0], self._group_by, given)
             return None
         return names
 

@@ -25,6 +25,7 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import join
 from fastrec.summary.document import Summary
+from fastrec.where import GroupBy
 
 SCRATCH_LEVEL: Final = -1
 """The compression level of a corpus that is read only once."""
@@ -59,6 +60,7 @@ def matching_corpus(
     corpus: str,
     filters: Filters,
     *,
+    group_by: tuple[GroupBy, ...] = (),
     jobs: int = 1,
     may_be_empty: bool = False,
     work_dir: str | None = None,
@@ -70,7 +72,7 @@ def matching_corpus(
     It is made by `normalize` from the parts of the corpus, with the same sort order, schema version and hashes. So
     nothing is counted in a second way.
     """
-    if not filters:
+    if not filters and not group_by:
         yield corpus
         return
     manifest = read_manifest(corpus)
@@ -82,6 +84,7 @@ def matching_corpus(
         level=SCRATCH_LEVEL,
         jobs=jobs,
         filters=filters,
+        group_by=group_by,
         may_be_empty=may_be_empty,
         work_dir=work_dir,
         limits=limits,

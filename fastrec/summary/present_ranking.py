@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from fastrec.errors import counted
 from fastrec.schemas.hashes import ABSENT, WRONG
@@ -117,10 +118,16 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
     --common."""
     by_model: list[ModelStats]
     """The chosen models, best first; empty with --common if they have no question in common."""
+    group: dict[str, str | None] | UnsetType = UNSET
+    """With --group-by: the value of each field, null for records without it; absent in totals."""
 
     @property
     def title(self) -> str:
-        return title_of(self.evaluation_name, self.metric, self.metrics)
+        title = title_of(self.evaluation_name, self.metric, self.metrics)
+        if self.group is UNSET:
+            return title
+        values = (f"without {field}" if value is None else f"{field}: {value}" for field, value in self.group.items())
+        return f"{title} [{', '.join(values)}]"
 
 
 REASONS: Final = {

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 import fastrec
 from fastrec.errors import NoMatchError, UsageError
@@ -206,3 +207,61 @@ def test_a_regular_expression_takes_linear_time() -> None:
     """A pattern that takes exponential time in other engines."""
     holds = parse_condition("a=~(a*)*b").holds
     assert grows_linearly(lambda size: holds("a" * size), 20_000)
+
+
+# Groups
+
+
+def test_a_group_has_the_numbers_of_its_records(corpus: Corpus) -> None:
+    """Each group is what `stats` says about the records with this value, and totals come first."""
+    found = fastrec.stats(corpus.path, group_by="metadata.subject").evaluations
+    totals = fastrec.stats(corpus.path).evaluations
+    assert [one for one in found if one.group is UNSET] == totals
+    names = [(one.evaluation_name, one.metric, one.group is UNSET) for one in found]
+    assert all(
+        names[number][2] for number in range(len(names)) if number == 0 or names[number][:2] != names[number - 1][:2]
+    )
+    for value in ("law", "Law", "art"):
+        expected = fastrec.stats(corpus.path, where=f"metadata.subject={value}").evaluations
+        groups = [one for one in found if one.group == {"metadata.subject": value}]
+        for one in groups:
+            one.group = UNSET
+        assert [one.by_model for one in groups] == [one.by_model for one in expected]
+
+
+def test_records_without_the_field_are_a_group(corpus: Corpus) -> None:
+    found = fastrec.stats(corpus.path, group_by=["error", "metadata.subject"], model=["m0", "m1"]).evaluations
+    groups = [one for one in found if one.group is not UNSET]
+    expected = Counter(
+        (record["evaluation_name"], record.get("error") or None, record["metadata"]["subject"])
+        for record in map(json.loads, corpus.lines)
+        if record["model_id"] in ("m0", "m1")
+    )
+    assert {(one.evaluation_name, one.group["error"] or None, one.group["metadata.subject"]) for one in groups} == set(
+        expected
+    )
+    assert sum(one.records for one in groups) == expected.total()
+
+
+def test_bins_of_numbers_have_about_the_same_size(corpus: Corpus) -> None:
+    found = fastrec.stats(corpus.path, group_by="metadata.level:3").evaluations
+    sizes: Counter[str | None] = Counter()
+    for one in found:
+        if one.group is not UNSET:
+            sizes[one.group["metadata.level"]] += one.records
+    assert sizes == {"up to 3": 40, "3 to 7": 40, "above 7": 40}
+
+
+@pytest.mark.parametrize("text", ["", "a..b", "metadata.level:1", "metadata.nothing"])
+def test_wrong_groups_are_refused(text: str, corpus: Corpus) -> None:
+    with pytest.raises(UsageError):
+        fastrec.stats(corpus.path, group_by=text)
+
+
+def test_many_groups_are_cut_with_a_note(tmp_path: Path) -> None:
+    records = [sample("single_turn", sample_id=number, metadata={"n": f"v{number}: x"}) for number in range(60)]
+    write(tmp_path / "in.jsonl", [json.dumps(record).encode() for record in records])
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "out")
+    done = run_command("stats", str(tmp_path / "out"), "--group-by", "metadata.n")
+    assert b"the 50 largest of 60 groups are shown" in done.stderr
+    assert done.stdout.count(b"[metadata.n: v") == 50
