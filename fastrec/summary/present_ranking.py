@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from fastrec.errors import counted
 from fastrec.schemas.hashes import ABSENT, WRONG
@@ -118,13 +117,13 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
     --common."""
     by_model: list[ModelStats]
     """The chosen models, best first; empty with --common if they have no question in common."""
-    group: dict[str, str | None] | UnsetType = UNSET
-    """With --group-by: the value of each field, null for records without it; absent in totals."""
+    group: dict[str, str | None] | None = None
+    """With --group-by: the value of each field, null for records without it; null in totals."""
 
     @property
     def title(self) -> str:
         title = title_of(self.evaluation_name, self.metric, self.metrics)
-        if self.group is UNSET:
+        if self.group is None:
             return title
         values = (f"without {field}" if value is None else f"{field}: {value}" for field, value in self.group.items())
         return f"{title} [{', '.join(values)}]"
@@ -199,6 +198,29 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
     """All pairs of groups, those with the smallest share of common questions first."""
 
 
+class OverlapExample(msgspec.Struct, kw_only=True):
+    """A question that two evaluations have, as each of them names it."""
+
+    sample_id: int | str
+    sample_hash: str
+    other_sample_id: int | str
+    other_sample_hash: str
+
+
+class Overlap(msgspec.Struct, kw_only=True):
+    """Questions that two evaluations have in common."""
+
+    first: str
+    """evaluation_name, before the other one in the order of names."""
+    second: str
+    hashes: int = 0
+    """Questions with the same sample_hash."""
+    inputs: int = 0
+    """Questions whose inputs (input.raw) are the same but for white space."""
+    examples: list[OverlapExample] = msgspec.field(default_factory=list)
+    """The first of these inputs."""
+
+
 class Stats(msgspec.Struct, kw_only=True):
     """How the models of each evaluation compare."""
 
@@ -219,6 +241,8 @@ class Stats(msgspec.Struct, kw_only=True):
     """With --hashes: the recipes of the hashes, for each chosen evaluation and model; otherwise null."""
     joins: list[EvaluationJoins] | None = None
     """With --joins: which questions the chosen models have in common, for each evaluation; otherwise null."""
+    overlap: list[Overlap] | None = None
+    """With --overlap: pairs of evaluations that have questions in common; otherwise null."""
 
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
         """Whether to show the accuracy of models. `is_correct` of a graded metric means little."""

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
 
 import fastrec
 from fastrec.errors import NoMatchError, UsageError
@@ -216,8 +215,8 @@ def test_a_group_has_the_numbers_of_its_records(corpus: Corpus) -> None:
     """Each group is what `stats` says about the records with this value, and totals come first."""
     found = fastrec.stats(corpus.path, group_by="metadata.subject").evaluations
     totals = fastrec.stats(corpus.path).evaluations
-    assert [one for one in found if one.group is UNSET] == totals
-    names = [(one.evaluation_name, one.metric, one.group is UNSET) for one in found]
+    assert [one for one in found if one.group is None] == totals
+    names = [(one.evaluation_name, one.metric, one.group is None) for one in found]
     assert all(
         names[number][2] for number in range(len(names)) if number == 0 or names[number][:2] != names[number - 1][:2]
     )
@@ -225,13 +224,13 @@ def test_a_group_has_the_numbers_of_its_records(corpus: Corpus) -> None:
         expected = fastrec.stats(corpus.path, where=f"metadata.subject={value}").evaluations
         groups = [one for one in found if one.group == {"metadata.subject": value}]
         for one in groups:
-            one.group = UNSET
+            one.group = None
         assert [one.by_model for one in groups] == [one.by_model for one in expected]
 
 
 def test_records_without_the_field_are_a_group(corpus: Corpus) -> None:
     found = fastrec.stats(corpus.path, group_by=["error", "metadata.subject"], model=["m0", "m1"]).evaluations
-    groups = [one for one in found if one.group is not UNSET]
+    groups = [one for one in found if one.group is not None]
     expected = Counter(
         (record["evaluation_name"], record.get("error") or None, record["metadata"]["subject"])
         for record in map(json.loads, corpus.lines)
@@ -247,7 +246,7 @@ def test_bins_of_numbers_have_about_the_same_size(corpus: Corpus) -> None:
     found = fastrec.stats(corpus.path, group_by="metadata.level:3").evaluations
     sizes: Counter[str | None] = Counter()
     for one in found:
-        if one.group is not UNSET:
+        if one.group is not None:
             sizes[one.group["metadata.level"]] += one.records
     assert sizes == {"up to 3": 40, "3 to 7": 40, "above 7": 40}
 
@@ -265,3 +264,38 @@ def test_many_groups_are_cut_with_a_note(tmp_path: Path) -> None:
     done = run_command("stats", str(tmp_path / "out"), "--group-by", "metadata.n")
     assert b"the 50 largest of 60 groups are shown" in done.stderr
     assert done.stdout.count(b"[metadata.n: v") == 50
+
+
+# Overlap
+
+
+def test_planted_copies_in_two_evaluations_are_found(tmp_path: Path) -> None:
+    """Exact copies have the same hash; copies with other white space only the same input. Others do not count."""
+    lines = []
+    for number in range(60):
+        text = f"What is {number} plus {number}?"
+        for model in ("a", "b"):
+            record = sample("single_turn", sample_id=f"s{number}", model_id=model, evaluation_name="old")
+            record["input"] |= {"raw": text, "reference": str(2 * number)}
+            record.pop("sample_hash", None)
+            lines.append(json.dumps(record))
+            if number < 20:
+                copied = text if number < 12 else text.replace(" ", "  ") + "\n"
+                record |= {"evaluation_name": "new", "sample_id": f"n{number}"}
+                record["input"] |= {"raw": copied}
+                lines.append(json.dumps(record))
+            elif number < 30:
+                record |= {"evaluation_name": "other"}
+                record["input"] |= {"raw": text.upper() + "!"}
+                lines.append(json.dumps(record))
+    write(tmp_path / "in.jsonl", [line.encode() for line in lines])
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "out", part_size=20_000)
+    (pair,) = fastrec.stats(tmp_path / "out", overlap=True).overlap or []
+    assert (pair.first, pair.second, pair.hashes, pair.inputs) == ("new", "old", 12, 20)
+    for example in pair.examples:
+        assert str(example.sample_id).removeprefix("n") == str(example.other_sample_id).removeprefix("s")
+    done = run_command("stats", str(tmp_path / "out"), "--overlap")
+    assert b"overlap: 1 pair of evaluations" in done.stdout
+    assert b"new         old                      12          20" in done.stdout
+    rows = run_command("stats", str(tmp_path / "out"), "--overlap", "--format", "csv").stdout.decode().splitlines()
+    assert rows == ["evaluation_name,other_evaluation_name,hashes,inputs", "new,old,12,20"]

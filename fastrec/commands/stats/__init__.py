@@ -24,6 +24,7 @@ import msgspec
 from fastrec.commands.stats.common import only_common
 from fastrec.commands.stats.groups import summarize_groups, with_groups
 from fastrec.commands.stats.joins import find_joins
+from fastrec.commands.stats.overlap import find_overlap
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, as_tuple, make_filters
@@ -48,6 +49,7 @@ def stats(
     common: bool = False,
     hashes: bool = False,
     joins: bool = False,
+    overlap: bool = False,
     errors_as_wrong: bool = False,
     jobs: int = 1,
     group_by: Strings = (),
@@ -66,6 +68,7 @@ def stats(
         hashes: Also list the recipes of the hashes that the lines of each chosen model had (`Stats.hashes`).
         joins: Also find out which questions the chosen models have in common, and what keeps others apart
             (`Stats.joins`).
+        overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a field, as in `where`, or
@@ -126,6 +129,8 @@ def stats(
         if groups:
             grouped, groups = summarize_groups(corpus, wanted, groups, jobs=jobs, progress=progress, limits=limits)
             found.evaluations = with_groups(found.evaluations, ranked(choose(grouped)).evaluations, groups, note)
+        if overlap:
+            found.overlap = find_overlap(corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if joins:
             found.joins = find_joins(chosen, corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if not common:
