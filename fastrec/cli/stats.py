@@ -349,8 +349,8 @@ def stats(
 
     --overlap shows which evaluations have questions in common: the same sample_hash, or the same input but for white
     space. --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same
-    question if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt (input.raw),
-    the reference, or only white space.
+    question if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt
+    (input.raw), the reference, or only white space.
 
     \b
     Exit codes:
