@@ -22,6 +22,7 @@ ROOT = Path(fastrec.__file__).parents[1]
 ROWS = [
     ["__main__"],
     ["cli"],
+    ["opened"],
     ["api", "commands"],
     ["normalize"],
     ["trends"],
@@ -34,7 +35,7 @@ ROWS = [
     ["schemas"],
     ["filters"],
     ["where"],
-    ["wording"],
+    ["wording", "notebook"],
     ["build", "csv_writer", "errors", "html", "limits", "progress"],
     ["_version"],
 ]
@@ -58,6 +59,8 @@ EDGES = {
         "summary",
         "trends",
     },
+    "opened": {"commands", "corpus", "filters", "html", "notebook", "summary"},
+    "notebook": {"html"},
     "api": {"errors", "judge", "schemas", "sources"},
     "commands": {
         "wording",
@@ -80,6 +83,8 @@ EDGES = {
         "storage",
         "summary",
         "trends",
+        "notebook",
+        "where",
     },
     "normalize": {
         "_version",
@@ -126,9 +131,9 @@ EDGES = {
         "storage",
         "summary",
     },
-    "summary": {"wording", "engine", "errors", "filters", "limits", "schemas", "sorting", "storage"},
+    "summary": {"wording", "notebook", "engine", "errors", "filters", "limits", "schemas", "sorting", "storage"},
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
-    "judge": {"errors", "filters", "limits", "schemas", "sources"},
+    "judge": {"errors", "filters", "limits", "schemas", "sources", "where"},
     "harnesses": {"errors", "schemas", "sources", "storage"},
     "sources": {"errors", "limits", "storage"},
     "engine": {"build", "errors", "limits"},

@@ -62,7 +62,7 @@ def sql(
       fastrec sql monday tuesday "select corpus, count(*) from answers group by 1"
       fastrec sql corpus -f query.sql --format csv -o result.csv
     """
-    from fastrec.commands.tables import connect, mentions_records
+    from fastrec.commands.export.tables import connect, mentions_records
 
     if show_schema:
         _print_schema()
@@ -96,7 +96,7 @@ def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...
 
 
 def _print_schema() -> None:
-    from fastrec.commands.tables import ANSWERS, TABLES
+    from fastrec.commands.export.tables import ANSWERS, TABLES
 
     for name, text in TABLES.items():
         click.echo(f"{click.style(name, bold=True)}: {text}")
@@ -105,7 +105,7 @@ def _print_schema() -> None:
 
 
 def _run(connection: DuckDBPyConnection, query: str, output_format: str, output: str | None) -> None:
-    from fastrec.commands.tables import run_query
+    from fastrec.commands.export.tables import run_query
 
     found = run_query(connection, query)
     if found is None:
@@ -219,7 +219,7 @@ def _history() -> Iterator[None]:
         yield
         return
     from fastrec.answers.index import cache_directory
-    from fastrec.commands.tables import ANSWERS, TABLES
+    from fastrec.commands.export.tables import ANSWERS, TABLES
 
     words = sorted(
         {

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import counted
+from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.summary.document import (
     ErrorsAsWrong,
@@ -221,7 +222,7 @@ class Overlap(msgspec.Struct, kw_only=True):
     """The first of these inputs."""
 
 
-class Stats(msgspec.Struct, kw_only=True):
+class Stats(Tabular, kw_only=True):
     """How the models of each evaluation compare."""
 
     by: str
@@ -243,6 +244,16 @@ class Stats(msgspec.Struct, kw_only=True):
     """With --joins: which questions the chosen models have in common, for each evaluation; otherwise null."""
     overlap: list[Overlap] | None = None
     """With --overlap: pairs of evaluations that have questions in common; otherwise null."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each model of each evaluation and metric, best first."""
+        found = []
+        for one in self.evaluations:
+            group = one.group or {}
+            before = {"evaluation_name": one.evaluation_name, "metric": one.metric, **group}
+            found += [flat(model, before) for model in one.by_model]
+        names = dict.fromkeys(name for row in found for name in row)
+        return [{name: row.get(name) for name in names} for row in found]
 
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
         """Whether to show the accuracy of models. `is_correct` of a graded metric means little."""
