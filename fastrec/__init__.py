@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fastrec.commands.diff import diff
     from fastrec.commands.diff.document import Difference
     from fastrec.commands.export import Exported, export
+    from fastrec.commands.export.tables import batches, connect, table
     from fastrec.commands.generate import generate
     from fastrec.commands.import_logs import import_logs
     from fastrec.commands.import_logs.document import Import
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from fastrec.errors import FastrecError, RefusedError, ShardError, UsageError
     from fastrec.judge.findings import Finding, InvalidRecordError
     from fastrec.normalize.run import normalize
+    from fastrec.opened import OpenCorpus, open  # noqa: A004 - a function of this package
     from fastrec.schemas.hashes import sample_hash
     from fastrec.schemas.registry import Record
     from fastrec.summary.document import Summary
@@ -67,6 +69,7 @@ __all__ += [
     "validate",
 ]
 __all__ += ["verify", "view"]
+__all__ += ["OpenCorpus", "batches", "connect", "open", "table"]
 __all__ += ["Comparison", "Questions", "Shown", "compare", "questions", "show"]
 __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
 
@@ -84,11 +87,13 @@ _HOMES = {
         "fastrec.commands.generate": ("generate",),
         "fastrec.commands.import_logs": ("import_logs",),
         "fastrec.commands.import_logs.document": ("Import",),
+        "fastrec.opened": ("OpenCorpus", "open"),
         "fastrec.commands.questions": ("Questions", "questions"),
         "fastrec.commands.rejects": ("Rejects", "rejects"),
         "fastrec.commands.report": ("report",),
         "fastrec.commands.show": ("Shown", "show"),
         "fastrec.commands.stats": ("stats",),
+        "fastrec.commands.export.tables": ("batches", "connect", "table"),
         "fastrec.commands.trend": ("trend",),
         "fastrec.commands.validate": ("validate",),
         "fastrec.commands.validate.result": ("Validation",),

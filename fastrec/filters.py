@@ -3,7 +3,8 @@
 A record must match every kind of filter that is given. Of one kind, one of several values is enough. Names are
 shell-style patterns: `gsm8k`, `org/*`. A name that contains brackets still matches itself.
 
-`right`, `wrong` and `errors` choose outcomes: a record with an error is neither right nor wrong.
+`right`, `wrong` and `errors` choose outcomes: a record with an error is neither right nor wrong. `where` has conditions
+on any field, all of which must hold.
 
 Arguments take one string or several: the same values in Python as on the command line.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
 from shlex import quote
@@ -21,6 +22,7 @@ from typing import Any, Final, TypedDict
 import msgspec
 
 from fastrec.errors import UsageError, listed
+from fastrec.where import parse_condition
 
 _MOST_VALUES: Final = 5  # of an option, in a message
 
@@ -80,6 +82,8 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     right: bool = False
     wrong: bool = False
     errors: bool = False
+    where: tuple[str, ...] = ()
+    """Conditions on fields, all of which must hold: see `fastrec.where`."""
 
     def __bool__(self) -> bool:
         return self != _NONE
@@ -130,6 +134,10 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     def accepts_hash(self, sample_hash: str) -> bool:
         return matches_any(sample_hash, self.hash)
 
+    def accepts_fields(self, record: Mapping[str, Any]) -> bool:
+        """Whether all conditions on fields hold for a decoded record."""
+        return all(parse_condition(text).matches(record) for text in self.where)
+
     def accepts_outcome(self, *, is_correct: bool, has_error: bool) -> bool:
         if not self.chooses_outcomes:
             return True
@@ -152,6 +160,7 @@ class FilterArguments(TypedDict, total=False):
     right: bool
     wrong: bool
     errors: bool
+    where: Strings
 
 
 def make_filters(
@@ -166,14 +175,18 @@ def make_filters(
     right: bool = False,
     wrong: bool = False,
     errors: bool = False,
+    where: Strings = (),
 ) -> Filters:
     """Make filters from the arguments of a Python function.
 
     Raises:
-        UsageError: An argument has a wrong type, or a pattern is not valid UTF-8.
+        UsageError: An argument has a wrong type, a pattern is not valid UTF-8, or a condition cannot be understood.
     """
     is_one = isinstance(sample_id, (str, bytes)) or not isinstance(sample_id, Iterable)
     ids: Any = [sample_id] if is_one else sample_id
+    conditions = _patterns("where", where)
+    for condition in conditions:
+        parse_condition(condition)
     return Filters(
         evaluation=_patterns("evaluation", evaluation),
         metric=_patterns("metric", metric),
@@ -185,6 +198,7 @@ def make_filters(
         right=right,
         wrong=wrong,
         errors=errors,
+        where=conditions,
     )
 
 

@@ -7,13 +7,14 @@ index do not disturb each other. Whoever builds one removes those that nobody ha
     one task per part ──▶ files of packed questions, and of questions that may have more records in other parts
     the driver        ──▶ joins the latter, and inserts everything in one transaction
 
-`open_index` finds or builds the index of a corpus, and `open_scopes` chooses what a command looks at.
+`open_index` finds or builds the index of a corpus, and `choose_scopes` chooses what a command looks at.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 import sys
 import tempfile
@@ -65,13 +66,16 @@ from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.present_choice import check_patterns, matching_scopes
 
 _SUFFIX: Final = ".index"
-_BUILDING: Final = ".building"
+TABLES_SUFFIX: Final = ".tables"
+BUILDING: Final = ".building"
+CACHED: Final = {_SUFFIX: 30, TABLES_SUFFIX: 30, BUILDING: 1}
+"""What fastrec keeps in the cache directory, by suffix: for how many days after its last use."""
 _DAY: Final = 24 * 60 * 60
 _EXAMPLES: Final = 5  # ids in a message
 _LONGEST: Final = 80  # characters of an id in a message
 
 
-def _cache_directory(cache: str | os.PathLike[str] | None) -> Path:
+def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
     if cache is not None:
         return Path(cache)
     if named := os.environ.get("FASTREC_CACHE"):
@@ -79,6 +83,24 @@ def _cache_directory(cache: str | os.PathLike[str] | None) -> Path:
     if user := os.environ.get("XDG_CACHE_HOME"):
         return Path(user, "fastrec")
     return Path("~/.cache/fastrec").expanduser()
+
+
+def cached_files() -> list[Path]:
+    """The files and directories of fastrec in the cache directory."""
+    with suppress(OSError):
+        return sorted(path for path in cache_directory().iterdir() if path.suffix in CACHED)
+    return []
+
+
+def remove_unused(directory: Path) -> None:
+    """Remove what was not used for 30 days, and what a killed process left behind a day ago."""
+    now = time.time()
+    with suppress(OSError):
+        for path in directory.iterdir():
+            days = CACHED.get(path.suffix)
+            with suppress(OSError):
+                if days and now - path.stat().st_mtime > days * _DAY:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 @contextmanager
@@ -90,10 +112,10 @@ def _new_file(directory: Path) -> Iterator[Path]:
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _close_to_others(directory)
-        number, name = tempfile.mkstemp(_BUILDING, "", directory)
+        close_to_others(directory)
+        number, name = tempfile.mkstemp(BUILDING, "", directory)
     except OSError:
-        number, name = tempfile.mkstemp(_BUILDING, "fastrec-")
+        number, name = tempfile.mkstemp(BUILDING, "fastrec-")
     os.close(number)
     path = Path(name)
     try:
@@ -108,22 +130,11 @@ def _new_file(directory: Path) -> Iterator[Path]:
             path.unlink()
 
 
-def _close_to_others(directory: Path) -> None:
+def close_to_others(directory: Path) -> None:
     """Let nobody else read a cache directory that an earlier version made; one with other files is not ours alone."""
     with suppress(OSError):
-        if all(path.suffix in {_SUFFIX, _BUILDING} for path in directory.iterdir()):
+        if all(path.suffix in CACHED for path in directory.iterdir()):
             directory.chmod(0o700)
-
-
-def _remove_unused(directory: Path) -> None:
-    """Remove indexes that were not used for 30 days, and what a killed process left behind a day ago."""
-    now = time.time()
-    with suppress(OSError):
-        for path in directory.iterdir():
-            days = {_SUFFIX: 30, _BUILDING: 1}.get(path.suffix)
-            with suppress(OSError):
-                if days and now - path.stat().st_mtime > days * _DAY:
-                    path.unlink()
 
 
 _INDEX_FORMAT: Final = 5
@@ -396,14 +407,14 @@ def open_index(
     corpus = os.fspath(corpus)
     manifest = read_manifest(corpus)
     parts_of(corpus, manifest)
-    directory = _cache_directory(cache)
+    directory = cache_directory(cache)
     checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
     path = directory / f"{checksum}-{_INDEX_FORMAT}{_SUFFIX}"
     if database := open_database(path):
         with suppress(OSError):
             os.utime(path)  # it is in use
         return Index(corpus, manifest, database, limits)
-    _remove_unused(directory)
+    remove_unused(directory)
     with _new_file(directory) as building:
         build_index(str(building), corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if building.parent == directory:
@@ -414,15 +425,6 @@ def open_index(
     if database is None:
         raise DamagedFileError(str(path), "it cannot be read after it was written")
     return Index(corpus, manifest, database, limits)
-
-
-@contextmanager
-def open_scopes(
-    corpus: str | os.PathLike[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
-) -> Iterator[tuple[Index, list[tuple[Scope, Query]]]]:
-    """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin."""
-    with open_index(corpus, jobs=jobs, progress=progress, limits=limits) as index:
-        yield index, choose_scopes(index.scopes, filters)
 
 
 def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope, Query]]:

@@ -249,7 +249,7 @@ _MOST: Final = 1000  # completions
 
 FILTER_PARAMETERS: Final = (
     "evaluation", "metric", "model", "sample_id", "hash", "exclude_evaluation", "exclude_model", "right", "wrong",
-    "errors",
+    "errors", "where",
 )  # fmt: skip
 """The parameters that `filter_options` adds."""
 
@@ -336,6 +336,10 @@ _OPTIONS: Final = (
                  help="Only right answers. If several of --right, --wrong and --errors are given, any may match."),
     click.option("--wrong", is_flag=True, help="Only wrong answers."),
     click.option("--errors", is_flag=True, help="Only records with an error, which are neither right nor wrong."),
+    click.option("--where", multiple=True, metavar="CONDITION",
+                 help="Only records with such a field: 'metadata.subject=law', 'token_usage.total_tokens>500', "
+                      "'output.raw~sorry' (contains), 'error?' (is there), '!error?' (is not). May be repeated; all "
+                      "must hold."),
 )  # fmt: skip
 filter_options = _together(*_OPTIONS)
 name_filter_options = _together(*(_OPTIONS[FILTER_PARAMETERS.index(name)] for name in (

@@ -36,7 +36,7 @@ from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.summary.document import ModelRecipes, Tokens
-    from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, QuestionGroup, Stats
+    from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, Overlap, QuestionGroup, Stats
 
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
@@ -157,6 +157,7 @@ def _csv_models(found: Stats) -> Table:
     return Table(columns(["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded"]), rows)
 
 
+_MOST_OVERLAPS: Final = 50
 _MOST_PAIRS: Final = 10  # more do not fit on a screen
 _HASHES: Final = (
     "R1 to R10: valid lines whose sample_hash follows this recipe; absent: without one; wrong: by no recipe",
@@ -174,7 +175,30 @@ def _questions_sections(found: Stats) -> Sections:
         for name, models in groupby(found.hashes or (), key=lambda one: one.evaluation_name)
     ]
     sections += map(_joins_section, found.joins or ())
+    if found.overlap is not None:
+        sections.append(_overlap_section(found.overlap))
     return sections, [[*(_HASHES if found.hashes else ()), *(_JOINS if found.joins else ())]]
+
+
+def _overlap_section(pairs: Sequence[Overlap]) -> Section:
+    names = ["evaluation", "other evaluation", "same hash", "same input", "example", "in the other"]
+    rows = [
+        [
+            one.first,
+            one.second,
+            f"{one.hashes:,}",
+            f"{one.inputs:,}",
+            str(example.sample_id),
+            str(example.other_sample_id),
+        ]
+        for one in pairs
+        for example in one.examples[:1]
+    ]
+    about = f"{counted(len(pairs), 'pair')} of evaluations have questions in common"
+    left = ("other evaluation", "example", "in the other")
+    table = Table(columns(names, left=left), rows[:_MOST_OVERLAPS]) if rows else "no question occurs in two evaluations"
+    notes = more_rows(len(rows) - _MOST_OVERLAPS, "pair", "--format json")
+    return Section("overlap", about, table, [*notes, "same input: input.raw is the same but for white space"])
 
 
 def _hashes_section(name: str, models: Sequence[ModelRecipes]) -> Section:
@@ -250,6 +274,9 @@ def _csv_questions(found: Stats) -> Table:
             for recipe in _recipes_of([one])
         ]
         return Table(columns(["evaluation_name", "model_id", "recipe", "lines"]), recipes)
+    if found.overlap is not None:
+        rows = [[one.first, one.second, one.hashes, one.inputs] for one in found.overlap]
+        return Table(columns(["evaluation_name", "other_evaluation_name", "hashes", "inputs"]), rows)
     names = [
         "evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric", "ids",
         "apart", *REASONS,
@@ -290,10 +317,14 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @filter_options
 @accuracy_option
 @click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
+@click.option("--group-by", multiple=True, metavar="FIELD",
+              help="Also compare the models on each group of records with the same value of this field, such as "
+                   "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.")  # fmt: skip
 @click.option("--hashes", is_flag=True,
               help="Show how producers computed sample_hash, for each evaluation and model.")  # fmt: skip
 @click.option("--joins", is_flag=True,
               help="Show how many questions models have in common, and what keeps the others apart.")  # fmt: skip
+@click.option("--overlap", is_flag=True, help="Show which evaluations have questions in common.")
 @errors_as_wrong_option
 @choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
 @raw_cells_option
@@ -321,9 +352,13 @@ def stats(
     Filters by name choose rows of these tables; the numbers in a row stay the same. With --sample-id, --hash, --right,
     --wrong or --errors, all numbers are those of the matching records alone.
 
-    --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same question
-    if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt (input.raw),
-    the reference, or only white space.
+    --group-by adds a table for each group of records below the table of its evaluation: by subject, by difficulty, by
+    the number of tokens. Fields are those of --where.
+
+    --overlap shows which evaluations have questions in common: the same sample_hash, or the same input but for white
+    space. --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same
+    question if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt
+    (input.raw), the reference, or only white space.
 
     \b
     Exit codes:
@@ -337,17 +372,21 @@ def stats(
       fastrec stats corpus
       fastrec stats new-corpus --metric acc --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
+      fastrec stats corpus --group-by metadata.subject
       fastrec stats corpus --joins --evaluation GSM8K
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run
     from fastrec.corpus.manifest import skipped_lines
 
-    about_questions = options["hashes"] or options["joins"]
-    if options["hashes"] and options["joins"] and output_format == "csv":
-        raise click.UsageError("a CSV table has either hashes or joins: choose one of --hashes and --joins")
+    other_tables = [name for name in ("hashes", "joins", "overlap") if options[name]]
+    about_questions = bool(other_tables)
+    if len(other_tables) > 1 and output_format == "csv":
+        raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")
     prepare_reading(options["jobs"], paths)
-    stages = ("sort", "merge", "count") if options["common"] or options["joins"] else ("sort", "merge")
+    stages = (
+        ("sort", "merge", "count") if options["common"] or options["joins"] or options["overlap"] else ("sort", "merge")
+    )
     with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     make_sections = _questions_sections if about_questions else stats_sections

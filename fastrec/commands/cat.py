@@ -47,10 +47,13 @@ from fastrec.corpus.scan import (
 )
 from fastrec.corpus.sources import decode_source, line_begin, need_sources, source_lines, sources_file
 from fastrec.engine import check_jobs, jobs_for
-from fastrec.errors import CorpusError, FastrecError, UsageError, shown
+from fastrec.errors import CorpusError, FastrecError, NoMatchError, UsageError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.judge.parse import parse
 from fastrec.limits import LIMITS, Limits, current_limits
+from fastrec.normalize.inputs import fields_checked
 from fastrec.sorting.keys import METRIC
+from fastrec.sources.shard import Shard, shard_at
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import names_of
 
@@ -214,6 +217,7 @@ class Finder:
             and (self._sample_ids is None or bytes(head.sample_id) in self._sample_ids)
             and (not self._rest or self._accepts(head))
             and (not self._outcomes or self._accepts_outcome(data, start, end))
+            and (not self._rest.where or self._rest.accepts_fields(parse(bytes(memoryview(data)[start:end]))[0]))
         )
 
     def _accepts(self, head: LineHead) -> bool:
@@ -301,7 +305,7 @@ def _resolve(filters: Filters, summary: Summary | None) -> Selection | None:
     for kind in ("sample_id", "hash"):
         patterns = getattr(filters, kind)
         (rest if any(map(_SPECIAL.search, patterns)) else exact)[kind] = patterns
-    return Selection(**exact, rest=Filters(**rest))
+    return Selection(**exact, rest=Filters(**rest, where=filters.where))
 
 
 def _is_open(filters: Filters, kind: str) -> bool:
@@ -391,7 +395,24 @@ def cat_blocks(
             sources = sources_file(directory, part.entry) if source else ""
             tasks.append(_SearchTask(part, selection, manifest.sort_fields, limit, limits, sources=sources))
     blocks = _search(tasks, 1 if wanted.is_contiguous else jobs, limits)
+    if filters.where:
+        blocks = _with_known_fields(blocks, [shard_at(task.part.path) for task in tasks], filters)
     return blocks if limit is None else _first_lines(blocks, limit)
+
+
+def _with_known_fields(blocks: Generator[bytes], parts: Sequence[Shard], filters: Filters) -> Generator[bytes]:
+    """Yield all blocks; UsageError if there are none because a condition is about a field that no record has."""
+    with contextlib.suppress(_NothingFoundError), fields_checked(parts, filters.where), closing(blocks):
+        is_empty = True
+        for block in blocks:
+            is_empty = False
+            yield block
+        if is_empty:
+            raise _NothingFoundError("nothing matches")
+
+
+class _NothingFoundError(NoMatchError):
+    """Nothing matches, though all fields are known."""
 
 
 class _SearchTask(msgspec.Struct, frozen=True):

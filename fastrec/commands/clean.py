@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from fastrec.answers.index import cache_directory, cached_files
 from fastrec.corpus.local_output import LocalOutput, locked_work
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
@@ -54,9 +55,10 @@ class Cleaned(msgspec.Struct, kw_only=True):
 
 
 def clean(
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | None = None,
     *,
     work_dir: str | os.PathLike[str] | None = None,
+    cache: bool = False,
     dry_run: bool = False,
 ) -> Cleaned:
     """Remove kept and interrupted work of an output; the output itself and a refused corpus stay.
@@ -64,12 +66,17 @@ def clean(
     Args:
         output: The output of `normalize`.
         work_dir: The `work_dir` of these runs, if they had one.
+        cache: Remove the indexes and tables of all corpora in the cache directory instead.
         dry_run: Only say what would be removed.
 
     Raises:
         UsageError: `output` cannot be an output of `normalize`.
         LockedError: A run is writing it.
     """
+    if cache != (output is None):
+        raise UsageError("name an output, or give --cache")
+    if output is None:
+        return _clean_cache(dry_run=dry_run)
     limits = current_limits()
     target = without_file_protocol(os.fspath(output))
     work = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
@@ -84,6 +91,22 @@ def clean(
         removed=[RemovedWork(utf8(one.path), one.files, one.bytes) for one in found],
         bytes=sum(one.bytes for one in found),
         left=list(map(utf8, left)),
+    )
+
+
+def _clean_cache(*, dry_run: bool) -> Cleaned:
+    found = []
+    for path in cached_files():
+        files = list(path.iterdir()) if path.is_dir() else [path]
+        found.append(RemovedWork(utf8(str(path)), len(files), sum(file.stat().st_size for file in files)))
+        if not dry_run:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return Cleaned(
+        output=utf8(str(cache_directory())),
+        dry_run=dry_run,
+        removed=found,
+        bytes=sum(one.bytes for one in found),
+        left=[],
     )
 
 

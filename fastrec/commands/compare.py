@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
-from typing import Final, Literal, NamedTuple, Unpack
+from typing import Any, Final, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model, open_scopes
+from fastrec.answers.index import Index, check_questions, choose_model
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
+from fastrec.normalize.scratch import open_scopes
+from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
 from fastrec.summary.significance import Test, adjust, compare_pairs
 
@@ -86,7 +88,7 @@ class Uncompared(msgspec.Struct):
     """Which of the two models have no records."""
 
 
-class Comparison(msgspec.Struct):
+class Comparison(Tabular):
     """Two models, compared on each evaluation and metric."""
 
     a: str
@@ -97,6 +99,10 @@ class Comparison(msgspec.Struct):
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
     """The others."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each evaluation and metric."""
+        return [flat(one, {}) for one in self.evaluations]
 
 
 def compare(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model, open_scopes
+from fastrec.answers.index import Index, check_questions, choose_model
 from fastrec.answers.table import SORTS, QuestionRow, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.limits import current_limits
+from fastrec.normalize.scratch import open_scopes
+from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import check_patterns
 
@@ -66,11 +68,19 @@ class EvaluationQuestions(msgspec.Struct, kw_only=True):
     """The questions, in the order of `--sort`."""
 
 
-class Questions(msgspec.Struct):
+class Questions(Tabular):
     """Questions of a corpus: a table for each evaluation and metric."""
 
     evaluations: list[EvaluationQuestions]
     """By evaluation and metric."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each question of each evaluation and metric."""
+        return [
+            flat(question, {"evaluation_name": one.evaluation_name, "metric": one.metric})
+            for one in self.evaluations
+            for question in one.questions
+        ]
 
 
 def questions(

@@ -8,12 +8,13 @@ from typing import Final, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, open_scopes
+from fastrec.answers.index import Index
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
+from fastrec.normalize.scratch import open_scopes
 from fastrec.progress import Progress
 
 _SHORTEST: Final = 4  # characters of a hash

@@ -11,9 +11,11 @@ from msgspec import UNSET
 
 from fastrec.filters import Filters
 from fastrec.judge.findings import Finding
+from fastrec.judge.parse import parse, spell
 from fastrec.schemas.hashes import ABSENT
 from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
 from fastrec.schemas.schema import Schema
+from fastrec.where import GroupBy, grouped_name
 
 _MOST_NAMES: Final = 100_000  # that a filter remembers
 
@@ -30,14 +32,18 @@ class FilteredOut(NamedTuple):
 class RecordFilter:
     """Filters valid records. Filters do not change the verdict: an invalid line is rejected whatever its fields say."""
 
-    def __init__(self, filters: Filters) -> None:
-        self._filters = filters
+    def __init__(self, filters: Filters, group_by: tuple[GroupBy, ...] = ()) -> None:
+        self._filters, self._group_by = filters, group_by
         self._matching: dict[FilteredOut, bool] = {}  # whether records with these names can match
 
-    def filters_out(self, record: Any, schema: Schema, *, any_hash: bool = False) -> FilteredOut | None:
+    def filters_out(
+        self, record: Any, schema: Schema, values: dict[str, Any] | None = None, *, any_hash: bool = False
+    ) -> FilteredOut | None:
         """Filter a record in the normal form of a version, the target; None if it matches.
 
-        Its `input` may be the JSON text of that (`msgspec.Raw`). With `any_hash`, its `sample_hash` does not matter.
+        Its `input` may be the JSON text of that (`msgspec.Raw`). `values` are its values with all unknown keys, if it
+        lacks some. With `any_hash`, its `sample_hash` does not matter. If records are grouped, a matching one gets the
+        name of its group.
         """
         metric = UNSET if schema is DEFAULT_SCHEMA else record.evaluation_result_id
         names = FilteredOut(record.evaluation_name, "" if metric is UNSET else metric, record.model_id)
@@ -55,7 +61,11 @@ class RecordFilter:
             and filters.accepts_sample_id(record.sample_id)
             and filters.accepts_outcome(is_correct=record.evaluation.is_correct, has_error=bool(record.error))
             and (any_hash or filters.accepts_hash(record.sample_hash))
+            and (not filters.where or filters.accepts_fields(values or parse(spell(record))[0]))
         ):
+            if self._group_by:
+                given = parse(spell(record))[0] if values is None else values
+                record.evaluation_name = given["evaluation_name"] = grouped_name(names[0], self._group_by, given)
             return None
         return names
 

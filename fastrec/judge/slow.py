@@ -149,7 +149,9 @@ class SlowPath:
         prepared = self._upgrade(value, schema, target)
         wrong = prepared.replaced if self._settings.sample_hash == "verify" else None
         if self._filter:
-            filtered_out = self._filter.filters_out(prepared.record, target, any_hash=wrong is not None)
+            filtered_out = self._filter.filters_out(
+                prepared.record, target, prepared.normal, any_hash=wrong is not None
+            )
             if filtered_out:
                 prepared.rules.decoder.learn(prepared.unknown)
                 return filtered_out

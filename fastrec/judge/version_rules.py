@@ -20,6 +20,7 @@ from fastrec.schemas.hashes import Hash
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.widen import LearningDecoder
+from fastrec.where import GroupBy
 
 SampleHashMode = Literal["replace", "fill", "verify"]
 
@@ -53,6 +54,7 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     known_input_bytes: int = KNOWN_INPUT_BYTES
     """Memory for known inputs. They make judging faster, but records with them have no `input` of their own."""
     filters: Filters = Filters()
+    group_by: tuple[GroupBy, ...] = ()
     """Valid records that do not match are counted, and are otherwise not there; this needs a target."""
 
     def __post_init__(self) -> None:

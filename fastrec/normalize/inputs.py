@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from fastrec.errors import BadShardsError, ForeignFormatError, ShardError, UsageError, arguments, shown
+import msgspec
+
+from fastrec.errors import BadShardsError, ForeignFormatError, NoMatchError, ShardError, UsageError, arguments, shown
 from fastrec.normalize.options import InputSettings
+from fastrec.schemas.registry import SCHEMAS, fields_of
 from fastrec.sources.formats import why_foreign
 from fastrec.sources.inputs import find_files, find_shards
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import is_url, storage_of
+from fastrec.where import Condition, parse_condition, paths_of, unknown_field
 
 _MOST_FILES: Final = 100  # looked at to tell what they are
+_PEEKED_SHARDS: Final = 64  # to find the names of fields
 _PEEKED_TEXT: Final = 64 << 10
 _DOC_ID: Final = b'"doc_id"'  # of a sample of lm-eval, the only harness that writes JSON lines
 
@@ -35,6 +40,44 @@ def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tupl
     if first is not None and (harness := _harness_of(first)):
         raise _these_are_logs(harness, paths or [first.path])
     return shards, notices
+
+
+def find_unknown_field(shards: Sequence[Shard], conditions: Sequence[Condition]) -> str | None:
+    """Say which field of some conditions neither a schema nor the first lines of some shards have; None if they do."""
+    known, paths = fields_of(SCHEMAS.values()), [one.path for one in conditions]
+    if unknown_field(paths, known) is None:
+        return None
+    return unknown_field(paths, known | {path for record in _first_records(shards) for path in paths_of(record)})
+
+
+@contextlib.contextmanager
+def fields_checked(shards: Sequence[Shard], conditions: Sequence[str]) -> Iterator[None]:
+    """Raise a UsageError if a condition is about a field that no record has.
+
+    A field may be rare, so one that is not found at once is an error only if nothing matches. A negated condition would
+    match everything, so it is refused at once.
+    """
+    parsed = [parse_condition(text) for text in conditions]
+    if mistake := find_unknown_field(shards, [one for one in parsed if one.negated]):
+        raise UsageError(mistake)
+    try:
+        yield
+    except NoMatchError as exc:
+        if mistake := find_unknown_field(shards, parsed):
+            raise NoMatchError(mistake) from exc
+        raise
+
+
+def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:
+    """Decode the first lines of some shards, spread over all of them."""
+    files = [shard for shard in shards if not shard.stream]
+    count = min(len(files), _PEEKED_SHARDS)
+    for number in range(count):
+        with contextlib.suppress(ShardError, OSError, MemoryError):  # what cannot be read is reported in pass 1
+            chunk = next(files[number * len(files) // count].read(chunk_bytes=_PEEKED_TEXT), None)
+            for line in chunk.data.split(b"\n") if isinstance(chunk, Chunk) else ():
+                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    yield msgspec.json.decode(line)
 
 
 def _these_are_logs(harness: str, paths: Sequence[str]) -> UsageError:

@@ -26,6 +26,7 @@ from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES
 from fastrec.summary.document import LineCounts
+from fastrec.where import GroupBy
 
 MEMORY_PER_JOB: Final = 512 << 20
 
@@ -115,6 +116,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_window: int = MAX_WINDOW
     filters: Filters = Filters()
     """Only records that match these; all other lines are treated as ever."""
+    group_by: tuple[GroupBy, ...] = ()
+    """Records get the names of their groups. Only for corpora that are thrown away."""
     track_sources: bool = False  # write the shard and the line of each record to a file beside its part
 
     jobs: int = 1
@@ -203,6 +206,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             sample_hash=self.sample_hash,
             repairs=frozenset(self.repair),
             filters=self.filters,
+            group_by=self.group_by,
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),  # occupied while a worker sorts, too
         )
         return InputSettings(judge, self.max_line_bytes, self.max_window)

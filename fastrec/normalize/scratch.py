@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from fastrec.answers.index import Index, choose_scopes, open_index
+from fastrec.answers.table import Query, Scope
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
@@ -22,6 +25,7 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import join
 from fastrec.summary.document import Summary
+from fastrec.where import GroupBy
 
 SCRATCH_LEVEL: Final = -1
 """The compression level of a corpus that is read only once."""
@@ -56,6 +60,7 @@ def matching_corpus(
     corpus: str,
     filters: Filters,
     *,
+    group_by: tuple[GroupBy, ...] = (),
     jobs: int = 1,
     allow_empty: bool = False,
     work_dir: str | None = None,
@@ -67,7 +72,7 @@ def matching_corpus(
     It is made by `normalize` from the parts of the corpus, with the same sort order, schema version and hashes. So
     nothing is counted in a second way.
     """
-    if not filters:
+    if not filters and not group_by:
         yield corpus
         return
     manifest = read_manifest(corpus)
@@ -79,6 +84,7 @@ def matching_corpus(
         level=SCRATCH_LEVEL,
         jobs=jobs,
         filters=filters,
+        group_by=group_by,
         allow_empty=allow_empty,
         work_dir=work_dir,
         limits=limits,
@@ -94,6 +100,23 @@ def matching_corpus(
         made.manifest.skipped = manifest.skipped
         Path(made.directory, MANIFEST).write_bytes(made.manifest.to_json())
         yield made.directory
+
+
+@contextlib.contextmanager
+def open_scopes(
+    corpus: str | os.PathLike[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
+) -> Iterator[tuple[Index, list[tuple[Scope, Query]]]]:
+    """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin.
+
+    The index knows names, ids, hashes and outcomes. If there are conditions on fields, it is the index of the records
+    that match them.
+    """
+    by_field = Filters(where=filters.where)
+    with matching_corpus(os.fspath(corpus), by_field, jobs=jobs, progress=progress, limits=limits) as directory:
+        # The index of matching records is kept next to them, since both are removed afterwards.
+        cache = Path(directory).with_name("index") if by_field else None
+        with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
+            yield index, choose_scopes(index.scopes, filters)
 
 
 def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:

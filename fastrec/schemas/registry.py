@@ -16,7 +16,7 @@ differently, then its label.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from fastrec.errors import UsageError
@@ -29,6 +29,23 @@ from fastrec.schemas.v0_2_1 import SCHEMA as V0_2_1
 from fastrec.schemas.v0_2_1 import Record as Record021
 from fastrec.schemas.v0_3_0 import SCHEMA as V0_3_0
 from fastrec.schemas.v0_3_0 import Record as Record030
+
+
+def fields_of(schemas: Iterable[Schema]) -> set[tuple[str, ...]]:
+    """The paths of all fields that some schema files know; a list stands for each of its items."""
+    found: set[tuple[str, ...]] = set()
+
+    def walk(document: Any, path: tuple[str, ...]) -> None:
+        for name, inner in document.get("properties", {}).items():
+            found.add((*path, name))
+            walk(inner, (*path, name))
+        walk(document["items"], path) if isinstance(document.get("items"), dict) else None
+        for choice in (*document.get("oneOf", ()), *document.get("anyOf", ())):
+            walk(choice, path)
+
+    for schema in schemas:
+        walk(schema.document, ())
+    return found
 
 
 def contradicts_itself(value: Any) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import counted
+from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.summary.document import (
     ErrorsAsWrong,
@@ -119,10 +120,16 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
     --common."""
     by_model: list[ModelStats]
     """The chosen models, best first; empty with --common if they have no question in common."""
+    group: dict[str, str | None] | None = None
+    """With --group-by: the value of each field, null for records without it; null in totals."""
 
     @property
     def title(self) -> str:
-        return title_of(self.evaluation_name, self.metric, self.metrics)
+        title = title_of(self.evaluation_name, self.metric, self.metrics)
+        if self.group is None:
+            return title
+        values = (f"without {field}" if value is None else f"{field}: {value}" for field, value in self.group.items())
+        return f"{title} [{', '.join(values)}]"
 
 
 REASONS: Final = {
@@ -194,7 +201,30 @@ class EvaluationJoins(msgspec.Struct, kw_only=True):
     """All pairs of groups, those with the smallest share of common questions first."""
 
 
-class Stats(msgspec.Struct, kw_only=True):
+class OverlapExample(msgspec.Struct, kw_only=True):
+    """A question that two evaluations have, as each of them names it."""
+
+    sample_id: int | str
+    sample_hash: str
+    other_sample_id: int | str
+    other_sample_hash: str
+
+
+class Overlap(msgspec.Struct, kw_only=True):
+    """Questions that two evaluations have in common."""
+
+    first: str
+    """evaluation_name, before the other one in the order of names."""
+    second: str
+    hashes: int = 0
+    """Questions with the same sample_hash."""
+    inputs: int = 0
+    """Questions whose inputs (input.raw) are the same but for white space."""
+    examples: list[OverlapExample] = msgspec.field(default_factory=list)
+    """The first of these inputs."""
+
+
+class Stats(Tabular, kw_only=True):
     """How the models of each evaluation compare."""
 
     by: str
@@ -214,6 +244,18 @@ class Stats(msgspec.Struct, kw_only=True):
     """With --hashes: the recipes of the hashes, for each chosen evaluation and model; otherwise null."""
     joins: list[EvaluationJoins] | None = None
     """With --joins: which questions the chosen models have in common, for each evaluation; otherwise null."""
+    overlap: list[Overlap] | None = None
+    """With --overlap: pairs of evaluations that have questions in common; otherwise null."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each model of each evaluation and metric, best first."""
+        found = []
+        for one in self.evaluations:
+            group = one.group or {}
+            before = {"evaluation_name": one.evaluation_name, "metric": one.metric, **group}
+            found += [flat(model, before) for model in one.by_model]
+        names = dict.fromkeys(name for row in found for name in row)
+        return [{name: row.get(name) for name in names} for row in found]
 
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
         """Whether to show the accuracy of models. `is_correct` of a graded metric means little."""

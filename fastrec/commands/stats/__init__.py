@@ -7,7 +7,8 @@
    of the matching records first.
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
 4. Rank the models (`summary.present_ranking`).
-5. With `joins`, find out which questions the chosen models have in common (`joins`).
+5. With `group_by`, do the same for each group of records (`groups`).
+6. With `joins`, find out which questions the chosen models have in common (`joins`).
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from typing import Unpack
 import msgspec
 
 from fastrec.commands.stats.common import only_common
+from fastrec.commands.stats.groups import summarize_groups, with_groups
 from fastrec.commands.stats.joins import find_joins
+from fastrec.commands.stats.overlap import find_overlap
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
-from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
+from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, matching_corpus, scratch_corpus
@@ -35,6 +38,7 @@ from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
 from fastrec.summary.present_choice import choose
 from fastrec.summary.present_ranking import RANKINGS, Stats, facts_of, rank
+from fastrec.where import parse_group
 
 
 def stats(
@@ -45,8 +49,10 @@ def stats(
     common: bool = False,
     hashes: bool = False,
     joins: bool = False,
+    overlap: bool = False,
     errors_as_wrong: bool = False,
     jobs: int = 1,
+    group_by: Strings = (),
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
@@ -62,8 +68,11 @@ def stats(
         hashes: Also list the recipes of the hashes that the lines of each chosen model had (`Stats.hashes`).
         joins: Also find out which questions the chosen models have in common, and what keeps others apart
             (`Stats.joins`).
+        overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         jobs: Processes to use.
+        group_by: Also compare the models on groups of records: those with the same value of a field, as in `where`, or
+            FIELD:N for N bins of its numbers.
         work_dir: Directory for temporary files; the system's by default.
         progress: Receives the progress.
         notice: Receives notices for the user.
@@ -83,6 +92,9 @@ def stats(
     by_record = msgspec.structs.replace(wanted, **dict.fromkeys(NAME_FILTERS, ()))
     if hashes and by_record:
         raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
+    groups = tuple(map(parse_group, as_tuple("group_by", group_by)))
+    if groups and (common or joins or hashes):
+        raise UsageError("--group-by cannot be combined with --common, --joins or --hashes")
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
@@ -114,6 +126,11 @@ def stats(
             names_of = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
             found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names_of]
+        if groups:
+            grouped, groups = summarize_groups(corpus, wanted, groups, jobs=jobs, progress=progress, limits=limits)
+            found.evaluations = with_groups(found.evaluations, ranked(choose(grouped)).evaluations, groups, note)
+        if overlap:
+            found.overlap = find_overlap(corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if joins:
             found.joins = find_joins(chosen, corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if not common:

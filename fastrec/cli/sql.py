@@ -1,0 +1,247 @@
+"""`fastrec sql`: ask a corpus anything in SQL, in one query or at a prompt."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from fastrec.cli.console import allow_broken_pipe, clip, explain_damage, print_error, print_notice, safe
+from fastrec.cli.options import choice_option, command, run_options
+from fastrec.cli.progress import make_progress
+from fastrec.cli.tables import Table, columns, csv_table, markdown_table, print_table
+from fastrec.errors import FastrecError, UsageError, counted
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+_MOST_ROWS: Final = 1000  # printed as a table for people
+_WIDEST: Final = 60  # characters of a cell in such a table
+_KEYWORDS: Final = ("avg", "count", "distinct", "from", "group by", "ilike", "limit", "order by", "select", "where")
+_NUMBERS: Final = ("int", "float", "double", "decimal")
+
+
+@command("Ask a corpus anything in SQL.")
+@click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
+@click.option("-f", "--file", type=click.Path(), metavar="FILE", help="Read the query from this file; - is stdin.")
+@choice_option("--format", ["table", "csv", "json", "markdown", "parquet"], "Output format.", to="output_format")
+@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the result to this file.")
+@click.option("--schema", "show_schema", is_flag=True, help="Print the tables and columns with explanations.")
+@run_options
+def sql(
+    arguments: tuple[str, ...],
+    file: str | None,
+    output_format: str,
+    output: str | None,
+    show_schema: bool,
+    **options: Any,
+) -> None:
+    """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
+
+    Without a query, there is a prompt with completion and history. Several corpora add a column `corpus`.
+
+    The first use of a corpus reads all of it, and keeps its tables in the cache directory (FASTREC_CACHE, by default
+    ~/.cache/fastrec); `fastrec clean --cache` removes them. A query can read these tables and nothing else: no files,
+    no extensions.
+
+    \b
+    Exit codes:
+      0     done
+      2     the command line or the query is wrong
+      3     a part could not be read, or the result not written
+
+    \b
+    Examples:
+      fastrec sql corpus "select model, avg(score) from answers group by 1"
+      fastrec sql corpus "select * from answers where output ilike '%sorry%'"
+      fastrec sql monday tuesday "select corpus, count(*) from answers group by 1"
+      fastrec sql corpus -f query.sql --format csv -o result.csv
+    """
+    from fastrec.commands.export.tables import connect, mentions_records
+
+    if show_schema:
+        _print_schema()
+        return
+    corpora, query = _split(arguments, file)
+    if output_format == "parquet" and output is None:
+        raise UsageError("--format parquet needs -o FILE")
+    with make_progress("table", quiet=options["no_progress"]) as progress, explain_damage(corpora[0]):
+        needed = query is None or mentions_records(query)
+        connection = connect(*corpora, records=needed, locked=True, jobs=options["jobs"], progress=progress)
+    with allow_broken_pipe():
+        if query is None:
+            _prompt(connection)
+        else:
+            _run(connection, query, output_format, output)
+
+
+def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...], str | None]:
+    """Tell the corpora from the query: the query is the last argument, unless that is a path or a URL."""
+    if file is not None:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+        if not arguments:
+            raise UsageError("name a corpus")
+        return arguments, text
+    if not arguments:
+        raise UsageError('name a corpus, and a query such as "select * from answers limit 10"')
+    *before, last = arguments
+    if before and (" " in last.strip() or "\n" in last) and not Path(last).exists():
+        return tuple(before), last
+    return arguments, None
+
+
+def _print_schema() -> None:
+    from fastrec.commands.export.tables import ANSWERS, TABLES
+
+    for name, text in TABLES.items():
+        click.echo(f"{click.style(name, bold=True)}: {text}")
+        if name == "answers":
+            print_table(Table(columns(["column", "meaning"], left=["meaning"]), list(ANSWERS.items())))
+
+
+def _run(connection: DuckDBPyConnection, query: str, output_format: str, output: str | None) -> None:
+    from fastrec.commands.export.tables import run_query
+
+    found = run_query(connection, query)
+    if found is None:
+        return
+    if output is None:
+        _print(found, output_format)
+        return
+    if output_format == "parquet":
+        import pyarrow.parquet as pq
+
+        pq.write_table(found, output, compression="zstd")
+        return
+    with open(output, "w", encoding="utf-8", newline="") as out, contextlib.redirect_stdout(out):  # noqa: PTH123
+        _print(found, output_format)
+
+
+def _print(found: pa.Table, output_format: str) -> None:
+    names = found.column_names
+    rows: list[tuple[Any, ...]] = list(zip(*map(_values, found.columns), strict=True))
+    if output_format == "json":
+        import msgspec
+
+        document = msgspec.json.encode([dict(zip(names, row, strict=True)) for row in rows], enc_hook=str)
+        click.echo(msgspec.json.format(document, indent=2))
+        return
+    if output_format == "csv":
+        cells = [[cell if isinstance(cell, (int, float, str)) else _text(cell) for cell in row] for row in rows]
+        click.echo(csv_table(Table(columns(names), cells), raw_cells=False, spell=str), nl=False)
+        return
+    widest = _WIDEST if output_format == "table" else None
+    shown = [[_cell(cell, widest) for cell in row] for row in rows[:_MOST_ROWS]]
+    left = [field.name for field in found.schema if not str(field.type).startswith(_NUMBERS)]
+    table = Table([column._replace(is_left=column.name in left) for column in columns(names)], shown)
+    if output_format == "markdown":
+        for line in markdown_table(table):
+            click.echo(line)
+    elif shown:
+        print_table(table)
+    more = f"; the first {_MOST_ROWS:,} are shown, --format csv has all" if len(rows) > _MOST_ROWS else ""
+    if more or output_format == "table":
+        print_notice(f"{counted(len(rows), 'row')}{more}")
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    values: list[Any] = column.to_pylist()
+    if str(column.type).startswith("map<"):
+        return [None if value is None else dict(value) for value in values]
+    return values
+
+
+def _cell(value: Any, widest: int | None) -> str:
+    text = f"{value:.6g}" if isinstance(value, float) else safe(_text(value))
+    return text if widest is None else clip(text, widest)
+
+
+def _text(value: Any) -> str:
+    """A text as it is, nothing for null, and anything else as JSON."""
+    import msgspec
+
+    if value is None or isinstance(value, str):
+        return value or ""
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def _prompt(connection: DuckDBPyConnection) -> None:
+    """Read queries line by line until a semicolon, and run them."""
+    with _history():
+        if sys.stdin.isatty():
+            click.echo("SQL over the tables answers, questions, models and records. \\d lists them, \\q leaves.")
+        lines: list[str] = []
+        while True:
+            try:
+                line = input(("   > " if lines else "sql> ") if sys.stdin.isatty() else "")
+            except EOFError:
+                line, is_last = "", True
+            except KeyboardInterrupt:
+                click.echo()
+                lines = []
+                continue
+            else:
+                is_last = False
+            if not lines and line.strip() in ("\\d", "\\q"):
+                if line.strip() == "\\q":
+                    return
+                _print_schema()
+                continue
+            lines.append(line)
+            query = "\n".join(lines).strip()
+            if query and (is_last or query.endswith(";")):
+                lines = []
+                try:
+                    _run(connection, query, "table", None)
+                except FastrecError as exc:
+                    if not sys.stdin.isatty():
+                        raise
+                    print_error(str(exc))
+            if is_last:
+                return
+
+
+@contextlib.contextmanager
+def _history() -> Iterator[None]:
+    """Complete the names of tables and columns, and remember the queries of earlier prompts."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    try:
+        import readline
+    except ImportError:
+        print_notice("this Python has no readline: there is no history")
+        yield
+        return
+    from fastrec.answers.index import cache_directory
+    from fastrec.commands.export.tables import ANSWERS, TABLES
+
+    words = sorted(
+        {
+            *TABLES,
+            *ANSWERS,
+            *["select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike"],
+        }
+    )
+
+    def complete(text: str, state: int) -> str | None:
+        found = [word for word in words if word.startswith(text.lower())]
+        return found[state] if state < len(found) else None
+
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
+    path = cache_directory() / "sql_history"
+    with contextlib.suppress(OSError):
+        readline.read_history_file(path)
+    try:
+        yield
+    finally:
+        readline.set_history_length(1000)
+        with contextlib.suppress(OSError):
+            readline.write_history_file(path)
+            path.chmod(0o600)

@@ -1,0 +1,510 @@
+"""Tables of a corpus for SQL and data frames: `sql`, `table`, `batches` and `connect`.
+
+    corpus ──▶ one Parquet file per part, in the cache directory ──▶ Arrow data set ──▶ DuckDB, pandas, Polars
+
+The files are made once. They are found by the checksum of the manifest, and removed if they were not used for 30 days.
+
+    answers     one row per record (`ANSWERS` has its columns)
+    questions   one row per question and metric, computed from `answers`
+    models      one row per evaluation, metric and model, computed from `answers`
+    records     the lossless nested table of `export --format parquet`; made when it is first used
+
+DuckDB sees Arrow data sets only. So a connection can be locked: it cannot read or write any file, nor load extensions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from fastrec.answers.index import BUILDING, TABLES_SUFFIX, cache_directory, close_to_others, remove_unused
+from fastrec.corpus.manifest import MANIFEST, PartEntry, read_manifest
+from fastrec.corpus.scan import PartFile, decode_lines, parts_of, run_in_order, with_progress
+from fastrec.corpus.sources import has_sources, read_sources
+from fastrec.engine import check_jobs
+from fastrec.errors import UsageError, shown
+from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.limits import Limits, current_limits
+from fastrec.normalize.scratch import matching_corpus
+from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.sorting.keys import METRIC
+from fastrec.storage import join, storage_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
+
+_FORMAT: Final = 1
+"""To be increased whenever the content of the files changes."""
+_BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
+_GROUP_ROWS: Final = 50_000
+_LARGEST_INTEGER: Final = 2**63 - 1
+
+ANSWERS: Final = {
+    "evaluation": "evaluation_name",
+    "metric": "evaluation_result_id; null if the record has none",
+    "model": "model_id",
+    "question": "sample_hash",
+    "sample_id": "as text",
+    "input": "input.raw",
+    "reference": "the references, one per line",
+    "output": "everything that the model said: outputs and turns of the assistant, one per line",
+    "correct": "evaluation.is_correct",
+    "score": "evaluation.score",
+    "tokens_in": "token_usage.input_tokens",
+    "tokens_out": "token_usage.output_tokens",
+    "latency_ms": "performance.latency_ms",
+    "error": "null if there is none",
+    "turns": "turns of the conversation; 1 for a single turn",
+    "tool_calls": "calls of tools in all turns",
+    "metadata": "a map from names to texts; values that are no text are JSON",
+    "trial": "1 for the first answer of a model to a question and metric, 2 for the next",
+    "source": "shard and line that the record comes from, as `shard:line`; null without `normalize --track-sources`",
+}
+"""The columns of `answers`, and what they hold."""
+
+_QUESTION: Final = "evaluation, metric, question"
+_QUESTIONS: Final = f"""
+select {_QUESTION}, min(sample_id) as sample_id, any_value(input) as input, any_value(reference) as reference,
+    count(*) as answers, count(distinct model) as models, avg(correct::int) filter (error is null) as accuracy,
+    avg(score) filter (error is null) as score, count(error) as errors
+from answers group by {_QUESTION}
+"""  # noqa: S608 - all of it is constant
+_MODELS: Final = f"""
+select evaluation, metric, model, sum(answers)::bigint as answers, count(*) as questions, avg(correct) as accuracy,
+    avg(score) as score
+from (
+    select {_QUESTION}, model, avg(correct::int) as correct, avg(score) as score, count(*) as answers
+    from answers where error is null group by {_QUESTION}, model
+)
+group by evaluation, metric, model
+"""  # noqa: S608
+_VIEWS: Final = {"questions": _QUESTIONS, "models": _MODELS}
+
+TABLES: Final = {
+    "answers": "one row per record",
+    "questions": "one row per question and metric; accuracy and score over answers without an error",
+    "models": "one row per evaluation, metric and model; accuracy and score over questions, as in `fastrec stats`",
+    "records": "the records with all their fields, nested, as `export --format parquet` writes them",
+}
+"""The tables, and what they hold."""
+
+
+class _Input(msgspec.Struct):
+    raw: Raw
+    reference: str | list[str]
+
+
+class _Output(msgspec.Struct):
+    raw: str | list[str]
+
+
+class _Evaluation(msgspec.Struct):
+    score: Raw
+    is_correct: bool
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: Raw = Raw()
+    output_tokens: Raw = Raw()
+
+
+class _Times(msgspec.Struct):
+    latency_ms: Raw = Raw()
+
+
+class _Turn(msgspec.Struct):
+    role: str
+    content: str | None = None
+    tool_calls: list[Raw] | None = None
+
+
+class _Line(msgspec.Struct):
+    """The fields of a record that are in `answers`."""
+
+    evaluation_name: str
+    sample_hash: str
+    model_id: str
+    sample_id: Raw
+    input: _Input
+    evaluation: _Evaluation
+    output: _Output | None = None
+    token_usage: _Usage | UnsetType = UNSET
+    performance: _Times | UnsetType = UNSET
+    error: str = ""
+    metadata: dict[str, Raw] | UnsetType = UNSET
+
+
+class _TableTask(msgspec.Struct, frozen=True):
+    part: PartFile
+    before: PartFile | None
+    """The part before, if its last question goes on in this one."""
+    output: str
+    label: str
+    sort_fields: tuple[str, ...]
+    corpus: str
+    """Its directory, if the sources of records are known; else empty."""
+
+    def __str__(self) -> str:
+        return f"making a table of {shown(self.part.path)}"
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa  # noqa: PLC0415 - an optional package
+
+    types = {"correct": pa.bool_(), "score": pa.float64(), "latency_ms": pa.float64()}
+    types |= dict.fromkeys(("tokens_in", "tokens_out", "turns", "tool_calls", "trial"), pa.int64())
+    types["metadata"] = pa.map_(pa.string(), pa.string())
+    return pa.schema([(name, types.get(name, pa.string())) for name in ANSWERS])
+
+
+def _write_answers(task: _TableTask) -> None:
+    """Write the table of one part. Runs in a worker."""
+    import pyarrow as pa  # noqa: PLC0415 - an optional package
+    import pyarrow.parquet as pq  # noqa: PLC0415 - an optional package
+
+    schema = _schema()
+    trials = _Trials()
+    decode = _decoder(task.label)
+    if task.before:
+        for lines, _ in decode_lines(task.before, decode, _BATCH_BYTES, task.sort_fields):
+            for line in lines:
+                trials.number(line)
+    sources = read_sources(task.corpus, task.part.entry) if task.corpus else None
+    with pq.ParquetWriter(task.output, schema, compression="zstd", compression_level=1) as writer:
+        for lines, _ in decode_lines(task.part, decode, _BATCH_BYTES, task.sort_fields):
+            rows = [_row(line, trials) for line in lines]
+            columns = list(map(list, zip(*rows, strict=True)))
+            found = islice(sources, len(rows)) if sources else ()
+            columns.append([f"{one.shard}:{one.line}" for one in found] or [None] * len(rows))
+            arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=_GROUP_ROWS)
+
+
+def _decoder(label: str) -> Any:
+    schema = CORPUS_LABELS[label]
+    turns = ("turns", list[_Turn] | None, msgspec.field(name=schema.turns_field, default=None))
+    metric = ("metric", str | None, msgspec.field(name=METRIC, default=None))
+    fields = [turns, metric] if METRIC in schema.sort_fields else [turns, ("metric", None, None)]
+    return msgspec.json.Decoder(msgspec.defstruct("_Line", fields, bases=(_Line,))).decode
+
+
+class _Trials:
+    """Numbers the answers of a model to a question. The records of a question follow each other."""
+
+    def __init__(self) -> None:
+        self._question: tuple[str, str] = ("", "")
+        self._counts: Counter[tuple[str | None, str]] = Counter()
+
+    def number(self, line: Any) -> int:
+        question = line.evaluation_name, line.sample_hash
+        if question != self._question:
+            self._question = question
+            self._counts.clear()
+        identity = line.metric, line.model_id
+        self._counts[identity] += 1
+        return self._counts[identity]
+
+
+def _row(line: Any, trials: _Trials) -> tuple[Any, ...]:
+    """The values of all columns but the source."""
+    turns, usage, times = line.turns or (), line.token_usage, line.performance
+    said = [turn.content for turn in turns if turn.role == "assistant" and turn.content]
+    if line.output is not None:
+        raw = line.output.raw
+        said[:0] = [raw] if isinstance(raw, str) else raw
+    references = line.input.reference
+    return (
+        line.evaluation_name,
+        line.metric,
+        line.model_id,
+        line.sample_hash,
+        _text(line.sample_id),
+        _text(line.input.raw),
+        references if isinstance(references, str) else "\n".join(references),
+        "\n".join(said),
+        line.evaluation.is_correct,
+        _number(line.evaluation.score),
+        _integer(usage.input_tokens) if usage else None,
+        _integer(usage.output_tokens) if usage else None,
+        _number(times.latency_ms) if times else None,
+        line.error or None,
+        len(turns) or 1,
+        sum(len(turn.tool_calls) for turn in turns if turn.tool_calls),
+        [(name, _text(value)) for name, value in line.metadata.items()] if line.metadata else None,
+        trials.number(line),
+    )
+
+
+def _text(value: Raw) -> str:
+    """A text as it is, and anything else as JSON."""
+    text = bytes(value)
+    return msgspec.json.decode(text, type=str) if text.startswith(b'"') else text.decode()
+
+
+def _number(value: Raw) -> float | None:
+    text = bytes(value)
+    if text in (b"", b"null"):
+        return None
+    return float(text) if text not in (b"true", b"false") else float(text == b"true")
+
+
+def _integer(value: Raw) -> int | None:
+    number = _number(value)
+    if number is None or abs(number) > _LARGEST_INTEGER or not number.is_integer():
+        return None
+    text = bytes(value)
+    return int(text) if text.lstrip(b"-").isdigit() else int(number)
+
+
+def _write_tables(
+    corpus: str, folder: Path, *, jobs: int, progress: Progress | None, limits: Limits, records: bool = False
+) -> None:
+    """Write one file per part into a folder."""
+    manifest = read_manifest(corpus)
+    parts, fields = parts_of(corpus, manifest), manifest.sort_fields
+    name = partial("part-{:05d}.parquet".format)
+    if records:
+        from fastrec.commands.export.parquet import write_parquet  # noqa: PLC0415 - needs pyarrow
+        from fastrec.commands.export.table import ExportTask  # noqa: PLC0415
+
+        tasks: list[Any] = [
+            ExportTask(part, str(folder / name(number)), limits, True, manifest.schema, fields, frozenset())
+            for number, part in enumerate(parts)
+        ]
+        write: Any = write_parquet
+    else:
+        tasks = [
+            _TableTask(
+                part,
+                parts[number - 1] if number and _goes_on(parts[number - 1].entry, part.entry) else None,
+                str(folder / name(number)),
+                manifest.schema,
+                fields,
+                corpus if has_sources(manifest) else "",
+            )
+            for number, part in enumerate(parts)
+        ]
+        write = _write_answers
+    done = run_in_order(write, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+    for _ in with_progress(done, parts, progress, "table"):
+        pass
+
+
+def _goes_on(before: PartEntry, after: PartEntry) -> bool:
+    last, first = before.last, after.first
+    return (last.evaluation_name, last.sample_hash) == (first.evaluation_name, first.sample_hash)
+
+
+def _data_set(
+    corpus: str, *, jobs: int, progress: Progress | None, limits: Limits, records: bool = False
+) -> pa.dataset.Dataset:
+    """The table of a corpus as an Arrow data set; make its files if they are not in the cache directory."""
+    read_manifest(corpus)  # UsageError if it is no corpus
+    checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
+    directory = cache_directory()
+    folder = directory / f"{checksum}-{'records' if records else 'answers'}-{_FORMAT}{TABLES_SUFFIX}"
+    if not folder.is_dir():
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        close_to_others(directory)
+        remove_unused(directory)
+        building = Path(tempfile.mkdtemp(BUILDING, "", directory))
+        try:
+            _write_tables(corpus, building, jobs=jobs, progress=progress, limits=limits, records=records)
+            with contextlib.suppress(FileExistsError, OSError):  # another process may have made it meanwhile
+                building.rename(folder)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.utime(folder)  # it is in use
+    return _open(folder, None if records else _schema())
+
+
+def _open(folder: Path, schema: pa.Schema | None) -> pa.dataset.Dataset:
+    import pyarrow.dataset as ds  # noqa: PLC0415 - an optional package
+
+    files = sorted(map(str, folder.glob("*.parquet")))
+    return ds.dataset(files, schema=schema, format="parquet")
+
+
+def batches(
+    corpus: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    **filters: Unpack[FilterArguments],
+) -> pa.RecordBatchReader:
+    """Read the table `answers` of a corpus batch by batch, in bounded memory.
+
+    Args:
+        corpus: A directory or URL that `normalize` published.
+        columns: Only these columns; all by default.
+        jobs: Processes to use if the table has to be made.
+        progress: Receives the progress of making it.
+        **filters: Only records that match these (`FilterArguments`).
+
+    Raises:
+        UsageError: The directory is not a corpus, a column is unknown, or no record matches.
+        CorpusError: A file of the corpus is damaged.
+    """
+    need("pyarrow")
+    check_jobs(jobs)
+    if wrong := [name for name in columns or () if name not in ANSWERS]:
+        raise UsageError(f"there is no column {wrong[0]!r}; the columns are {', '.join(ANSWERS)}")
+    limits, wanted, directory = current_limits(), make_filters(**filters), os.fspath(corpus)
+    chosen = None if columns is None else list(columns)
+    if not wanted:
+        found = _data_set(directory, jobs=jobs, progress=progress, limits=limits)
+        return found.scanner(columns=chosen).to_reader()
+    return _matching_batches(directory, wanted, chosen, jobs=jobs, progress=progress, limits=limits)
+
+
+def _matching_batches(
+    corpus: str,
+    filters: Filters,
+    columns: Sequence[str] | None,
+    *,
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
+) -> pa.RecordBatchReader:
+    import pyarrow as pa  # noqa: PLC0415 - an optional package
+
+    scratch = tempfile.TemporaryDirectory(prefix="fastrec-")
+    try:
+        with matching_corpus(corpus, filters, jobs=jobs, progress=progress, limits=limits) as matching:
+            _write_tables(matching, Path(scratch.name), jobs=jobs, progress=progress, limits=limits)
+    except BaseException:
+        scratch.cleanup()
+        raise
+    reader = _open(Path(scratch.name), _schema()).scanner(columns=columns).to_reader()
+
+    def read() -> Iterator[pa.RecordBatch]:
+        with scratch:
+            yield from reader
+
+    return pa.RecordBatchReader.from_batches(reader.schema, read())
+
+
+def table(
+    corpus: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    **filters: Unpack[FilterArguments],
+) -> pa.Table:
+    """Read the table `answers` of a corpus as an Arrow table: `.to_pandas()` follows. See `batches`."""
+    return batches(corpus, columns=columns, jobs=jobs, progress=progress, **filters).read_all()
+
+
+def connect(
+    *corpora: str | os.PathLike[str],
+    records: bool = False,
+    locked: bool = False,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> DuckDBPyConnection:
+    """Open a DuckDB connection with the tables of one or several corpora: `TABLES`.
+
+    Args:
+        *corpora: Directories or URLs that `normalize` published. Several add a column `corpus` with their names.
+        records: Make the table `records`, too.
+        locked: Let no query read or write files, load extensions or change these settings.
+        jobs: Processes to use if tables have to be made.
+        progress: Receives the progress of making them.
+
+    Raises:
+        UsageError: A directory is not a corpus, or DuckDB is not installed.
+        CorpusError: A file of a corpus is damaged.
+    """
+    need("duckdb", "pyarrow")
+    check_jobs(jobs)
+    import duckdb  # noqa: PLC0415 - an optional package
+
+    names = _names([os.fspath(corpus) for corpus in corpora])
+    make = partial(_data_set, jobs=jobs, progress=progress, limits=current_limits())
+    connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
+    for kind in ("answers", "records") if records else ("answers",):
+        parts = []
+        for number, (path, name) in enumerate(names.items()):
+            connection.register(f"_{kind}_{number}", make(path, records=kind == "records"))
+            quoted = name.replace("'", "''")
+            corpus = f"'{quoted}' as corpus, " if len(names) > 1 else ""
+            parts.append(f"select {corpus}* from _{kind}_{number}")  # noqa: S608
+        connection.execute(f"create view {kind} as {' union all by name '.join(parts)}")
+    for name, query in _VIEWS.items():
+        if len(names) > 1:
+            query = query.replace("evaluation, metric", "corpus, evaluation, metric")
+        connection.execute(f"create view {name} as {query}")
+    if locked:
+        for setting in ("enable_external_access = false", "allow_community_extensions = false",
+                        "autoinstall_known_extensions = false", "autoload_known_extensions = false",
+                        "lock_configuration = true"):  # fmt: skip
+            connection.execute(f"set {setting}")
+    return connection
+
+
+def _names(paths: Sequence[str]) -> dict[str, str]:
+    """Name each corpus: the last part of its path, with a number where two are the same."""
+    if not paths:
+        raise UsageError("name at least one corpus")
+    names: dict[str, str] = {}
+    for path in paths:
+        name = Path(path.rstrip("/")).name or path
+        same = sum(re.fullmatch(rf"{re.escape(name)}( \d+)?", other) is not None for other in names.values())
+        names.setdefault(path, f"{name} {same + 1}" if same else name)
+    return names
+
+
+def need(*packages: str) -> None:
+    """UsageError if a package is not installed."""
+    if missing := [name for name in packages if find_spec(name) is None]:
+        raise UsageError(
+            f"this needs {' and '.join(missing)}: pip install 'fastrec[sql]', or {' '.join(missing)} alone"
+        )
+
+
+class QueryError(UsageError):
+    """DuckDB refused a query; the message shows the place."""
+
+
+def mentions_records(query: str) -> bool:
+    return re.search(r"\brecords\b", query, re.IGNORECASE) is not None
+
+
+def run_query(connection: DuckDBPyConnection, query: str) -> pa.Table | None:
+    """Run one or several statements, and return the result of the last; None if it has none.
+
+    Raises:
+        QueryError: DuckDB refuses it.
+    """
+    import duckdb  # noqa: PLC0415 - an optional package
+
+    try:
+        result = connection.sql(query)
+        return None if result is None else result.to_arrow_table()
+    except duckdb.Error as exc:
+        message = str(exc)
+        if isinstance(exc, duckdb.BinderException):
+            try:
+                connection.execute(query)  # fails again, but says where
+            except duckdb.Error as placed:
+                message = str(placed)
+        raise QueryError(message) from exc

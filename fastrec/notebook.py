@@ -1,0 +1,62 @@
+"""Results as data frames, and as tables in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from fastrec.html import Html, tag
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MOST_ROWS: Final = 200  # in a notebook
+_SKIPPED: Final = (list, dict, tuple, msgspec.Struct)
+
+
+class Tabular(msgspec.Struct):
+    """The base class of results that are tables: rows of one kind."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, each with the same columns."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a pandas data frame."""
+        import pandas as pd  # noqa: PLC0415 - an optional package
+
+        return pd.DataFrame(self.rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self.rows())
+
+
+def flat(value: msgspec.Struct, before: Mapping[str, Any]) -> dict[str, Any]:
+    """A row: some values, then the fields of a Struct that hold one value, and those of its Structs as `field.name`."""
+    row = dict(before)
+    for name in value.__struct_fields__:
+        inner = getattr(value, name)
+        if isinstance(inner, msgspec.Struct):
+            row |= {
+                f"{name}.{key}": one
+                for key, one in msgspec.structs.asdict(inner).items()
+                if not isinstance(one, _SKIPPED)
+            }
+        elif not isinstance(inner, _SKIPPED):
+            row[name] = inner
+    return row
+
+
+def html_table(rows: Sequence[Mapping[str, Any]]) -> Html:
+    """The first rows as a table; columns without any value are left out."""
+    names = [name for name in rows[0] if any(row[name] is not None for row in rows)] if rows else []
+    body = [tag("tr", *(tag("td", _cell(row[name])) for name in names)) for row in rows[:_MOST_ROWS]]
+    head = tag("thead", tag("tr", *(tag("th", name) for name in names)))
+    more = f"and {len(rows) - _MOST_ROWS:,} more rows: to_pandas() has all" if len(rows) > _MOST_ROWS else None
+    return tag("div", tag("table", head, tag("tbody", *body)), more and tag("p", more))
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,304 @@
+"""Conditions on fields, as `--where` takes them: FIELD OP VALUE.
+
+    metadata.subject=law              token_usage.total_tokens>500          output.raw~I'm sorry
+    error?                            !output.reasoning_trace?              metadata."a key"!=x
+
+FIELD is a path as in the schema, with any unknown key; a key with other characters than letters, digits, `_`, `-`, `/`
+and spaces is quoted. A list stands for each of its items. `output.raw` is everything that the model said: its outputs
+and the turns of the assistant. These fields are computed: see `COMPUTED`.
+
+    =  !=  <  <=  >  >=   as numbers if both are numbers or spell one, else as texts
+    ~                     contains, ignoring case
+    =~                    a regular expression finds something; RE2 runs in linear time
+    ?                     the field is there, and neither null nor empty
+    !FIELD …              the condition does not hold
+
+A record without the field does not match, unless the condition is negated.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import eq, ge, gt, le, lt, ne
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from fastrec.errors import UsageError
+
+_KEY: Final = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
+_CONDITION: Final = re.compile(rf"\s*(!?)\s*({_KEY}(?:\.{_KEY})*)\s*(=~|!=|<=|>=|=|<|>|~|\?)\s*(.*)", re.DOTALL)
+_KEYS: Final = re.compile(_KEY)
+_COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?")
+
+COMPUTED: Final = {
+    "response.characters": "characters of everything that the model said",
+    "response.words": "words of it, separated by white space",
+    "turns": "turns of the conversation; 1 for a single turn",
+    "tool_calls": "calls of tools in all turns",
+}
+"""Fields that no record has, but every command knows."""
+
+
+class Condition(NamedTuple):
+    text: str
+    """As it was given."""
+    negated: bool
+    path: tuple[str, ...]
+    operator: str
+    holds: Callable[[Any], bool]
+    """Whether a value of the field fulfils the condition."""
+
+    @property
+    def field(self) -> str:
+        return spell_path(self.path)
+
+    def matches(self, record: Mapping[str, Any]) -> bool:
+        """Whether a decoded record matches."""
+        return any(map(self.holds, values_of(record, self.path))) is not self.negated
+
+
+@lru_cache(maxsize=64)
+def parse_condition(text: str) -> Condition:
+    """Parse one condition.
+
+    >>> one = parse_condition("!metadata.subject = law")
+    >>> one.field, one.negated, one.matches({"metadata": {"subject": "law"}}), one.matches({})
+    ('metadata.subject', True, False, True)
+
+    Raises:
+        UsageError: It is not FIELD OP VALUE, or its regular expression is wrong.
+    """
+    found = _CONDITION.fullmatch(text)
+    if found is None or (found[3] == "?") == bool(found[4]):
+        raise UsageError(
+            f"{text!r} is not a condition: write FIELD=VALUE, or != < <= > >= ~ (contains) =~ (regular expression) in "
+            "place of =, or FIELD? (is there)"
+        )
+    negated, name, operator, value = found.groups()
+    return Condition(text, bool(negated), parse_path(name), operator, _holds(operator, value))
+
+
+def parse_path(name: str) -> tuple[str, ...]:
+    """Split the path of a field into its keys.
+
+    >>> parse_path('metadata."a.b".c d')
+    ('metadata', 'a.b', 'c d')
+
+    Raises:
+        UsageError: It is not a path.
+    """
+    if not re.fullmatch(rf"{_KEY}(?:\.{_KEY})*", name):
+        raise UsageError(f"{name!r} is not a field: write its path, such as metadata.subject")
+    return tuple(msgspec.json.decode(key) if key.startswith('"') else key.strip() for key in _KEYS.findall(name))
+
+
+def spell_path(path: Iterable[str]) -> str:
+    """Spell a path as it is parsed.
+
+    >>> spell_path(("metadata", "a.b"))
+    'metadata."a.b"'
+    """
+    return ".".join(key if re.fullmatch(_KEY, key) else msgspec.json.encode(key).decode() for key in path)
+
+
+def values_of(record: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[Any]:
+    """Yield the values that a decoded record has at a path; none of them is a list, and null counts as missing.
+
+    >>> list(values_of({"metadata": {"tags": ["a", None, "b"]}}, ("metadata", "tags")))
+    ['a', 'b']
+    """
+    if compute := _COMPUTED.get(path):
+        yield from compute(record)
+    else:
+        yield from _walk(record, path, 0)
+
+
+def _walk(value: Any, path: tuple[str, ...], at: int) -> Iterator[Any]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _walk(item, path, at)
+    elif at == len(path):
+        if value is not None:
+            yield value
+    elif isinstance(value, Mapping) and path[at] in value:
+        yield from _walk(value[path[at]], path, at + 1)
+
+
+def said(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield everything that the model said: its outputs, and the turns of the assistant."""
+    yield from (text for text in _walk(record, ("output", "raw"), 0) if isinstance(text, str))
+    for turn in _turns(record):
+        if turn.get("role") == "assistant" and isinstance(content := turn.get("content"), str):
+            yield content
+
+
+def _turns(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [turn for key in ("interactions", "messages") for turn in record.get(key) or ()]
+
+
+_COMPUTED: Final[dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[Any]]]] = {
+    ("output", "raw"): said,
+    ("response", "characters"): lambda record: [sum(map(len, said(record)))],
+    ("response", "words"): lambda record: [sum(len(text.split()) for text in said(record))],
+    ("turns",): lambda record: [len(_turns(record)) or 1],
+    ("tool_calls",): lambda record: [sum(len(turn.get("tool_calls") or ()) for turn in _turns(record))],
+}
+
+
+def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
+    if operator == "?":
+        return lambda value: value not in ("", {})
+    if operator == "~":
+        phrase = wanted.casefold()
+        return lambda value: phrase in text_of(value).casefold()
+    if operator == "=~":
+        search = _regular_expression(wanted)
+        return lambda value: search(text_of(value)) is not None
+    compare, number = _COMPARISONS[operator], _number(wanted)
+
+    def holds(value: Any) -> bool:
+        own = None if number is None else _number(value)
+        return compare(text_of(value), wanted) if own is None else compare(own, number)
+
+    return holds
+
+
+def _number(value: Any) -> float | None:
+    """A number, or the number that a text spells; None if it is anything else."""
+    if isinstance(value, str) and _NUMBER.fullmatch(value):
+        value = msgspec.json.decode(value)
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def text_of(value: Any) -> str:
+    """A text as it is, and anything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _regular_expression(pattern: str) -> Callable[[str], object]:
+    try:
+        import re2  # noqa: PLC0415 - an optional package
+    except ImportError as exc:
+        raise UsageError("=~ needs the package google-re2: pip install google-re2") from exc
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        search: Callable[[str], object] = re2.compile(pattern, options).search
+    except re2.error as exc:
+        raise UsageError(f"{pattern!r} is not a regular expression of RE2: {exc}") from exc
+    return search
+
+
+class GroupBy(msgspec.Struct, frozen=True):
+    """How to group records: by the value of a field, or by the bin that its number is in.
+
+    While a grouped corpus is made, the group of a record is part of its `evaluation_name`, so that all that is counted
+    by evaluation is counted by group. It is spelled without colons, since the judge counts those.
+    """
+
+    path: tuple[str, ...]
+    bins: int = 0
+    """The number of bins; 0 groups by value."""
+    edges: tuple[float, ...] = ()
+    """The borders of the bins. A number belongs to the first bin whose border it does not exceed."""
+
+    @property
+    def field(self) -> str:
+        return spell_path(self.path)
+
+    def code_of(self, record: Mapping[str, Any]) -> str:
+        """The group of a decoded record, in letters and digits; empty if it lacks the field."""
+        value = next(values_of(record, self.path), None)
+        if value is None:
+            return ""
+        if not self.bins:
+            return "x" + text_of(value).encode(errors="surrogatepass").hex()
+        number = _number(value)
+        return "" if number is None else f"n{bisect_left(self.edges, number)}"
+
+    def label_of(self, code: str) -> str | None:
+        """The value or the bin that a code stands for; None if records lack the field.
+
+        >>> GroupBy(("n",), 3, (1.0, 2.5)).label_of("n1")
+        '1 to 2.5'
+        """
+        if not code:
+            return None
+        if not self.bins:
+            return bytes.fromhex(code[1:]).decode(errors="surrogatepass")
+        number, edges = int(code[1:]), [f"{edge:.6g}" for edge in self.edges]
+        if not edges:
+            return "all numbers"
+        return f"up to {edges[0]}" if not number else f"above {edges[-1]}" if number == len(edges) else " to ".join(
+            edges[number - 1 : number + 1]
+        )  # fmt: skip
+
+
+_GROUP_MARK: Final = "\x1f"
+
+
+def parse_group(text: str) -> GroupBy:
+    """Parse a field to group by, or FIELD:N for N bins of its numbers.
+
+    >>> parse_group("token_usage.total_tokens:4").bins
+    4
+    """
+    found = re.fullmatch(r"(.*?)(?::(\d{1,3}))?", text, re.DOTALL)
+    assert found
+    bins = int(found[2] or 0)
+    if found[2] and bins < 2:
+        raise UsageError(f"{text!r}: at least 2 bins are needed")
+    return GroupBy(parse_path(found[1]), bins)
+
+
+def grouped_name(name: str, groups: Iterable[GroupBy], record: Mapping[str, Any]) -> str:
+    return _GROUP_MARK.join([name, *(group.code_of(record) for group in groups)])
+
+
+def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
+    """Take the name of an evaluation and its group apart."""
+    name, *codes = name.rsplit(_GROUP_MARK, len(groups))
+    return name, {group.field: group.label_of(code) for group, code in zip(groups, codes, strict=True)}
+
+
+def with_edges(group: GroupBy, numbers: Iterable[Any]) -> GroupBy:
+    """Set the borders of bins so that they have about the same number of values."""
+    found = sorted(number for number in map(_number, numbers) if number is not None)
+    borders = {found[len(found) * number // group.bins - 1] for number in range(1, group.bins)} if found else set()
+    return GroupBy(group.path, group.bins, tuple(sorted(borders - set(found[-1:]))))
+
+
+def paths_of(value: Any, before: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of each key in a decoded record; a list stands for each of its items.
+
+    >>> sorted(map(spell_path, paths_of({"metadata": {"tags": [{"x": 1}]}})))
+    ['metadata', 'metadata.tags', 'metadata.tags.x']
+    """
+    if isinstance(value, list):
+        for item in value:
+            yield from paths_of(item, before)
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield (*before, key)
+            yield from paths_of(inner, (*before, key))
+
+
+def unknown_field(paths: Iterable[tuple[str, ...]], known: Iterable[tuple[str, ...]]) -> str | None:
+    """Say which of some fields is not known, with the nearest names that are; None if all are known."""
+    from difflib import get_close_matches  # noqa: PLC0415 - rarely needed
+
+    there = {*known, *_COMPUTED}
+    for path in paths:
+        if path not in there:
+            names = {spell_path(one).lower(): spell_path(one) for one in there}
+            near = get_close_matches(spell_path(path).lower(), names, n=5, cutoff=0.5)
+            same = [names[name] for name in sorted(names) if path[-1].lower() == name.rpartition(".")[2]]
+            nearest = list(dict.fromkeys([*same, *(names[name] for name in near)]))[:5]
+            hint = f"the nearest are {', '.join(nearest)}" if nearest else "`fastrec cat CORPUS --limit 1` shows them"
+            return f"no record has the field {spell_path(path)}; {hint}"
+    return None

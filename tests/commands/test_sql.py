@@ -1,0 +1,299 @@
+"""`sql`, `table`, `batches` and `connect`: the tables of a corpus, compared with its records and with its export."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import fastrec
+from fastrec.commands.generate import Recipe
+from fastrec.commands.generate import lines as lines_of
+from fastrec.errors import UsageError
+from tests.normalize.normalizing import Corpus, write
+from tests.running import run_command
+
+duckdb = pytest.importorskip("duckdb", reason="the extra `sql` is not installed")
+pa = pytest.importorskip("pyarrow", reason="the extra `sql` is not installed")
+
+
+@pytest.fixture(scope="module", params=["0.2.0", "0.3.0"])
+def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    folder = tmp_path_factory.mktemp("sql")
+    recipe = Recipe(records=300, seed=4, schema=request.param)
+    write(folder / "in.jsonl", list(lines_of(recipe)))
+    fastrec.normalize(folder / "in.jsonl", folder / "corpus", part_size=40_000, track_sources=True)
+    made = Corpus(folder / "corpus")
+    assert len(made.manifest["parts"]) > 2
+    return made
+
+
+def said(record: dict[str, Any]) -> str:
+    raw = (record.get("output") or {}).get("raw", [])
+    turns = record.get("messages") or record.get("interactions") or []
+    texts = [turn.get("content") for turn in turns if turn["role"] == "assistant"]
+    return "\n".join([*([raw] if isinstance(raw, str) else raw), *filter(None, texts)])
+
+
+def test_answers_have_the_values_of_the_records(corpus: Corpus) -> None:
+    rows = fastrec.table(corpus.path).to_pylist()
+    trials: dict[tuple[Any, ...], int] = {}
+    assert len(rows) == len(corpus.lines)
+    for row, line in zip(rows, corpus.lines, strict=True):
+        record = json.loads(line)
+        identity = tuple(
+            record.get(name) for name in ("evaluation_name", "evaluation_result_id", "sample_hash", "model_id")
+        )
+        trials[identity] = trials.get(identity, 0) + 1
+        reference = record["input"]["reference"]
+        usage, times = record.get("token_usage") or {}, record.get("performance") or {}
+        metadata = record.get("metadata")
+        expected = {
+            "evaluation": record["evaluation_name"],
+            "metric": record.get("evaluation_result_id"),
+            "model": record["model_id"],
+            "question": record["sample_hash"],
+            "sample_id": str(record["sample_id"]),
+            "input": record["input"]["raw"],
+            "reference": reference if isinstance(reference, str) else "\n".join(reference),
+            "output": said(record),
+            "correct": record["evaluation"]["is_correct"],
+            "score": float(record["evaluation"]["score"]),
+            "tokens_in": usage.get("input_tokens"),
+            "tokens_out": usage.get("output_tokens"),
+            "latency_ms": times.get("latency_ms"),
+            "error": record.get("error") or None,
+            "trial": trials[identity],
+        }
+        assert {name: row[name] for name in expected} == expected
+        if metadata:
+            texts = {name: value for name, value in metadata.items() if isinstance(value, str)}
+            assert dict(row["metadata"]).items() >= texts.items()
+            others = {name: json.loads(dict(row["metadata"])[name]) for name in metadata.keys() - texts.keys()}
+            assert others == {name: metadata[name] for name in others}
+    assert {row["source"].rpartition(":")[0] for row in rows} == {str(corpus.path.parent / "in.jsonl")}
+
+
+def test_a_question_that_goes_on_in_the_next_part_keeps_its_trials(tmp_path: Path) -> None:
+    """Many answers of one model to one question, cut into parts."""
+    line = next(iter(lines_of(Recipe(records=1, seed=1))))
+    record = json.loads(line)
+    record.pop("sample_hash", None)
+    lines = [
+        json.dumps(record | {"metadata": {"n": number, "pad": f"{number}" * 500}}).encode() for number in range(40)
+    ]
+    write(tmp_path / "in.jsonl", lines)
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus", part_size=4_000)
+    rows = fastrec.table(tmp_path / "corpus", columns=["trial"]).to_pylist()
+    assert [row["trial"] for row in rows] == list(range(1, 41))
+
+
+# (over the tables of `sql`, over the exported records)
+PAIRS = [
+    ("select count(*) from answers", "select count(*) from r"),
+    ("select model, count(*) from answers group by 1", "select model_id, count(*) from r group by 1"),
+    ("select evaluation, avg(score) from answers group by 1",
+     "select evaluation_name, avg(evaluation.score) from r group by 1"),
+    ("select count(distinct question) from answers", "select count(distinct sample_hash) from r"),
+    ("select count(*) from answers where correct", "select count(*) from r where evaluation.is_correct"),
+    ("select count(*) from answers where error is not null", "select count(*) from r where error <> ''"),
+    ("select sum(tokens_out) from answers", "select sum(token_usage.output_tokens) from r"),
+    ("select max(latency_ms) from answers", "select max(performance.latency_ms) from r"),
+    ("select avg(length(input)) from answers", "select avg(length(input.raw)) from r"),
+    ("select min(sample_id) from answers", "select min(sample_id) from r"),
+    ("select model, sum(tokens_in) from answers where score < 0.5 group by 1",
+     "select model_id, sum(token_usage.input_tokens) from r where evaluation.score < 0.5 group by 1"),
+    ("select question, count(*) n from answers group by 1 having n > 3",
+     "select sample_hash, count(*) n from r group by 1 having n > 3"),
+    ("select evaluation, count(*) from answers where input ilike '%the%' group by 1",
+     "select evaluation_name, count(*) from r where input.raw ilike '%the%' group by 1"),
+    ("select sum(tool_calls), sum(turns) from answers", "select sum(tool_calls), sum(turns) from r"),
+    ("select count(*) from questions",
+     "select count(*) from (select distinct evaluation_name, METRIC, sample_hash from r)"),
+    ("select sum(answers), sum(errors) from questions", "select count(*), count(*) filter (error <> '') from r"),
+    ("select question, accuracy from questions",
+     "select sample_hash, avg(evaluation.is_correct::int) filter (not F) from r group by evaluation_name, METRIC, 1"),
+    ("select count(*) from models",
+     "select count(*) from (select distinct evaluation_name, METRIC, model_id from r where not F)"),
+    ("select evaluation, model, accuracy from models",
+     "select e, m, avg(c) from (C group by all) group by e, k, m"),
+    ("select model_id, count(*) from records group by 1", "select model_id, count(*) from r group by 1"),
+]  # fmt: skip
+
+
+NO_ERROR = "coalesce(error, '') = ''"
+BY_QUESTION = (
+    "select evaluation_name e, METRIC k, model_id m, sample_hash, avg(evaluation.is_correct::int) c from r where not F "
+)
+
+
+def rounded(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    some = [tuple(round(cell, 9) if isinstance(cell, float) else cell for cell in row) for row in rows]
+    return sorted(some, key=repr)
+
+
+def test_queries_give_what_sql_over_the_export_gives(corpus: Corpus, tmp_path: Path) -> None:
+    fastrec.export(corpus.path, tmp_path / "export", format="parquet")
+    exported = duckdb.connect()
+    exported.execute(f"create view r as from read_parquet('{tmp_path}/export/*/*.parquet')")
+    metric = "evaluation_result_id" if corpus.summary["schema"] == "0.3.0" else "null::text"
+    with fastrec.connect(corpus.path, records=True) as ours:
+        for query, by_hand in PAIRS:
+            expected = exported.execute(
+                by_hand.replace("C ", BY_QUESTION).replace("METRIC", metric).replace("not F", NO_ERROR)
+            ).fetchall()
+            assert rounded(ours.execute(query).fetchall()) == rounded(expected), query
+
+
+def test_models_are_those_of_stats(corpus: Corpus) -> None:
+    with fastrec.connect(corpus.path) as ours:
+        found = ours.execute("select evaluation, metric, model, questions, accuracy from models").fetchall()
+    expected = [
+        (one.evaluation_name, one.metric, model.model_id, model.questions, model.accuracy)
+        for one in fastrec.stats(corpus.path).evaluations
+        for model in one.by_model
+        if model.questions
+    ]
+    assert rounded(found) == rounded(expected)
+
+
+WAYS_OUT = [
+    "select * from read_csv('{file}')",
+    "select * from read_text('{file}')",
+    "select * from read_blob('{file}')",
+    "select * from read_json('{file}')",
+    "select * from read_parquet('{file}')",
+    "select * from '{file}'",
+    "select * from glob('{folder}/*')",
+    "copy answers to '{folder}/leak.csv'",
+    "copy (select 1) to '{folder}/leak.parquet' (format parquet)",
+    "export database '{folder}/leak'",
+    "import database '{folder}'",
+    "attach '{folder}/leak.db'",
+    "attach '{file}' as x (type sqlite)",
+    "install httpfs",
+    "load httpfs",
+    "install spatial from community",
+    "set enable_external_access = true",
+    "pragma enable_external_access = true",
+    "reset enable_external_access",
+    "set lock_configuration = false",
+    "set allowed_directories = ['{folder}']",
+    "set home_directory = '{folder}'",
+    "set temp_directory = '{folder}/leak'",
+    "set extension_directory = '{folder}'",
+    "set custom_extension_repository = 'http://127.0.0.1:{port}'",
+    "select * from read_csv('http://127.0.0.1:{port}/x')",
+    "select * from sniff_csv('{file}')",
+    "select * from parquet_metadata('{file}')",
+    "call pragma_version('{file}')",
+    "create secret (type s3, key_id 'x', secret 'y')",
+    "create persistent secret (type http, bearer_token 'x')",
+    "select * from secret_variable",
+    "pragma enable_profiling = 'json'; pragma profile_output = '{folder}/leak'",
+    "set profiling_output = '{folder}/leak'",
+    "set log_query_path = '{folder}/leak'",
+    "select getenv('HOME')",
+    "select * from which_secret('{file}', 's3')",
+    "checkpoint '{file}'",
+]
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+def test_no_query_leaves_the_corpus(way: str, corpus: Corpus, tmp_path: Path) -> None:
+    """Nothing of the machine is read, nothing is written, and nobody is called."""
+    (tmp_path / "secret.csv").write_text("a,b\nsecret,1\n")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.01)
+        query = way.format(file=tmp_path / "secret.csv", folder=tmp_path, port=server.getsockname()[1])
+        done = run_command("sql", str(corpus.path), query)
+        assert done.returncode == 2
+        assert b"secret" not in done.stdout
+        assert done.stderr.startswith(b"error: ")
+        assert b"Traceback" not in done.stderr
+        with pytest.raises(TimeoutError):
+            server.accept()
+    assert [path.name for path in tmp_path.iterdir()] == ["secret.csv"]
+
+
+def test_python_variables_are_no_tables(corpus: Corpus) -> None:
+    hidden = fastrec.table(corpus.path, columns=["model"])
+    with fastrec.connect(corpus.path, locked=True) as ours, pytest.raises(duckdb.Error):
+        ours.execute("select * from hidden")
+    assert hidden.num_rows
+
+
+def test_formats(corpus: Corpus, tmp_path: Path) -> None:
+    query = "select model, count(*) as n, avg(score) as score, null as x from answers group by 1 order by 1"
+    found = json.loads(run_command("sql", str(corpus.path), query, "--format", "json").stdout)
+    expected = fastrec.connect(corpus.path).execute(query).fetchall()
+    assert rounded([tuple(row.values()) for row in found]) == rounded(expected)
+    text = run_command("sql", str(corpus.path), query, "--format", "csv").stdout.decode()
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows[0] == ["model", "n", "score", "x"]
+    assert rounded([(row[0], int(row[1]), float(row[2])) for row in rows[1:]]) == rounded([row[:3] for row in expected])
+    markdown = run_command("sql", str(corpus.path), query, "--format", "markdown").stdout.decode().splitlines()
+    assert markdown[0] == "| model | n | score | x |"
+    assert len(markdown) == len(expected) + 2
+    (tmp_path / "q.sql").write_text(query)
+    output = tmp_path / "out.parquet"
+    assert (
+        run_command(
+            "sql", str(corpus.path), "-f", str(tmp_path / "q.sql"), "--format", "parquet", "-o", str(output)
+        ).returncode
+        == 0
+    )
+    assert rounded(duckdb.sql(f"from '{output}'").fetchall()) == rounded(expected)
+    count = "select count(*) as n from answers"
+    assert run_command("sql", str(corpus.path), count, "--format", "csv", "-o", str(tmp_path / "o.csv")).stdout == b""
+    assert (tmp_path / "o.csv").read_text() == f"n\n{len(corpus.lines)}\n"
+
+
+def test_errors_show_the_place(corpus: Corpus) -> None:
+    done = run_command("sql", str(corpus.path), "select model frm answers")
+    assert done.returncode == 2
+    assert b"LINE 1: select model frm answers\n                         ^" in done.stderr
+    done = run_command("sql", str(corpus.path), "select modl from answers")
+    assert b"LINE 1: select modl from answers\n               ^^^^" in done.stderr
+    assert run_command("sql").returncode == 2
+    assert run_command("sql", "nowhere", "select 1 as x").returncode == 2
+
+
+def test_several_corpora_have_a_column_with_their_names(corpus: Corpus, tmp_path: Path) -> None:
+    fastrec.normalize(corpus.path, tmp_path / "other", model="org-1/*")
+    with fastrec.connect(corpus.path, tmp_path / "other", records=True) as ours:
+        counts = dict(ours.execute("select corpus, count(*) from answers group by 1").fetchall())
+        assert dict(ours.execute("select corpus, count(*) from records group by 1").fetchall()) == counts
+        assert dict(ours.execute("select corpus, sum(answers) from questions group by 1").fetchall()) == counts
+    assert counts == {"corpus": len(corpus.lines), "other": len(Corpus(tmp_path / "other").lines)}
+
+
+def test_filters_of_tables(corpus: Corpus) -> None:
+    expected = [
+        json.loads(line)["sample_id"] for line in fastrec.cat(corpus.path, where="output.raw~the", model="org-*")
+    ]
+    rows = fastrec.table(corpus.path, columns=["sample_id"], where="output.raw~the", model="org-*").to_pylist()
+    assert [row["sample_id"] for row in rows] == list(map(str, expected))
+    reader = fastrec.batches(corpus.path, columns=["model"])
+    assert sum(batch.num_rows for batch in reader) == len(corpus.lines)
+    with pytest.raises(UsageError, match="there is no column 'modl'; the columns are evaluation, metric, model"):
+        fastrec.table(corpus.path, columns=["modl"])
+
+
+def test_tables_are_made_once_and_removed_by_clean(
+    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FASTREC_CACHE", str(tmp_path / "cache"))
+    fastrec.table(corpus.path)
+    (made,) = (tmp_path / "cache").iterdir()
+    before = made.stat().st_ino
+    assert fastrec.table(corpus.path).num_rows == len(corpus.lines)
+    assert [path.stat().st_ino for path in (tmp_path / "cache").iterdir()] == [before]
+    cleaned = fastrec.clean(cache=True)
+    assert [Path(one.path).name for one in cleaned.removed] == [made.name]
+    assert list((tmp_path / "cache").iterdir()) == []
