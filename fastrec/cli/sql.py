@@ -59,8 +59,8 @@ def sql(
     Examples:
       fastrec sql corpus "select model, avg(score) from answers group by 1"
       fastrec sql corpus "select * from answers where output ilike '%sorry%'"
-      fastrec sql monday tuesday "select corpus, count(*) from answers group by 1"
-      fastrec sql corpus -f query.sql --format csv -o result.csv
+      fastrec sql corpus new-corpus "select corpus, count(*) from answers group by 1"
+      fastrec sql corpus "select * from models" --format csv -o models.csv
     """
     from fastrec.commands.export.tables import connect, mentions_records
 

@@ -205,9 +205,13 @@ class OverlapExample(msgspec.Struct, kw_only=True):
     """A question that two evaluations have, as each of them names it."""
 
     sample_id: int | str
+    """Its sample_id in the first evaluation."""
     sample_hash: str
+    """Its sample_hash there."""
     other_sample_id: int | str
+    """Its sample_id in the second evaluation."""
     other_sample_hash: str
+    """Its sample_hash there."""
 
 
 class Overlap(msgspec.Struct, kw_only=True):
@@ -216,6 +220,7 @@ class Overlap(msgspec.Struct, kw_only=True):
     first: str
     """evaluation_name, before the other one in the order of names."""
     second: str
+    """evaluation_name of the other one."""
     hashes: int = 0
     """Questions with the same sample_hash."""
     inputs: int = 0

@@ -36,6 +36,7 @@ OF_CORPORA = {
     "compare": ["compare", "{}", "org-0/*", "org-1/*"],
     "trend": ["trend", "other", "{}"],
     "cat": ["cat", "{}"],
+    "sql": ["sql", "{}", "select count(*) from answers"],
     "export": ["export", "{}", "-o", "tables", "--format", "csv"],
     "verify": ["verify", "{}"],
     "rejects": ["rejects", "{}"],

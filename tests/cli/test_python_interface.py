@@ -37,7 +37,8 @@ NOT_IN_PYTHON = {
 }
 NOT_ON_THE_COMMAND_LINE = {"progress", "notice"}
 MODELS = ("org-0/*", "org-1/*")  # of generated records
-COMMANDS = [name for name in cli.list_commands(None) if name != "completion"]  # type: ignore[arg-type]
+WITHOUT_FUNCTION = {"completion", "sql"}  # `fastrec.connect` and `fastrec.table` are for SQL in Python
+COMMANDS = [name for name in cli.list_commands(None) if name not in WITHOUT_FUNCTION]  # type: ignore[arg-type]
 
 
 def options_of(name: str) -> dict[str, click.Parameter]:
@@ -68,7 +69,7 @@ def test_a_function_has_the_parameters_of_its_command(name: str) -> None:
 
 def test_normalize_takes_every_option() -> None:
     """The typed arguments of `normalize` are the options and the filters; limits and the like are internal."""
-    internal = {"filters", "limits"}
+    internal = {"filters", "group_by", "limits"}
     filters = set(inspect.signature(make_filters).parameters)
     assert set(get_type_hints(NormalizeArguments)) == set(Options.__struct_fields__) - internal | filters
 
@@ -143,6 +144,7 @@ def value_for(key: str, corpus: Path) -> str:
     values |= {"sample_id": str(record["sample_id"]), "code": code, "sort_by": "model_id,sample_id"}
     values |= {"trend": str(corpus)}
     values |= {"repair": "null,nan_score", "metric": record["evaluation_result_id"]}
+    values |= {"where": "input.raw?", "group_by": "model_id"}
     values |= {"wrong_by": record["model_id"], "right_by": "all"}
     values |= {"exclude_evaluation": "none", "exclude_model": "none"}
     return values.get(key, "evaluation_name,model_id,sample_hash")

@@ -476,9 +476,7 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
 def need(*packages: str) -> None:
     """UsageError if a package is not installed."""
     if missing := [name for name in packages if find_spec(name) is None]:
-        raise UsageError(
-            f"this needs {' and '.join(missing)}: pip install 'fastrec[sql]', or {' '.join(missing)} alone"
-        )
+        raise UsageError(f"this needs {' and '.join(missing)}: pip install {' '.join(missing)}")
 
 
 class QueryError(UsageError):
