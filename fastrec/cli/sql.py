@@ -58,9 +58,9 @@ def sql(
     \b
     Examples:
       fastrec sql corpus "select model, avg(score) from answers group by 1"
-      fastrec sql corpus "select * from answers where output ilike '%sorry%'"
-      fastrec sql corpus new-corpus "select corpus, count(*) from answers group by 1"
-      fastrec sql corpus "select * from models" --format csv -o models.csv
+      fastrec sql corpus "from answers where output ilike '%sorry%'"
+      fastrec sql corpus new-corpus "select distinct corpus from answers"
+      fastrec sql corpus "from models" --format csv -o models.csv
     """
     from fastrec.commands.export.tables import connect, mentions_records
 
