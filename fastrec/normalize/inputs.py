@@ -124,7 +124,7 @@ def check_formats(shards: Sequence[Shard]) -> None:
     errors: list[ShardError] = []
     for shard in wanted:
         try:
-            next(shard.read(chunk_bytes=1, text_bytes=_PEEKED_TEXT), None)
+            next(shard.read(chunk_bytes=_PEEKED_TEXT, text_bytes=_PEEKED_TEXT), None)
         except ForeignFormatError as exc:
             errors.append(exc)
         except (ShardError, MemoryError):

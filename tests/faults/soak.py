@@ -198,7 +198,11 @@ class Soak:
         """Damaged shards."""
         shards = damaged(dice)
         options = Options(
-            conflicts=dice.choice(CHOICES), repeats=dice.choice(CHOICES), memory=5 << 20, max_line_bytes=1 << 14
+            conflicts=dice.choice(CHOICES),
+            repeats=dice.choice(CHOICES),
+            memory=5 << 20,
+            max_line_bytes=1 << 14,
+            allow_empty=True,
         )
         try_shards(self._folder / "fuzz", shards, options)
         self.counts.bytes += sum(len(data) for _, data in shards)
