@@ -61,13 +61,18 @@ class RecordFilter:
             and filters.accepts_sample_id(record.sample_id)
             and filters.accepts_outcome(is_correct=record.evaluation.is_correct, has_error=bool(record.error))
             and (any_hash or filters.accepts_hash(record.sample_hash))
-            and (not filters.where or filters.accepts_fields(values or parse(spell(record))[0]))
         ):
-            if self._group_by:
-                given = parse(spell(record))[0] if values is None else values
-                record.evaluation_name = given["evaluation_name"] = grouped_name(names[0], self._group_by, given)
-            return None
+            return self._by_fields(record, names, values) if filters.where or self._group_by else None
         return names
+
+    def _by_fields(self, record: Any, names: FilteredOut, values: dict[str, Any] | None) -> FilteredOut | None:
+        """Filter a record by conditions on its fields, and give it the name of its group."""
+        given = parse(spell(record))[0] if values is None else values
+        if not self._filters.accepts_fields(given):
+            return names
+        if self._group_by:
+            record.evaluation_name = given["evaluation_name"] = grouped_name(names[0], self._group_by, given)
+        return None
 
 
 class InvalidLine(msgspec.Struct, frozen=True):

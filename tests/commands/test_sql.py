@@ -79,8 +79,8 @@ def test_answers_have_the_values_of_the_records(corpus: Corpus) -> None:
     assert {row["source"].rpartition(":")[0] for row in rows} == {str(corpus.path.parent / "in.jsonl")}
 
 
-def test_a_question_that_goes_on_in_the_next_part_keeps_its_trials(tmp_path: Path) -> None:
-    """Many answers of one model to one question, cut into parts."""
+def test_no_cut_between_parts_separates_the_trials_of_a_question(tmp_path: Path) -> None:
+    """Many answers of one model to one question are one part, however small parts are to be."""
     line = next(iter(lines_of(Recipe(records=1, seed=1))))
     record = json.loads(line)
     record.pop("sample_hash", None)
@@ -91,6 +91,7 @@ def test_a_question_that_goes_on_in_the_next_part_keeps_its_trials(tmp_path: Pat
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus", part_size=4_000)
     rows = fastrec.table(tmp_path / "corpus", columns=["trial"]).to_pylist()
     assert [row["trial"] for row in rows] == list(range(1, 41))
+    assert len(Corpus(tmp_path / "corpus").manifest["parts"]) == 1
 
 
 # (over the tables of `sql`, over the exported records)

@@ -85,15 +85,15 @@ class _Usage(msgspec.Struct):
     total_tokens: Raw
 
 
-class _Times(msgspec.Struct):
+class Times(msgspec.Struct):
     latency_ms: Raw = Raw()
 
 
-class _Output(msgspec.Struct):
+class Output(msgspec.Struct):
     raw: str | list[str]
 
 
-class _Turn(msgspec.Struct):
+class Turn(msgspec.Struct):
     role: str
     content: str | None = None
     tool_calls: list[Raw] | None = None
@@ -110,9 +110,9 @@ class _Line(msgspec.Struct):
     interaction_type: str
     evaluation: _Evaluation
     token_usage: _Usage | UnsetType = UNSET
-    performance: _Times | UnsetType = UNSET
+    performance: Times | UnsetType = UNSET
     error: str = ""
-    output: _Output | None = None
+    output: Output | None = None
 
 
 def has_metrics(schema: Schema) -> bool:
@@ -126,7 +126,7 @@ def table_columns(schema: Schema) -> tuple[str, ...]:
 
 def _line_type(schema: Schema) -> type[msgspec.Struct]:
     """Add the fields whose names depend on the version to `_Line`."""
-    turns = ("turns", list[_Turn] | None, msgspec.field(name=schema.turns_field, default=None))
+    turns = ("turns", list[Turn] | None, msgspec.field(name=schema.turns_field, default=None))
     # Only a version with metrics has this field. In others it is an unknown key, with a value of any type.
     metric = ("metric", str | None, msgspec.field(name=METRIC, default=None))
     return msgspec.defstruct("_Line", [turns, *([metric] if has_metrics(schema) else [])], bases=(_Line,))

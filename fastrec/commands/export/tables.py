@@ -32,7 +32,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.answers.index import BUILDING, TABLES_SUFFIX, cache_directory, close_to_others, remove_unused
-from fastrec.corpus.manifest import MANIFEST, PartEntry, read_manifest
+from fastrec.commands.export.table import ExportTask, Output, Times, Turn
+from fastrec.corpus.manifest import MANIFEST, read_manifest
 from fastrec.corpus.scan import PartFile, decode_lines, parts_of, run_in_order, with_progress
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.engine import check_jobs
@@ -110,10 +111,6 @@ class _Input(msgspec.Struct):
     reference: str | list[str]
 
 
-class _Output(msgspec.Struct):
-    raw: str | list[str]
-
-
 class _Evaluation(msgspec.Struct):
     score: Raw
     is_correct: bool
@@ -122,16 +119,6 @@ class _Evaluation(msgspec.Struct):
 class _Usage(msgspec.Struct):
     input_tokens: Raw = Raw()
     output_tokens: Raw = Raw()
-
-
-class _Times(msgspec.Struct):
-    latency_ms: Raw = Raw()
-
-
-class _Turn(msgspec.Struct):
-    role: str
-    content: str | None = None
-    tool_calls: list[Raw] | None = None
 
 
 class _Line(msgspec.Struct):
@@ -143,17 +130,15 @@ class _Line(msgspec.Struct):
     sample_id: Raw
     input: _Input
     evaluation: _Evaluation
-    output: _Output | None = None
+    output: Output | None = None
     token_usage: _Usage | UnsetType = UNSET
-    performance: _Times | UnsetType = UNSET
+    performance: Times | UnsetType = UNSET
     error: str = ""
     metadata: dict[str, Raw] | UnsetType = UNSET
 
 
 class _TableTask(msgspec.Struct, frozen=True):
     part: PartFile
-    before: PartFile | None
-    """The part before, if its last question goes on in this one."""
     output: str
     label: str
     sort_fields: tuple[str, ...]
@@ -181,10 +166,6 @@ def _write_answers(task: _TableTask) -> None:
     schema = _schema()
     trials = _Trials()
     decode = _decoder(task.label)
-    if task.before:
-        for lines, _ in decode_lines(task.before, decode, _BATCH_BYTES, task.sort_fields):
-            for line in lines:
-                trials.number(line)
     sources = read_sources(task.corpus, task.part.entry) if task.corpus else None
     with pq.ParquetWriter(task.output, schema, compression="zstd", compression_level=1) as writer:
         for lines, _ in decode_lines(task.part, decode, _BATCH_BYTES, task.sort_fields):
@@ -198,14 +179,14 @@ def _write_answers(task: _TableTask) -> None:
 
 def _decoder(label: str) -> Any:
     schema = CORPUS_LABELS[label]
-    turns = ("turns", list[_Turn] | None, msgspec.field(name=schema.turns_field, default=None))
+    turns = ("turns", list[Turn] | None, msgspec.field(name=schema.turns_field, default=None))
     metric = ("metric", str | None, msgspec.field(name=METRIC, default=None))
     fields = [turns, metric] if METRIC in schema.sort_fields else [turns, ("metric", None, None)]
     return msgspec.json.Decoder(msgspec.defstruct("_Line", fields, bases=(_Line,))).decode
 
 
 class _Trials:
-    """Numbers the answers of a model to a question. The records of a question follow each other."""
+    """Numbers the answers of a model to a question. They follow each other, and no cut between parts separates them."""
 
     def __init__(self) -> None:
         self._question: tuple[str, str] = ("", "")
@@ -281,7 +262,6 @@ def _write_tables(
     name = partial("part-{:05d}.parquet".format)
     if records:
         from fastrec.commands.export.parquet import write_parquet  # noqa: PLC0415 - needs pyarrow
-        from fastrec.commands.export.table import ExportTask  # noqa: PLC0415
 
         tasks: list[Any] = [
             ExportTask(part, str(folder / name(number)), limits, True, manifest.schema, fields, frozenset())
@@ -292,7 +272,6 @@ def _write_tables(
         tasks = [
             _TableTask(
                 part,
-                parts[number - 1] if number and _goes_on(parts[number - 1].entry, part.entry) else None,
                 str(folder / name(number)),
                 manifest.schema,
                 fields,
@@ -304,11 +283,6 @@ def _write_tables(
     done = run_in_order(write, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     for _ in with_progress(done, parts, progress, "table"):
         pass
-
-
-def _goes_on(before: PartEntry, after: PartEntry) -> bool:
-    last, first = before.last, after.first
-    return (last.evaluation_name, last.sample_hash) == (first.evaluation_name, first.sample_hash)
 
 
 def _data_set(
