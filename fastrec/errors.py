@@ -288,7 +288,7 @@ class BadShardsError(FastrecError):
             [
                 f"{counted(len(self.errors), 'shard')} could not be read completely; nothing was published:",
                 *(f"  {error}" for error in self.errors),
-                "Download them again, leave them out, or give --skip-bad-shards to publish the others.",
+                "Download them again, or leave them out. --skip-bad-shards publishes the others, if there are any.",
             ]
         )
 
