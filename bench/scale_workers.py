@@ -39,7 +39,6 @@ _KEY: Final = 150  # bytes of a key
 _ROW: Final = 60  # bytes of a row of statistics
 _INDEX: Final = _KEY + _ROW + 18  # bytes of index of a record
 _IN_MEMORY: Final = 700  # what pass 1 reckons for a record beside its text
-_FEW_FENCES: Final = 32  # of a run, if there are many runs
 _PART_SHARE: Final = 6  # compression ratio of a part
 _KEPT_SHARE: Final = 3  # compression ratio of what is kept for the next run
 _CENSUS: Final = 65  # bytes of the census for a record, in each of two lists
@@ -149,7 +148,7 @@ class SimulatedWorkers(Engine):
     def _sort(self, task: SortTask) -> SortResult:
         """Simulate a task of pass 1."""
         name = f"{task.number:06d}-{self._rng.randrange(1 << 32):08x}"
-        at_once = (task.sorting.large_run_bytes if task.large else task.sorting.run_bytes) // (RECORD + _IN_MEMORY)
+        at_once = task.run_bytes // (RECORD + _IN_MEMORY)
         waiting = 0
         pieces: list[PieceCounts] = []
         runs: list[Run] = []
@@ -172,9 +171,8 @@ class SimulatedWorkers(Engine):
             waiting -= count
             path = f"{task.directory}/run-{name}-{len(runs):04d}"
             runs.append(self._run(path, count, fences=-(-count // BLOCK_ROWS), is_narrow=narrow_only))
-            if not task.fenced:
-                fences = runs[-1].fences
-                runs[-1] = msgspec.structs.replace(runs[-1], fences=fences[:: -(-len(fences) // _FEW_FENCES)])
+            fences = runs[-1].fences
+            runs[-1] = msgspec.structs.replace(runs[-1], fences=fences[:: -(-len(fences) // task.most_fences)])
         rejects, path = f"{task.directory}/rejects-{name}", f"{task.directory}/statistics-{name}"
         size, hash_ = write_blocks(path, statistics, compressed=True)
         self._write(0)

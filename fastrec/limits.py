@@ -37,11 +37,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Normalize
     decompressed_chunk_bytes: int = 16 << 20  # text per chunk of a shard that the driver decompresses
-    run_bytes: int = 40 << 20  # most text per run, if memory allows it
+    run_bytes: int = 40 << 20  # text per run of a small input, if memory allows it
+    few_runs: int = 128  # larger inputs are sorted into so many runs, if memory allows it
+    most_tasks: int = 1 << 16  # of pass 1: the driver holds a few kilobytes per task
+    most_fences: int = 1 << 19  # of all runs, in 100 MB of the driver
     window_bytes: int = 8 << 20  # most text of a part merged at a time, if there are few runs
     wide_window_bytes: int = sys.maxsize  # most text merged at a time, if there are many runs; tests reduce it
     read_bytes: int = 256 << 10  # bytes to read of a run at a time, if memory allows it for all runs
-    unmerged_runs: int = 512  # more runs than this are merged before pass 2; merging fewer costs more than it saves
+    unmerged_runs: int = 5_000  # more runs than this on a disk are merged before pass 2; fewer cost more than they save
+    unmerged_store_runs: int = 512  # the same in an object store, where each read is a request
     merged_runs: int = 256  # runs after merging; with this many, a part of 64 MiB reads 256 KiB of each
     merge_fan_in: int = 256  # most runs merged at a time
     least_merge_fan_in: int = 8  # fewest runs merged at a time, so that a round pays off

@@ -333,7 +333,7 @@ def test_imports_are_found_everywhere() -> None:
     source = """
 import fastrec.cli
 from fastrec.sources import tasks
-from fastrec.sources.tasks import growth
+from fastrec.sources.tasks import tasks_of
 if TYPE_CHECKING:
     from fastrec.engine import make_engine
 def f():

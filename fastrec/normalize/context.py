@@ -14,6 +14,7 @@ from fastrec.normalize.inputs import Streams
 from fastrec.normalize.options import InputSettings, MaxRejects, PartSettings, SortSettings
 from fastrec.normalize.resume import Journal
 from fastrec.progress import Progress
+from fastrec.storage import is_url
 
 
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,12 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def limits(self) -> Limits:
         return self.sorting.limits
+
+    @property
+    def unmerged_runs(self) -> int:
+        """More runs than this are merged before pass 2."""
+        most = self.limits.unmerged_runs
+        return min(most, self.limits.unmerged_store_runs) if is_url(self.output.work) else most
 
     def part_name(self, number: int) -> str:
         return self.output.named(f"part-{number:05d}", SUFFIXES[self.parts.compression])

@@ -30,7 +30,7 @@ from fastrec.normalize.run import first_target, run_attempts
 from fastrec.progress import Progress
 from fastrec.sorting.cuts import part_size_for
 from fastrec.sources.shard import Shard
-from fastrec.sources.tasks import gather_tasks, growth, total_text
+from fastrec.sources.tasks import gather_tasks, total_text
 from fastrec.storage import join, without_file_protocol
 
 
@@ -90,14 +90,14 @@ def plan(
         check_formats(shards)
     text, schema = total_text(shards), choose_target(shards, options.for_input(options.target))
     limits = options.limits
-    task_bytes = min(limits.task_bytes, options.for_sorting(schema).run_bytes)
-    slices = [piece for shard in shards for piece in shard.slices(task_bytes)]
+    sorting = options.for_sorting(schema)
+    slices = [piece for shard in shards for piece in shard.slices(sorting.slice_bytes)]
     planned = Plan(
         shards=len(shards),
         input_bytes=sum(shard.size for shard in shards),
         estimated_text_bytes=text,
         schema=schema.name,
-        tasks=len(gather_tasks(slices, task_bytes * growth(text, limits.task_bytes))),
+        tasks=len(gather_tasks(slices, sorting.slice_bytes * sorting.slices_per_task(text))),
         estimated_parts=_estimated_parts(text, options.part_size, limits),
         paths=[utf8(shard.path) for shard in shards],
         notices=notices,

@@ -29,6 +29,8 @@ from fastrec.summary.document import LineCounts
 from fastrec.where import GroupBy
 
 MEMORY_PER_JOB: Final = 512 << 20
+_BESIDES_A_RUN: Final = 160 << 20  # memory of a worker that is not the text and the bookkeeping of a run
+FEW_FENCES: Final = 32  # of a run that will be merged: a sample of its keys
 
 AUTO: Final = "auto"
 """The `schema` that follows from the content."""
@@ -238,14 +240,35 @@ class SortSettings(msgspec.Struct, frozen=True):
     limits: Limits
 
     @property
-    def run_bytes(self) -> int:
-        """Text and bookkeeping that a worker collects before it spills; sorting needs some more memory."""
+    def _small_run_bytes(self) -> int:
         return min(max(self.memory // 5, 1 << 20), self.limits.run_bytes)
 
+    def run_bytes(self, text: int) -> int:
+        """What a worker collects before it spills, text and bookkeeping; sorting needs some more memory.
+
+        If there is much text, runs are larger: each part is gathered from all runs.
+        """
+        most = min(self.memory * 2 // 5, self.memory - _BESIDES_A_RUN)
+        return max(self._small_run_bytes, min(text // self.limits.few_runs, most))
+
     @property
-    def large_run_bytes(self) -> int:
-        """The same for a huge input, where fewer runs are worth more memory."""
-        return max(min(self.memory // 5, 96 << 20), self.run_bytes)
+    def slice_bytes(self) -> int:
+        """Text of the slices that tasks are made of. It does not depend on the input, so that work can be reused."""
+        return min(self.limits.task_bytes, self._small_run_bytes)
+
+    def slices_per_task(self, text: int) -> int:
+        """How many slices make a task, and so a run: one if there is little text.
+
+        >>> sorting = SortSettings((), 64 << 20, MEMORY_PER_JOB, Limits())
+        >>> [sorting.slices_per_task(text) for text in (10**9, 2 * 10**10, 10**11, 10**14)]
+        [1, 3, 5, 46]
+        """
+        many = -(-text // (self.limits.most_tasks * self.limits.task_bytes))
+        return max(self.run_bytes(text) // self._small_run_bytes, many)
+
+    def most_fences(self, text: int) -> int:
+        """Fences of a run that the driver holds, because it holds those of all runs."""
+        return max(self.limits.most_fences * self.run_bytes(text) // max(text, 1), FEW_FENCES)
 
     def window_for(self, runs: int) -> int:
         """Bytes merged at a time from this many runs: more for many runs, so that reads do not become too small."""

@@ -134,7 +134,6 @@ def _begins_with_later(shard: Shard, judge: JudgeSettings, settings: InputSettin
 
 _encode = msgspec.json.Encoder().encode
 
-_FEW_FENCES: Final = 32
 _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
 
 
@@ -144,8 +143,8 @@ class SortTask(msgspec.Struct, frozen=True):
     directory: str
     judging: InputSettings
     sorting: SortSettings
-    large: bool = False  # whether runs may be larger than usual
-    fenced: bool = True  # whether to return all fences of runs, and not only a few
+    run_bytes: int  # text and bookkeeping of a run
+    most_fences: int  # that are returned of a run
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -169,8 +168,8 @@ def release_buffer() -> None:
 
 class _RunBuffer:
     def __init__(self, task: SortTask) -> None:
-        self._fenced = task.fenced
-        self._most_bytes = task.sorting.large_run_bytes if task.large else task.sorting.run_bytes
+        self._most_fences = task.most_fences
+        self._most_bytes = task.run_bytes
         self._key_of: Callable[[Any], bytes] = key_maker(task.sorting.sort_fields)
         self._row_of = row_maker(task.judging.target)
         self._text = _text_buffer()
@@ -198,8 +197,8 @@ class _RunBuffer:
 
     def spill(self, path: str) -> Run:
         run = spill(path, self._text, self._ends, self._keys, self._rows)
-        if not self._fenced:
-            run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // _FEW_FENCES)])
+        if len(run.fences) > self._most_fences:
+            run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // self._most_fences)])
         self._size = 0
         self._ends, self._keys, self._rows = [], [], []
         return run

@@ -22,7 +22,7 @@ from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import Streams, read_chunks
 from fastrec.normalize.kept import Base
-from fastrec.normalize.options import InputSettings, SortSettings
+from fastrec.normalize.options import FEW_FENCES, InputSettings, SortSettings
 from fastrec.normalize.pass1 import SortTask, WrongTargetError, sort_pieces
 from fastrec.normalize.results import (
     MergedRun,
@@ -39,7 +39,7 @@ from fastrec.sorting.cuts import RegionSample
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice
-from fastrec.sources.tasks import TextEstimate, gather_tasks, growth, total_text
+from fastrec.sources.tasks import TextEstimate, gather_tasks, total_text
 from fastrec.storage import join, storage_of
 
 _SHARE: Final = 16
@@ -68,10 +68,9 @@ class SortTasks:
         self._directory = directory
         self._judging = judging
         self._sorting = sorting
-        self._chunk_bytes = sorting.limits.decompressed_chunk_bytes
         self._text = total_text(self._wanted)
-        self._task_bytes = min(sorting.limits.task_bytes, sorting.run_bytes)
-        self._growth = growth(self._text, sorting.limits.task_bytes)
+        self._at_once = sorting.slices_per_task(self._text)
+        self._chunk_bytes = sorting.limits.decompressed_chunk_bytes * self._at_once
         self._here = self._choose(workers)
         self.next_task = self.next_piece = 0  # the first numbers that no task and no piece has
         self.text = TextEstimate(self._wanted)
@@ -86,7 +85,7 @@ class SortTasks:
             (shard.path, slice_.start, slice_.end): (number, slice_)
             for number, shard in enumerate(self._shards)
             if number not in self._here and number not in self._unchanged
-            for slice_ in shard.slices(self._task_bytes)
+            for slice_ in shard.slices(self._sorting.slice_bytes)
         }
 
     def make(self, reusable: Reusable) -> Iterator[SortTask]:
@@ -116,7 +115,7 @@ class SortTasks:
         # A stream can be read only once, so it must not share a task that may be repeated.
         streams = [(slice_,) for slice_ in found if slice_.shard.stream]
         slices = [slice_ for slice_ in found if not slice_.shard.stream]
-        groups = [*streams, *gather_tasks(slices, self._task_bytes * self._growth)]
+        groups = [*streams, *gather_tasks(slices, self._sorting.slice_bytes * self._at_once)]
         pieces = [
             tuple(Piece(self._piece_number(), found[slice_], slice_.shard.path, slice_) for slice_ in group)
             for group in groups
@@ -159,7 +158,8 @@ class SortTasks:
     def _task(self, pieces: tuple[Piece, ...]) -> SortTask:
         self.next_task += 1
         number = self.next_task - 1
-        return SortTask(number, pieces, self._directory, self._judging, self._sorting, large=self._growth > 1)
+        run_bytes, most_fences = self._sorting.run_bytes(self._text), self._sorting.most_fences(self._text)
+        return SortTask(number, pieces, self._directory, self._judging, self._sorting, run_bytes, most_fences)
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         long_lines: list[LongLine] = []
@@ -308,6 +308,11 @@ class _Pass1:
         )
 
     @property
+    def _keeps_fences(self) -> bool:
+        """Whether there are few runs; many will be merged, which needs no fences."""
+        return self._runs <= self._context.unmerged_runs
+
+    @property
     def _is_refuted(self) -> bool:
         """Whether the target was guessed to be the default version, and there is a later record."""
         return self._target_is_guess and self._is_newer_version and self._context.judging.target is DEFAULT_SCHEMA
@@ -365,7 +370,7 @@ class _Pass1:
             for task in tasks:
                 if self._is_refuted:
                     return  # the run starts again; tasks that run already end first
-                yield msgspec.structs.replace(task, fenced=self._runs <= self._context.limits.unmerged_runs)
+                yield task if self._keeps_fences else msgspec.structs.replace(task, most_fences=FEW_FENCES)
 
         for _, result in self._context.engine.run(sort_pieces, started()):
             self._context.output.check()
@@ -386,9 +391,9 @@ class _Pass1:
             self._sample.add(run.fences, run.data_bytes)
         files = tuple(file for file in result.files if file.path in (result.rejects, result.statistics))
         self._finished[result.task] = msgspec.structs.replace(result, files=files)
-        had_fences = self._runs <= self._context.limits.unmerged_runs
+        had_fences = self._keeps_fences
         self._runs += len(result.runs)
-        if self._runs > self._context.limits.unmerged_runs:  # they will be merged, which needs no fences
+        if not self._keeps_fences:
             for number in list(self._finished) if had_fences else [result.task]:
                 self._finished[number] = self._finished[number].without_fences()
         self._tasks.learn_from(result)

@@ -149,7 +149,7 @@ class _Rounds:
         regions_hash = xxh3_128_hexdigest(msgspec.msgpack.encode(regions))
         ready = [one for one in self._sorted.merged if one.regions == regions_hash]
         loose = self._loose(regions_hash)
-        if all(one.run.fences for one in loose) and len(loose) + len(ready) <= limits.unmerged_runs:
+        if all(one.run.fences for one in loose) and len(loose) + len(ready) <= self._context.unmerged_runs:
             return ready
         groups = max(min(limits.merged_runs - len(ready), -(-len(loose) // limits.least_merge_fan_in)), 1)
         self._context.progress.start("round", sum(one.run.data_bytes for one in loose))

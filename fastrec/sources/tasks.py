@@ -18,10 +18,7 @@ from typing import Final, Protocol, TypeVar
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import FEWEST, SMALLEST, Slice
 
-_LARGE: Final = 64 << 30
-"""From this much text on tasks are larger, because there are more than enough of them."""
 _LAST: Final = 4  # the last tasks have this fraction of the text that is left, and at least of the size of the others
-_MOST: Final = 1 << 16  # tasks: the driver holds a few kilobytes per task
 
 
 class Source(Protocol):
@@ -112,12 +109,3 @@ def gather_tasks(slices: Sequence[_Piece], task_bytes: int) -> list[tuple[_Piece
         size += piece.estimated_text
         left -= piece.estimated_text
     return list(map(tuple, tasks))
-
-
-def growth(text_bytes: int, task_bytes: int) -> int:
-    """The factor by which tasks are larger for this much text.
-
-    >>> [growth(text_bytes, 32 << 20) for text_bytes in (10**9, 10**11, 10**14)]
-    [1, 2, 46]
-    """
-    return 1 if text_bytes < _LARGE else max(-(-text_bytes // (_MOST * task_bytes)), 2)
