@@ -12,7 +12,7 @@ import msgspec
 
 from bench.job import Command, Contender, Job
 from bench.logs import LogRecompression
-from bench.peers import NORMALIZERS, Decompression
+from bench.peers import NORMALIZERS, Decompression, TunedDuckDB
 from bench.validators import VALIDATORS
 from bench.viewing import Indexing, Viewing
 
@@ -57,6 +57,7 @@ _ALL: tuple[Contender, ...] = (
     LogRecompression(),
     Indexing(),
     Viewing(),
+    TunedDuckDB("8GB"),
     *NORMALIZERS,
     *VALIDATORS,
 )

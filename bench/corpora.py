@@ -20,11 +20,12 @@ import zstandard
 
 from bench import logs, shapes
 from bench.nights import make_nights
-from bench.plans import CORPORA, Copied, Generated, Logged, Nights, Published, Real, Resharded, Shaped
-from bench.real import real_files, scaled_real
+from bench.plans import CORPORA, Copied, Generated, Logged, Nights, Published, Real, Resharded, Shaped, Shuffled
+from bench.real import real_files, scaled_real, shuffled_shard
 from fastrec.commands import generate
 from fastrec.commands.generate import lines
 from fastrec.corpus.manifest import read_manifest
+from fastrec.engine import make_engine
 from fastrec.normalize.run import normalize
 from fastrec.schemas.hashes import sample_hash
 from fastrec.sources.lines import Chunk
@@ -67,7 +68,7 @@ def available(name: str) -> bool:
     plan = CORPORA[name]
     if isinstance(plan, Published | Nights):
         return available(plan.of)
-    return bool(real_files()) if isinstance(plan, Real) else True
+    return bool(real_files()) if isinstance(plan, Real | Shuffled) else True
 
 
 def corpus(name: str) -> Corpus:
@@ -87,6 +88,8 @@ def corpus(name: str) -> Corpus:
                 made = _write_nights(name, key, directory, plan)
             elif isinstance(plan, Logged):
                 made = _write_log(name, key, directory, plan)
+            elif isinstance(plan, Shuffled):
+                made = _write_shuffled(name, key, directory, plan)
             else:
                 made = _write(name, key, directory, _shards(plan))
         about.write_bytes(msgspec.json.encode(made))
@@ -120,7 +123,7 @@ def key_of(name: str) -> str:
             digest.update(Path(shapes.__file__).read_bytes())
         elif isinstance(plan, Logged):
             digest.update(logs.source_of(plan.kind))
-    elif isinstance(plan, Real):
+    elif isinstance(plan, Real | Shuffled):
         digest.update(msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()]))
     else:
         digest.update(key_of(plan.of).encode())
@@ -184,17 +187,39 @@ def _cut(value: Any) -> Any:
 
 
 def _write(name: str, key: str, directory: Path, shards: Named) -> Corpus:
-    names, count, text_bytes, file_bytes = [], 0, 0, 0
-    for stem, shard in shards:
-        path = directory / f"{stem}.jsonl.zst"
-        compressor = zstandard.ZstdCompressor(level=LEVEL, threads=0, write_checksum=True)
-        with path.open("wb") as file, compressor.stream_writer(file, closefd=False) as writer:
-            for line in shard:
-                text_bytes += writer.write(line + b"\n")
-                count += 1
-        file_bytes += path.stat().st_size
-        names.append(path.name)
-    return Corpus(name, key, tuple(names), count, text_bytes, file_bytes)
+    written = [_write_shard(directory / f"{stem}.jsonl.zst", shard) for stem, shard in shards]
+    return _corpus(name, key, directory, written)
+
+
+def _write_shard(path: Path, shard: Iterable[bytes]) -> tuple[str, int, int]:
+    """Write the lines of a shard; its name, the number of lines and the size of its text."""
+    count = text_bytes = 0
+    compressor = zstandard.ZstdCompressor(level=LEVEL, threads=0, write_checksum=True)
+    with path.open("wb") as file, compressor.stream_writer(file, closefd=False) as writer:
+        for line in shard:
+            text_bytes += writer.write(line + b"\n")
+            count += 1
+    return path.name, count, text_bytes
+
+
+def _corpus(name: str, key: str, directory: Path, written: list[tuple[str, int, int]]) -> Corpus:
+    names, counts, sizes = zip(*written, strict=True)
+    files = sum((directory / file).stat().st_size for file in names)
+    return Corpus(name, key, names, sum(counts), sum(sizes), files)
+
+
+def _write_shuffled(name: str, key: str, directory: Path, plan: Shuffled) -> Corpus:
+    """Write a shard per model and version, in several processes: fifty gigabytes take long."""
+    tasks = [(path, directory, version) for version in range(plan.times) for path in real_files()]
+    with make_engine(2) as engine:
+        written = sorted(engine.run(_write_version, tasks))
+    return _corpus(name, key, directory, [one for _, one in written])
+
+
+def _write_version(task: tuple[Path, Path, int]) -> tuple[str, int, int]:
+    path, directory, version = task
+    stem = f"v{version:03d}-{path.parent.name}-{path.name.split('.jsonl')[0]}"
+    return _write_shard(directory / f"{stem}.jsonl.zst", shuffled_shard(path, version))
 
 
 def _write_log(name: str, key: str, directory: Path, plan: Logged) -> Corpus:

@@ -1,6 +1,7 @@
 """The table of figures: how each is computed from trials, and its target.
 
-`use_figures` has the set `use`, `import_figures` the set `import`, `view_figures` the set `view`.
+`use_figures` has the set `use`, `import_figures` the set `import`, `view_figures` the set `view`, `large_figures` the
+set `large`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final
 from bench.contenders import FLOOR, NORMALIZE, VALIDATE
 from bench.corpora import corpus
 from bench.import_figures import IMPORT_FIGURES
+from bench.large_figures import LARGE_FIGURES
 from bench.measure import Measured
 from bench.trials import Trial
 from bench.use_figures import USE_FIGURES
@@ -193,6 +195,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     ),
     _versus("DuckDB", "real-x10", 3.0),
     _versus("DuckDB", "mixed", 2.5),
+    _versus("DuckDB, tuned by hand", "real-x10", 2.2),
     _versus("Polars", "alpaca-x10", 1.4),
     *(_versus("Polars", name, None) for name in ("real-x10", "mixed")),  # it fails there
     *map(_memory_versus, ("real-x10", "mixed")),
@@ -220,6 +223,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     *USE_FIGURES,
     *IMPORT_FIGURES,
     *VIEW_FIGURES,
+    *LARGE_FIGURES,
 )
 
 

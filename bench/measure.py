@@ -26,6 +26,7 @@ __all__ = ["Measured", "measure"]
 
 _PAUSE: Final = 0.03
 _SHARE: Final = 0.02
+_BLOCK: Final = 512  # bytes, in which the kernel counts
 _ROOT: Final = Path(__file__).parents[1]
 
 
@@ -36,10 +37,14 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float
     peak_bytes: int
     output_bytes: int = 0
+    read_bytes: int = 0
+    """From the disk; what was in the page cache does not count."""
+    written_bytes: int = 0
+    """To files, whether they reached the disk or not."""
     error: str | None = None
 
 
-def measure(command: Sequence[str], *, timeout: float = 900) -> Measured:
+def measure(command: Sequence[str], *, timeout: float = 1800) -> Measured:
     """Run a command and measure it."""
     os.sync()  # so that this command does not pay for writes of earlier ones
     # Let Python cache compiled modules, as in an installation.
@@ -65,7 +70,14 @@ def measure(command: Sequence[str], *, timeout: float = 900) -> Measured:
             os.killpg(process.pid, signal.SIGKILL)  # children that are still running
     # The first misses children that nobody waited for, the second children that lived between two samples.
     cpu_seconds = max(usage.ru_utime + usage.ru_stime, sampler.cpu_seconds)
-    return Measured(seconds=seconds, cpu_seconds=cpu_seconds, peak_bytes=sampler.peak_bytes, error=error)
+    return Measured(
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
+        peak_bytes=sampler.peak_bytes,
+        read_bytes=usage.ru_inblock * _BLOCK,
+        written_bytes=usage.ru_oublock * _BLOCK,
+        error=error,
+    )
 
 
 def _reason(returncode: int, stderr: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from fastrec.commands.generate import Recipe
 
 __all__ = ["CORPORA", "Copied", "Generated", "Logged", "Nights", "Plan", "Published", "Real", "Resharded", "Shaped"]
+__all__ += ["Shuffled"]
 
 
 class Generated(msgspec.Struct, frozen=True, tag=True):
@@ -47,6 +48,12 @@ class Real(msgspec.Struct, frozen=True, tag=True):
     only: str = ""
 
 
+class Shuffled(msgspec.Struct, frozen=True, tag=True):
+    """The real records in many versions, each with the words of its answers in another order; see `bench.real`."""
+
+    times: int
+
+
 class Published(msgspec.Struct, frozen=True, tag=True):
     """The normalized form of another corpus: its parts and manifest."""
 
@@ -69,7 +76,7 @@ class Nights(msgspec.Struct, frozen=True, tag=True):
     anew: bool
 
 
-Plan = Generated | Shaped | Resharded | Copied | Logged | Real | Published | Nights
+Plan = Generated | Shaped | Resharded | Copied | Logged | Real | Shuffled | Published | Nights
 
 CORPORA: Final[dict[str, Plan]] = {
     "mixed": Generated(Recipe(text="words", records=30_000, seed=1), 24),
@@ -86,6 +93,9 @@ CORPORA: Final[dict[str, Plan]] = {
     "real": Real(1),
     "real-x10": Real(10),
     "alpaca-x10": Real(10, only="alpaca"),  # Polars can read it: all values of a key have one type
+    "shuffled-5GB": Shuffled(62),
+    "shuffled-20GB": Shuffled(248),
+    "shuffled-50GB": Shuffled(620),
     "mixed-x10": Copied("mixed", 10),
     "mixed-x4": Copied("mixed", 4),  # about 1 GB of text
     "published-mixed-x4": Published("mixed-x4"),

@@ -4,21 +4,26 @@ There are 24 shards, one per model, with 80 MB of text. A corpus of ten times th
 version `k` answers question `i` with the real answer to question `i + 37 k`. So each question gets ten times as many
 answers, all of them different. Plain copies under other names would be adjacent after sorting and compress far better
 than real data.
+
+Corpora of many gigabytes have the words of each answer in another order instead, as texts would otherwise repeat.
 """
 
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.lines import Chunk
 from fastrec.sources.shard import shard_at
 
-__all__ = ["real_files", "scaled_real"]
+__all__ = ["real_files", "scaled_real", "shuffled_shard"]
 
 _REAL: Final = Path(__file__).parents[2] / "shared" / "real"
 _SHIFT: Final = 37
@@ -57,6 +62,34 @@ def _version(records: list[dict[str, Any]], version: int, *, ascii_only: bool) -
                 record.pop(key, None)
         record["model_id"] = f"v{version}-{record['model_id']}"
         yield json.dumps(record, ensure_ascii=ascii_only).encode()
+
+
+def shuffled_shard(path: Path, version: int) -> Iterator[bytes]:
+    """A real shard under another model name, with the words of each answer in another order."""
+    rng = random.Random(version)
+    for line in _lines(path):
+        record = msgspec.json.decode(line)
+        record["model_id"] = f"v{version}-{record['model_id']}"
+        _shuffle(record.get("output"), rng)
+        for turn in record.get("interactions") or record.get("messages") or ():
+            if isinstance(turn, dict) and turn.get("role") == "assistant":
+                _shuffle(turn, rng)
+        yield msgspec.json.encode(record)
+
+
+def _shuffle(value: Any, rng: random.Random) -> None:
+    for key, text in value.items() if isinstance(value, dict) else ():
+        if key in {"raw", "content", "reasoning_trace"}:
+            if isinstance(text, str):
+                value[key] = _reordered(text, rng)
+            elif isinstance(text, list):
+                value[key] = [_reordered(one, rng) if isinstance(one, str) else one for one in text]
+
+
+def _reordered(text: str, rng: random.Random) -> str:
+    words = text.split(" ")
+    rng.shuffle(words)
+    return " ".join(words)
 
 
 def _lines(path: Path) -> Iterator[bytes]:

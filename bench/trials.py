@@ -78,6 +78,8 @@ def better(one: Measured, other: Measured) -> Measured:
         cpu_seconds=min(one.cpu_seconds, other.cpu_seconds),
         peak_bytes=max(one.peak_bytes, other.peak_bytes),
         output_bytes=other.output_bytes,
+        read_bytes=min(one.read_bytes, other.read_bytes),
+        written_bytes=min(one.written_bytes, other.written_bytes),
     )
 
 
