@@ -158,7 +158,7 @@ BENCH_ROWS = [
     ["night_runs", "tables"],
     ["compare"],
     ["figures", "history"],
-    ["import_figures", "use_figures", "view_figures"],
+    ["import_figures", "use_figures", "view_figures", "large_figures"],
     ["values"],
     ["piles", "stages", "trials"],
     ["contenders", "corpora"],

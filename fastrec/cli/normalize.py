@@ -32,6 +32,7 @@ from fastrec.cli.progress import make_progress
 from fastrec.errors import RefusedError, counted, shown
 
 if TYPE_CHECKING:
+    from fastrec.cli.tables import Section
     from fastrec.normalize.dry_run import Plan
     from fastrec.normalize.run import NormalizeResult
 
@@ -110,7 +111,8 @@ def _check_max_rejects(number: str) -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Print only errors and skipped shards.")
 @no_progress_option
 @click.option("-v", "--verbose", count=True,
-              help="Print a table of models too; with -vv, a traceback for unexpected errors.")  # fmt: skip
+              help="Print a table of models too; with -vv, also where the time went, and a traceback for unexpected "
+              "errors.")  # fmt: skip
 def normalize(
     *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, dry_run: bool, as_json: bool,
     quiet: bool, no_progress: bool, verbose: int, **given: Any,
@@ -164,12 +166,15 @@ def normalize(
                 print_json(result)
             elif verbose:
                 from fastrec.cli.stats import stats_sections
-                from fastrec.cli.tables import print_sections
+                from fastrec.cli.tables import print_section, print_sections
                 from fastrec.summary.present_choice import choose
                 from fastrec.summary.present_ranking import facts_of, rank
 
                 ranked = rank(choose(result.summary), facts_of(result.summary))
                 print_sections(*stats_sections(ranked, most=20))
+                if verbose > 1:
+                    click.echo()
+                    print_section(_phases_section(result))
     except OSError as exc:
         verb = "refused: it is in" if result.refused else "published as"
         exc.add_note(f"The corpus was {verb} {shown(result.output)}.")
@@ -186,6 +191,18 @@ def normalize(
         if not quiet:
             print_notice(f"run `fastrec rejects {shown(output)}` to see why lines were rejected")
         raise click.exceptions.Exit(1)
+
+
+def _phases_section(result: NormalizeResult) -> Section:
+    from fastrec.cli.tables import Section, Table, columns
+
+    rows = []
+    for phase in result.phases:
+        times = (phase.seconds, phase.cpu_seconds, phase.waiting_seconds)
+        rows.append([phase.name, f"{phase.tasks:,}", *(f"{seconds:.2f} s" for seconds in times)])
+    table = Table(columns(["phase", "tasks", "time", "processor", "waiting"]), rows)
+    about = "processor time and waiting are sums over all tasks; in the time of the driver, no tasks ran"
+    return Section("Where the time went", about, table)
 
 
 def _print_plan(plan: Plan, *, as_json: bool) -> None:

@@ -30,6 +30,7 @@ from fastrec.corpus.manifest import (
 from fastrec.corpus.output import Output
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.writer import SUFFIXES
+from fastrec.engine.timed import Phase
 from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.kept import (
@@ -75,6 +76,7 @@ class Corpus(msgspec.Struct, frozen=True):
     changes: Changes  # of the shards since the last run
     gone: int  # shards of the last run that are not there any more
     kept: frozenset[str]  # files that stay for the next run
+    phases: tuple[Phase, ...] = ()
 
 
 def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Corpus:

@@ -35,6 +35,7 @@ from fastrec.corpus.publish import (
 )
 from fastrec.engine import is_small, make_engine
 from fastrec.engine.base import Engine
+from fastrec.engine.timed import Phase, TimedEngine
 from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
@@ -90,6 +91,8 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     """Size of the parts."""
     seconds: float
     """Duration of the run."""
+    phases: list[Phase]
+    """Where the time went."""
     skipped: list[str]
     """Bad shards that were left out, with `--skip-bad-shards`."""
     notices: list[str]
@@ -177,6 +180,8 @@ def run(
             made.publish()
             made.remove_refused()
         made.kept = _files_to_keep(made, corpus.kept)
+    seconds = time.perf_counter() - started
+    driver = Phase("driver", seconds=seconds - sum(phase.seconds for phase in corpus.phases))
     return NormalizeResult(
         output=utf8(made.refused if manifest.refused else target),
         refused=manifest.refused,
@@ -193,7 +198,8 @@ def run(
         text_bytes=sum(entry.text_bytes for entry in manifest.inputs),
         filtered=manifest.filtered,
         output_bytes=sum(part.bytes for part in manifest.parts),
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
+        phases=[*corpus.phases, driver],
         skipped=manifest.skipped,
         notices=notices,
     )
@@ -219,13 +225,13 @@ def run_passes(
     target = first_target(shards, options, output, kept)  # workers that are forked now inherit its judge
     with (
         fields_checked(shards, options.filters.where),
-        make_engine(options.jobs, options.engine, options.scheduler, options.limits) as engine,
+        TimedEngine(make_engine(options.jobs, options.engine, options.scheduler, options.limits)) as engine,
     ):
         if options.engine == "dask":
             # A cluster has the size that it has.
             options = msgspec.structs.replace(options, jobs=engine.jobs)
             check_reachable((output.working(""), output.staged("")), engine)
-        return run_attempts(
+        corpus = run_attempts(
             make_corpus,
             shards,
             options,
@@ -237,6 +243,7 @@ def run_passes(
             notice=notice,
             found_at=found_at,
         )
+        return msgspec.structs.replace(corpus, phases=tuple(engine.phases()))
 
 
 def _find_kept(output: Output) -> Kept | str | None:

@@ -188,6 +188,20 @@ def test_closing_line() -> None:
     assert speed.endswith(" MB/s")
 
 
+def test_where_the_time_went() -> None:
+    """-vv adds a table of phases. Their times add up to the duration of the run."""
+    result = invoke("good.jsonl", "-o", "out", "-vv")
+    shown = result.stdout[result.stdout.index("Where the time went") :].splitlines()
+    assert shown[1].split() == ["phase", "tasks", "time", "processor", "waiting"]
+    assert [line.split()[0] for line in shown[2:]] == ["read", "write", "driver"]
+    found = json.loads(invoke("good.jsonl", "-o", "out2", "--json").stdout)
+    phases = {phase["name"]: phase for phase in found["phases"]}
+    assert phases["read and sort"]["tasks"] == phases["write parts"]["tasks"] == 1
+    assert sum(phase["seconds"] for phase in phases.values()) == pytest.approx(found["seconds"])
+    for phase in phases.values():
+        assert phase["cpu_seconds"] + phase["waiting_seconds"] <= phase["seconds"] + 0.01
+
+
 def test_verbose() -> None:
     """-v prints a table of models, ranked by accuracy."""
     result = invoke("good.jsonl", "-o", "out", "-v")
