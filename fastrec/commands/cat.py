@@ -39,6 +39,7 @@ from fastrec.corpus.scan import (
     Position,
     field_bytes,
     key_mark,
+    lines_with,
     parts_of,
     position_maker,
     read_head,
@@ -187,15 +188,9 @@ class Finder:
         if not self._needles:
             yield from self._all_lines(data, end)
             return
-        found = [find(data, needle, 0, end) for needle in self._needles]
-        while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
-            first = data.rfind(b"\n", 0, nearest) + 1
-            beyond = data.find(b"\n", nearest) + 1
+        for first, beyond in lines_with(data, self._needles, end):
             if self.matches(data, first, beyond):
                 yield bytes(memoryview(data)[first:beyond])
-            for number, offset in enumerate(found):
-                if 0 <= offset < beyond:
-                    found[number] = find(data, self._needles[number], beyond, end)
 
     def _all_lines(self, data: bytearray, end: int) -> Iterator[bytes]:
         """Do the same without needles: look at every line. Matching lines that are adjacent come in one piece."""
