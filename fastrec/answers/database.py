@@ -157,7 +157,7 @@ class Database:
         self._lock = threading.RLock()
         self._kept: OrderedDict[Query, array[int]] = OrderedDict()
         self._choices = Choices()
-        self._found: OrderedDict[tuple[str, str | None], str] = OrderedDict()  # by text and evaluation: a table
+        self._places: OrderedDict[tuple[str, str | None], str] = OrderedDict()  # by text and evaluation: a table
         self._searches = 0
         with self._use():
             rows = connection.execute(
@@ -207,8 +207,8 @@ class Database:
                 self._kept.move_to_end(query)
                 return self._kept[query]
             scope = self.scopes[number]
-            facts, found_in = self._facts(connection, query), self._found_in(query) if query.text else ""
-            sql, values = _ids_query(query, facts, found_in, number, scope.models, graded=scope.graded)
+            facts, places = self._facts(connection, query), self._found_in(query) if query.text else ""
+            sql, values = _ids_query(query, facts, places, number, scope.models, graded=scope.graded)
             if "has_sample_id" in sql:
                 match_id = matcher(query.sample_ids)
                 connection.create_function(
@@ -252,7 +252,7 @@ class Database:
 
     def has_found(self, text: str, evaluation: str | None) -> bool:
         """Whether it is known where a text is: in an evaluation, or in all."""
-        return any((text, one) in self._found for one in (None, evaluation))
+        return any((text, one) in self._places for one in (None, evaluation))
 
     def keep_found(self, text: str, evaluation: str | None, hits: Iterable[Hit]) -> None:
         """Keep where a text is, in a temporary table, which SQLite writes to a file if it is large."""
@@ -270,9 +270,9 @@ class Database:
                     "ON CONFLICT DO UPDATE SET answers = answers + excluded.answers",
                     self._found_rows(connection, hits),
                 )
-            self._found[text, evaluation] = name
-            if len(self._found) > _KEPT_SEARCHES:
-                connection.execute(f"DROP TABLE {self._found.popitem(last=False)[1]}")
+            self._places[text, evaluation] = name
+            if len(self._places) > _KEPT_SEARCHES:
+                connection.execute(f"DROP TABLE {self._places.popitem(last=False)[1]}")
 
     def _found_rows(self, connection: sqlite3.Connection, hits: Iterable[Hit]) -> Iterator[tuple[int, int, int, int]]:
         """Yield a row for each answer that has a text, and one with the model -1 for each input."""
@@ -295,13 +295,13 @@ class Database:
 
     def _found_in(self, query: Query) -> str:
         """Return what selects where the text of a query is, of models that count. ?1 is the number of the scope."""
-        key = (query.text, None if (query.text, None) in self._found else query.evaluation_name)
-        self._found.move_to_end(key)
+        key = (query.text, None if (query.text, None) in self._places else query.evaluation_name)
+        self._places.move_to_end(key)
         scope = self.scopes[self._numbers[query.evaluation_name, query.metric]]
         wanted = set(query.models)
         models = [-1, *(at for at, model in enumerate(scope.models) if model in wanted)]
         chosen = f" AND model IN (SELECT value FROM json_each('{models}'))" if query.models else ""  # noqa: S608
-        return f"{self._found[key]} WHERE scope = ?1{chosen}"
+        return f"{self._places[key]} WHERE scope = ?1{chosen}"
 
     def _row(self, number: int, row: tuple[Any, ...]) -> QuestionRow:
         place, _, models, right, score, spread, errors, _, _, output_chars, input_chars, *texts = row

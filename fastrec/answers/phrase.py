@@ -9,7 +9,7 @@ read, so nothing has to be kept for it. Lines that may have the phrase are found
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypedDict
 
@@ -72,7 +72,7 @@ _decode = msgspec.json.Decoder(_Record).decode
 
 def find_phrase(
     parts: Sequence[PartFile], phrase: str, *, jobs: int, progress: Progress | None, limits: Limits
-) -> Iterator[Hit]:
+) -> Generator[Hit]:
     """Yield a hit for each record that has a phrase, in the order of the corpus."""
     try:
         phrase.encode()

@@ -65,6 +65,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Patterns of `sample_id`; one of its records is enough."""
     hashes: tuple[str, ...] = ()
     """Patterns of `sample_hash`."""
+    where: tuple[str, ...] = ()
+    """Conditions on fields that records match. The index is that of these records, so a query only names them."""
     sort: Sort = "order"
 
 
