@@ -48,11 +48,11 @@ from fastrec.corpus.scan import (
 )
 from fastrec.corpus.sources import decode_source, line_begin, need_sources, source_lines, sources_file
 from fastrec.engine import check_jobs, jobs_for
-from fastrec.errors import CorpusError, FastrecError, NoMatchError, UsageError, shown
+from fastrec.errors import CorpusError, FastrecError, UsageError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.parse import parse
 from fastrec.limits import LIMITS, Limits, current_limits
-from fastrec.normalize.inputs import fields_checked
+from fastrec.normalize.inputs import check_fields
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.summary.document import Summary
@@ -397,17 +397,14 @@ def cat_blocks(
 
 def _with_known_fields(blocks: Generator[bytes], parts: Sequence[Shard], filters: Filters) -> Generator[bytes]:
     """Yield all blocks; UsageError if there are none because a condition is about a field that no record has."""
-    with contextlib.suppress(_NothingFoundError), fields_checked(parts, filters.where), closing(blocks):
-        is_empty = True
+    check_fields(parts, filters.where)
+    is_empty = True
+    with closing(blocks):
         for block in blocks:
             is_empty = False
             yield block
-        if is_empty:
-            raise _NothingFoundError("nothing matches")
-
-
-class _NothingFoundError(NoMatchError):
-    """Nothing matches, though all fields are known."""
+    if is_empty:
+        check_fields(parts, filters.where, nothing_matches=True)
 
 
 class _SearchTask(msgspec.Struct, frozen=True):
