@@ -29,6 +29,8 @@ from fastrec.errors import DamagedFileError
 from fastrec.filters import matcher
 
 FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, low, high, output_chars, input_chars"
+_Q_COLUMNS: Final = ", ".join(f"q.{column}" for column in FACT_COLUMNS.split(", "))
+_ALL_FACTS: Final = f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = ?1)"  # noqa: S608 - columns of ours
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
 _MOST_NAMES: Final = 1_000  # values in a statement
 _WHICH: Final[dict[Which, str]] = {
@@ -229,11 +231,10 @@ class Database:
         if not ids:
             return []
         number = self._numbers[query.evaluation_name, query.metric]
-        columns = ", ".join(f"q.{column}" for column in FACT_COLUMNS.split(", "))
         with self._use() as connection:
             facts = self._facts(connection, query)
             found = connection.execute(
-                f"SELECT {columns}, a.sample_hash, {_NAME}, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
+                f"SELECT {_Q_COLUMNS}, a.sample_hash, {_NAME}, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
                 "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ?1 "
                 "WHERE q.id IN (SELECT value FROM json_each(?2))",
                 (number, str(list(ids))),
@@ -423,12 +424,14 @@ class Database:
 
     def _facts(self, connection: sqlite3.Connection, query: Query) -> str:
         """Return what selects the facts about the models of a query. Its value ?1 is the number of the scope."""
+        if not query.models:
+            return _ALL_FACTS
         number = self._numbers[query.evaluation_name, query.metric]
         scope = self.scopes[number]
         wanted = set(query.models)
         chosen = tuple(at for at, model in enumerate(scope.models) if model in wanted)
-        if not query.models or len(chosen) == len(scope.models):
-            return f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = ?1)"  # noqa: S608 - columns of ours
+        if len(chosen) == len(scope.models):
+            return _ALL_FACTS
         return self._choices.facts(connection, number, chosen, graded=scope.graded)
 
 

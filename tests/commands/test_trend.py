@@ -149,7 +149,7 @@ def test_wrong_conditions(nights: Path) -> None:
                             ("sample_id=77", "no record matches --where sample_id=77")):  # fmt: skip
         done = run_here("trend", nights, "--where", condition)
         assert done.returncode == 2
-        assert said in done.stderr
+        assert said in done.stderr.decode()
 
 
 def test_names_of_corpora(nights: Path, tmp_path: Path) -> None:
