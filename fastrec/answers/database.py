@@ -13,7 +13,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -371,17 +371,16 @@ class Database:
         return sorted(rows, key=lambda row: row.number)
 
     def number_of(self, query: Query, name: str) -> int | None:
+        """Find a question by its name; if the hash is split in another metric only, its first question here."""
         number = self._numbers.get((query.evaluation_name, query.metric))
-        sql = (
-            "SELECT a.id FROM asked a JOIN question q ON q.id = a.id AND q.scope = ? "
-            "WHERE a.sample_hash = ? AND a.sample_id IS ?"
-        )
+        sql = "SELECT a.id FROM asked a CROSS JOIN question q ON q.id = a.id AND q.scope = ? WHERE a.sample_hash = ?"
         whole = name.encode(errors="surrogatepass")
         slashes = [at for at, byte in enumerate(whole) if byte == ord("/")]
         names = [(whole, None), *((whole[:at], whole[at + 1 :]) for at in slashes)]  # a hash or an id may have a slash
         with self._use() as connection:
-            rows = (connection.execute(sql, (number, *one)).fetchone() for one in names)
-            return next((row[0] for row in rows if row), None)
+            exact = (connection.execute(f"{sql} AND a.sample_id IS ?", (number, *one)).fetchone() for one in names)
+            alike = (connection.execute(f"{sql} ORDER BY a.id", (number, one)).fetchone() for one, _ in names)
+            return next((row[0] for row in chain(exact, alike) if row), None)
 
     def marks(self, query: Query, ids: Sequence[int], cut: Cut, *names: str) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the names of many questions at a time, in the given order, and some columns with marks of models."""

@@ -11,15 +11,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, TypedDict
+from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import Raw
 
 from fastrec.answers.scan import read_batches, write_batches
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_with, read_head, run_in_order, skim_lines, with_progress
 from fastrec.errors import CorpusError, shown
-from fastrec.judge.parse import parse, spell
+from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.where import said
@@ -38,24 +37,6 @@ class Hit(NamedTuple):
     in_answer: bool
 
 
-class _Output(TypedDict, total=False):
-    raw: Any
-
-
-class _Turn(TypedDict, total=False):
-    role: Any
-    content: Any
-
-
-class _Record(TypedDict, total=False):
-    """What is decoded of a line; the same keys as in a record, so that `said` reads it."""
-
-    input: Raw
-    output: _Output | None
-    interactions: list[_Turn] | None
-    messages: list[_Turn] | None
-
-
 class _Task(msgspec.Struct, frozen=True):
     part: PartFile
     phrase: str
@@ -65,9 +46,6 @@ class _Task(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"searching {shown(self.part.path)}"
-
-
-_decode = msgspec.json.Decoder(_Record).decode
 
 
 def find_phrase(
@@ -100,56 +78,39 @@ def _search_part(task: _Task) -> str:
 def _hits(task: _Task) -> Iterator[Hit]:
     phrase = task.phrase
     spelled, folded = needles(phrase)
-    last, in_input = b"", False  # adjacent lines mostly have the same input
     for data, end in skim_lines(task.part, task.limits):
         text = bytes(memoryview(data)[:end])
-        lowered = text.lower()  # ASCII letters only
-        for first, beyond in lines_with(lowered, [spelled] if text.isascii() else [spelled, *folded], end):
+        wanted = [spelled] if text.isascii() else [spelled, *folded]
+        for first, beyond in lines_with(text.lower(), wanted, end):  # ASCII letters become lower case
             line = text[first:beyond]
             record = _record(line)
-            asked = bytes(record["input"])
-            if asked != last:
-                last, in_input = asked, any(phrase in one.casefold() for one in _asked(asked))
-            in_answer = any(phrase in one.casefold() for one in said(record))
+            asked, references = record["input"]["raw"], record["input"]["reference"]
+            texts = [asked, references] if isinstance(references, str) else [asked, *references]
+            in_input, in_answer = (any(phrase in one.casefold() for one in some) for some in (texts, said(record)))
             if in_input or in_answer:
                 head = read_head(line)
                 names = head.evaluation_name, head.metric(), head.sample_hash, bytes(head.sample_id), head.model_id
                 yield Hit(*names, in_input, in_answer)
 
 
-def _record(line: bytes) -> _Record:
+def _record(line: bytes) -> Any:
     try:
-        return _decode(line)
-    except msgspec.MsgspecError:
-        value, _ = parse(line)
-        if not isinstance(value, dict):
-            raise
-        return msgspec.convert(value | {"input": Raw(spell(value.get("input")))}, _Record)
-
-
-def _asked(asked: bytes) -> list[str]:
-    value = msgspec.json.decode(asked)
-    references = value["reference"]
-    return [value["raw"], *([references] if isinstance(references, str) else references)]
+        return msgspec.json.decode(line)
+    except msgspec.DecodeError:  # an integer with too many digits for msgspec
+        return parse(line)[0]
 
 
 @lru_cache(maxsize=16)
 def needles(phrase: str) -> tuple[bytes, tuple[bytes, ...]]:
     r"""What a line with a phrase contains, given without case: the phrase as JSON spells it, or a special character.
 
-    ASCII letters of the line must be in lower case. Special characters become a piece of the phrase, or of its
-    beginning or end, if case is removed; among them are other capital letters, and `ß`, which becomes `ss`.
+    ASCII letters of the line must be in lower case. Special characters become a letter of the phrase, or several, if
+    case is removed: other capital letters, and characters such as `ß`.
 
-    >>> needles("as é")
-    (b'as \xc3\xa9', (b'\xc3\x89', b'\xc5\xbf'))
+    >>> needles("é")
+    (b'\xc3\xa9', (b'\xc3\x89',))
     """
-    special = []
-    for char in map(chr, range(0x80, _LAST_CASED)):
-        folded = char.casefold()
-        if folded != char and (
-            folded in phrase
-            or phrase in folded
-            or any(phrase.endswith(folded[:at]) or phrase.startswith(folded[at:]) for at in range(1, len(folded)))
-        ):
-            special.append(char.encode())
-    return msgspec.json.encode(phrase)[1:-1].lower(), tuple(special)
+    letters = set(phrase)
+    chars = ((char, char.casefold()) for char in map(chr, range(0x80, _LAST_CASED)))
+    special = tuple(char.encode() for char, folded in chars if folded != char and not letters.isdisjoint(folded))
+    return msgspec.json.encode(phrase)[1:-1].lower(), special

@@ -19,7 +19,7 @@ from fastrec.commands.view.addresses import (
     number_text,
     query_pairs,
 )
-from fastrec.commands.view.layout import Frame, bar, hidden_fields, key_link
+from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, tag, tiles
 from fastrec.wording import NONE, found_in, percent, score_text
@@ -291,6 +291,8 @@ def _select(name: str, options: Sequence[tuple[str, str]], chosen: str) -> Html:
 
 def _models(name: str, scope: Scope, chosen: str) -> Html:
     """Make a list of models to choose one of; one that has no records here stays, if it is chosen."""
+    if len(scope.models) > MOST:
+        return tag("input", type="search", name=name, value=Exact(name_text(chosen)), placeholder="any model")
     models = [*scope.models, *({chosen} - {"", *scope.models})]
     return _select(name, [("", "any model"), *((name_text(one), one) for one in models)], name_text(chosen))
 
@@ -302,7 +304,8 @@ def _score(name: str, value: float | None) -> Html:
 
 def _counting(scope: Scope, query: Query) -> Html:
     """Make the folded list of models that count."""
-    models = [*scope.models, *(one for one in query.models if one not in scope.models)]
+    few = scope.models if len(scope.models) <= MOST else ()
+    models = [*few, *(one for one in query.models if one not in few)]
     boxes: list[Child] = [
         tag(
             "label",
@@ -311,7 +314,9 @@ def _counting(scope: Scope, query: Query) -> Html:
         )
         for model in models
     ]
-    count = f"{len(query.models):,} of {len(models):,}" if query.models else "all"
+    if len(scope.models) > MOST:
+        boxes.append(tag("input", type="search", name="model", placeholder="model_id", aria_label="One more model"))
+    count = f"{len(query.models):,} of {len(scope.models):,}" if query.models else "all"
     hint = tag("p", "Only these models count for shares, disagreement and errors. All count if none is chosen.")
-    summary = tag("summary", f"Models that count: {count}", title=counted(len(models), "model"))
+    summary = tag("summary", f"Models that count: {count}", title=counted(len(scope.models), "model"))
     return tag("details", summary, hint, tag("div", *boxes, class_="checks"), class_="field models")
