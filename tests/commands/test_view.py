@@ -27,6 +27,8 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.index import Index
 from fastrec.answers.table import SORTS, Query
+from fastrec.commands.view import question_page as question_page_module
+from fastrec.commands.view import table_page
 from fastrec.commands.view.addresses import (
     LARGEST_PAGE,
     Addresses,
@@ -304,6 +306,21 @@ def test_a_wrong_condition_is_shown_in_the_page(client: Client, condition: str, 
     sample_hash = links_in(client.page("/questions?evaluation=sums"))
     path = next(one for one in sample_hash if "/question/" in one)
     assert "This filter cannot be used" in client.page(f"{path}&" + urlencode({"where": condition}), status=400)
+
+
+def test_pages_stay_small_with_many_models(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a number of models there is no list of them: their ids are typed, and only some answers are shown."""
+    for module in (question_page_module, table_page):
+        monkeypatch.setattr(module, "MOST", 2)
+    page = client.page("/questions?evaluation=sums&right=org/a&model=org/a&model=org/b")
+    assert "org/c" not in page
+    assert page.count('name="model"') == 3
+    assert re.findall('<input[^>]*name="right"[^>]*value="([^"]*)"', page) == ["org/a"]
+    assert sorted(table(client, model=["org/a", "org/c"], which="all-right", right="org/c")) == ["q0", "q2"]
+    shown = client.page(next(one for one in links_in(client.page("/questions?evaluation=sums")) if "/question/" in one))
+    assert "and 1 more" in shown
+    assert "These are the first 2 answers" in shown
+    assert "org/c says" not in shown
 
 
 def test_sort_and_paging(client: Client) -> None:
