@@ -6,17 +6,19 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
 from fastrec.errors import FastrecError, shown
+from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.arbiter import judge_slowly, normal_form
-from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.batch import Batch, InvalidLine, RecordFilter
 from fastrec.judge.findings import CODES, Errors, Finding, InvalidRecordError, first_errors
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
-from fastrec.judge.parse import MAX_DEPTH, flaws_in, spell
+from fastrec.judge.parse import MAX_DEPTH, flaws_in, parse, spell
 from fastrec.judge.version_rules import JudgeSettings
+from fastrec.normalize.inputs import check_fields
 from fastrec.schemas.registry import (
     DEFAULT_SCHEMA,
     NEWEST_SCHEMA,
@@ -138,22 +140,42 @@ def encode(record: AnyRecord) -> bytes:
 
 
 def read(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str], *, schema: str = "auto", upgrade: bool = False
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    schema: str = "auto",
+    upgrade: bool = False,
+    **filters: Unpack[FilterArguments],
 ) -> Iterator[AnyRecord]:
-    """Read the records of shards in order; names can be files, directories and globs.
+    """Read the records of shards or of a corpus in order: all, or only those that match every filter.
 
-    `schema` and `upgrade` are as in `judge`: without them, each record is of its own version.
+    Args:
+        paths: Files, directories and globs.
+        schema: As in `judge`: without it, each record is of its own version.
+        upgrade: As in `judge`.
+        **filters: Only records that match these (`FilterArguments`), in the version that they are yielded in.
 
     Raises:
-        InvalidRecordError: A line is not a valid record; the error has its location.
+        InvalidRecordError: A line is not a valid record, whether it matches or not; the error has its location.
+        UsageError: A filter is wrong, or nothing matches because no record has the field of a condition.
         FastrecError: A record has a key that cannot become an attribute, see `decode`.
         ShardError: A shard cannot be read completely; do not use the records that came before.
     """
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    shards, _ = find_shards([os.fspath(name) for name in names])
+    chosen = make_filters(**filters)  # now, so that a misspelled filter is refused at the call
+    return _read([os.fspath(name) for name in names], _judge(schema, upgrade), chosen, upgraded=upgrade)
+
+
+def _read(paths: Sequence[str], judge: Judge, filters: Filters, *, upgraded: bool) -> Iterator[AnyRecord]:
+    shards, _ = find_shards(paths)
+    check_fields(shards, filters.where)
+    wanted, is_empty = RecordFilter(filters) if filters else None, True
     for shard in shards:
-        for judged in judge_slice(_judge(schema, upgrade), Slice(shard)):
-            yield from _records(judged, shard.path, upgraded=upgrade)
+        for judged in judge_slice(judge, Slice(shard)):
+            for record in _records(judged, shard.path, wanted, upgraded=upgraded):
+                is_empty = False
+                yield record
+    if is_empty:
+        check_fields(shards, filters.where, nothing_matches=True)
 
 
 def schema(version: str | None = None) -> str:
@@ -176,16 +198,17 @@ def schema_versions() -> tuple[SchemaVersion, ...]:
     )
 
 
-def _records(judged: JudgedChunk, source: str, *, upgraded: bool) -> Iterator[AnyRecord]:
+def _records(judged: JudgedChunk, source: str, wanted: RecordFilter | None, *, upgraded: bool) -> Iterator[AnyRecord]:
     batch = judged.batch
     for invalid in batch.rejected:
         raise InvalidRecordError(invalid.findings, source, invalid.line, invalid.unlisted, invalid.version)
     start = 0
     for record, end in zip(batch.records, batch.ends, strict=True):
         # A record of the slow path lacks its unknown keys, and a widened class has the unknown keys of other records.
-        record_schema = schema_of(record)
+        record_schema, line = schema_of(record), bytes(judged.normal[start : end - 1])
         is_plain = not batch.slow and not upgraded and type(record) is record_schema.record
-        yield record if is_plain else _record(bytes(judged.normal[start : end - 1]), record_schema, source)
+        if not wanted or not wanted.filters_out(record, record_schema, parse(line)[0]):
+            yield record if is_plain else _record(line, record_schema, source)
         start = end
 
 

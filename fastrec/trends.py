@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby, pairwise
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -247,7 +248,10 @@ def _compare_corpora(
         for pair in sorted(pairs):
             for number in pair:
                 if number not in opened:
-                    index = open_index(corpora[number].path, jobs=jobs, progress=progress, limits=limits)
+                    path, directory = corpora[number].path, corpora[number].directory
+                    # An index of matching records is kept next to them, since both are removed afterwards.
+                    cache = None if path == directory else Path(directory).with_name("index")
+                    index = open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
                     opened[number] = stack.enter_context(index)
             _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])
             for number in [number for number in opened if last_use[number] == pair]:
@@ -291,6 +295,8 @@ class _Corpus(msgspec.Struct):
 
     name: str
     path: str
+    directory: str
+    """Where its matching records are: the path, unless there are conditions."""
     line_counts: LineCounts
     skipped: int
     hashes: str
@@ -300,9 +306,10 @@ class _Corpus(msgspec.Struct):
     """By evaluation and metric."""
 
 
-def _read_corpus(name: str, path: str) -> _Corpus:
+def _read_corpus(name: str, path: str, directory: str) -> _Corpus:
     manifest = read_manifest(path)
-    summary = read_summary(path, manifest)
+    whole = read_summary(path, manifest)
+    summary = whole if directory == path else read_summary(directory, read_manifest(directory))
     models = {
         (one.evaluation_name, one.metric): {
             model.model_id: _Cell(
@@ -314,22 +321,25 @@ def _read_corpus(name: str, path: str) -> _Corpus:
     }
     scopes = list(map(scope_of, summary.evaluations))
     hashes = f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
-    return _Corpus(name, path, summary.line_counts, len(manifest.skipped), hashes, scopes, models)
+    return _Corpus(name, path, directory, whole.line_counts, len(manifest.skipped), hashes, scopes, models)
 
 
 def collect_trend(
     paths: Sequence[str],
     *,
     filters: Filters | None = None,
+    matching: Callable[[Sequence[str]], Sequence[str]] = lambda paths: paths,
     p: float = 0.05,
     jobs: int = 1,
     progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Trend:
+    """Collect the trend of some corpora; `matching` makes others of them, with only the records that count."""
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
     found, notices = find_corpora(paths)
-    corpora = [_read_corpus(name, path) for name, path in found]
+    names, places = zip(*found, strict=True)
+    corpora = list(map(_read_corpus, names, places, matching(places)))
     scopes = _merged(corpora)
     metrics = metrics_of(scopes)
     evaluations = [

@@ -147,3 +147,12 @@ def tally_facts(tally: _Tallied, *, graded: bool) -> list[str]:
     if tally.errors:
         facts.append(f"{counted(tally.errors, 'model')} with errors only")
     return facts
+
+
+def found_in(in_input: bool, answers: int) -> str:
+    """Say where a text was found.
+
+    >>> found_in(True, 2), found_in(False, 1), found_in(True, 0)
+    ('input, 2 answers', '1 answer', 'input')
+    """
+    return ", ".join(["input"] * in_input + ([counted(answers, "answer")] if answers else []))

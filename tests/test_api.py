@@ -546,3 +546,37 @@ def test_the_message_of_a_shard_error_is_complete() -> None:
     """It has the path, the reason and the offset; an unprintable path is quoted."""
     assert str(ShardError("a.jsonl", "is cut", 12_345)) == "a.jsonl: is cut at byte 12,345"
     assert ascii(str(ShardError("a\udcff\n.jsonl", "is cut"))) == ascii(r"'a\udcff\n.jsonl': is cut")
+
+
+def test_read_takes_the_filters_of_cat(tmp_path: Path) -> None:
+    """The same records as `cat` prints, of shards of any version, too."""
+    fastrec.generate(tmp_path / "in", records=80, seed=3, shards=2, schema="0.3.0")
+    fastrec.normalize(tmp_path / "in", tmp_path / "corpus", schema="0.3.0", max_rejects=1000)
+    models = sorted(one.model_id for one in fastrec.read(tmp_path / "corpus"))
+    for filters in (
+        {"model": models[0]},
+        {"exclude_model": models[0], "wrong": True},
+        {"where": ["response.characters>20", "!error?"]},
+        {"errors": True},
+        {"metric": "*"},
+        {"evaluation": "no such"},
+    ):
+        lines = list(fastrec.cat(tmp_path / "corpus", **filters))  # type: ignore[arg-type]
+        assert [fastrec.encode(one) for one in fastrec.read(tmp_path / "corpus", **filters)] == lines  # type: ignore[arg-type]
+        assert lines or filters == {"evaluation": "no such"}
+
+
+def test_read_filters_records_of_each_version(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", *(sample_of(version) for version in SCHEMAS))
+    assert len(list(fastrec.read(path, metric=""))) == len(list(fastrec.read(path, where="!evaluation_result_id?")))
+    assert [type(one) for one in fastrec.read(path, model="*")] == [schema.record for schema in SCHEMAS.values()]
+
+
+def test_read_refuses_wrong_filters_at_the_call(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", sample_of("0.3.0"))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'modell'"):
+        fastrec.read(path, modell="m")  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match="is not a condition"):
+        fastrec.read(path, where="nonsense")
+    with pytest.raises(UsageError, match=r"no record has the field metadata\.subjekt"):
+        list(fastrec.read(path, where="metadata.subjekt=law"))

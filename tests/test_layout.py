@@ -61,7 +61,7 @@ EDGES = {
     },
     "opened": {"commands", "corpus", "filters", "html", "notebook", "summary"},
     "notebook": {"html"},
-    "api": {"errors", "judge", "schemas", "sources"},
+    "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},
     "commands": {
         "wording",
         "answers",
@@ -117,6 +117,7 @@ EDGES = {
         "schemas",
         "storage",
         "summary",
+        "where",
     },
     "corpus": {
         "engine",

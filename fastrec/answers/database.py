@@ -11,14 +11,17 @@ import sqlite3
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.answers.marks import ANSWERS, ERROR, RIGHT, WRONG, Choices, Cut
+from fastrec.answers.phrase import Hit
 from fastrec.answers.reading import Range
 from fastrec.answers.table import Query, QuestionRow, Scope, Sort, Which
 from fastrec.corpus.scan import decode_sample_id
@@ -26,6 +29,8 @@ from fastrec.errors import DamagedFileError
 from fastrec.filters import matcher
 
 FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, low, high, output_chars, input_chars"
+_Q_COLUMNS: Final = ", ".join(f"q.{column}" for column in FACT_COLUMNS.split(", "))
+_ALL_FACTS: Final = f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = ?1)"  # noqa: S608 - columns of ours
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
 _MOST_NAMES: Final = 1_000  # values in a statement
 _WHICH: Final[dict[Which, str]] = {
@@ -47,11 +52,13 @@ _ORDERS: Final[dict[Sort, str]] = {
 }
 
 
-def _ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, graded: bool) -> tuple[str, list[Any]]:
+def _ids_query(
+    query: Query, table: str, found: str, scope: int, models: Sequence[str], *, graded: bool
+) -> tuple[str, list[Any]]:
     """Return the SQL for the ids of the questions that a query chooses in a scope, and its values.
 
-    `table` has the facts about the models that count, `models` are all models of the scope. The scope is the first
-    value, so that the SQL of most scopes is the same text, and SQLite compiles it once.
+    `table` has the facts about the models that count, `found` the places of the text, `models` are all models of the
+    scope. The scope is the first value, so that the SQL of most scopes is the same text, and SQLite compiles it once.
     """
     tests, values = ["q.kinds > 0"], [scope]  # type: tuple[list[str], list[Any]]
     if _WHICH[query.which]:
@@ -69,15 +76,14 @@ def _ids_query(query: Query, table: str, scope: int, models: Sequence[str], *, g
             tests.append(f"q.score {sign} ?")
             values.append(bound)
     if query.text:
-        tests.append("instr(s.text, ?)")
-        values.append(query.text.casefold().encode(errors="surrogatepass"))
+        place = {"both": "", "input": " AND model < 0", "answers": " AND model >= 0"}[query.place]
+        tests.append(f"q.id IN (SELECT id FROM {found}{place})")  # noqa: S608 - of ours
     for test, more in (_sample_id_test(query.sample_ids), _hash_test(query.hashes)):
         tests += [test] if test else []
         values += more
     text = " AND ".join(tests)
     tables = [f"{table} q"]
     tables += ["JOIN marks m ON m.scope = ?1 AND m.id = q.id"] if "m." in text else []
-    tables += ["JOIN search s ON s.id = q.id"] if query.text else []
     value = "q.score" if graded else "q.right / q.models"
     order = _ORDERS[query.sort].format(value=value)
     # ?1 is named first of all, because ? is the next number after the largest one so far.
@@ -123,6 +129,7 @@ def _spelled_ids(text: str) -> list[bytes]:
 
 _NAME: Final = "CAST(a.sample_hash AS TEXT) || iif(a.sample_id IS NULL, '', '/' || CAST(a.sample_id AS TEXT))"
 _KEPT_QUERIES: Final = 16
+_KEPT_SEARCHES: Final = 4
 _BATCH: Final = 1_000
 _decode_ranges = msgspec.msgpack.Decoder(list[Range]).decode
 _BY_SAMPLE_ID: Final = (
@@ -152,6 +159,8 @@ class Database:
         self._lock = threading.RLock()
         self._kept: OrderedDict[Query, array[int]] = OrderedDict()
         self._choices = Choices()
+        self._places: OrderedDict[tuple[str, str | None], str] = OrderedDict()  # by text and evaluation: a table
+        self._searches = 0
         with self._use():
             rows = connection.execute(
                 "SELECT evaluation_name, metric, questions, models, graded, range FROM scope ORDER BY id"
@@ -200,7 +209,8 @@ class Database:
                 self._kept.move_to_end(query)
                 return self._kept[query]
             scope = self.scopes[number]
-            sql, values = _ids_query(query, self._facts(connection, query), number, scope.models, graded=scope.graded)
+            facts, places = self._facts(connection, query), self._found_in(query) if query.text else ""
+            sql, values = _ids_query(query, facts, places, number, scope.models, graded=scope.graded)
             if "has_sample_id" in sql:
                 match_id = matcher(query.sample_ids)
                 connection.create_function(
@@ -221,17 +231,78 @@ class Database:
         if not ids:
             return []
         number = self._numbers[query.evaluation_name, query.metric]
-        columns = ", ".join(f"q.{column}" for column in FACT_COLUMNS.split(", "))
         with self._use() as connection:
             facts = self._facts(connection, query)
             found = connection.execute(
-                f"SELECT {columns}, a.sample_hash, {_NAME}, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
+                f"SELECT {_Q_COLUMNS}, a.sample_hash, {_NAME}, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
                 "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ?1 "
                 "WHERE q.id IN (SELECT value FROM json_each(?2))",
                 (number, str(list(ids))),
             ).fetchall()
-        by_id = {row[0]: self._row(number, row) for row in found}
+            by_id = {row[0]: self._row(number, row) for row in found}
+            if query.text and self.has_found(query.text, query.evaluation_name):
+                for row in by_id.values():
+                    row.in_input, row.in_answers = False, 0
+                sql = (
+                    f"SELECT id, min(model) < 0, sum(answers) FROM {self._found_in(query)} "  # noqa: S608 - of ours
+                    "AND id IN (SELECT value FROM json_each(?2)) GROUP BY id"
+                )
+                for one, in_input, answers in connection.execute(sql, (number, str(list(ids)))):
+                    by_id[one].in_input, by_id[one].in_answers = bool(in_input), answers
         return [by_id[one] for one in ids if one in by_id]
+
+    def has_found(self, text: str, evaluation: str | None) -> bool:
+        """Whether it is known where a text is: in an evaluation, or in all."""
+        return any((text, one) in self._places for one in (None, evaluation))
+
+    def keep_found(self, text: str, evaluation: str | None, hits: Iterable[Hit]) -> None:
+        """Keep where a text is, in a temporary table, which SQLite writes to a file if it is large."""
+        self._searches += 1
+        name = f"temp.found_{self._searches}"
+        with self._use() as connection:
+            connection.execute(
+                f"CREATE TABLE {name} (scope INTEGER, id INTEGER, model INTEGER, answers INTEGER, "
+                "PRIMARY KEY (scope, id, model)) WITHOUT ROWID"
+            )
+            connection.execute("BEGIN")
+            with connection:
+                connection.executemany(
+                    f"INSERT INTO {name} VALUES (?, ?, ?, ?) "  # noqa: S608 - a name of ours
+                    "ON CONFLICT DO UPDATE SET answers = answers + excluded.answers",
+                    self._found_rows(connection, hits),
+                )
+            self._places[text, evaluation] = name
+            if len(self._places) > _KEPT_SEARCHES:
+                connection.execute(f"DROP TABLE {self._places.popitem(last=False)[1]}")
+
+    def _found_rows(self, connection: sqlite3.Connection, hits: Iterable[Hit]) -> Iterator[tuple[int, int, int, int]]:
+        """Yield a row for each answer that has a text, and one with the model -1 for each input."""
+        sql = (  # a cross join begins with the first table, where the hash finds few rows
+            "SELECT a.id FROM asked a CROSS JOIN question q ON q.id = a.id AND q.scope = ? "
+            "WHERE a.sample_hash = ? AND (a.sample_id IS NULL OR a.sample_id = ?)"
+        )
+        positions: dict[str, int] = {}
+        last = -1
+        for (name, metric, sample_hash, sample_id), some in groupby(hits, key=itemgetter(0, 1, 2, 3)):
+            number = self._numbers[name, metric]
+            if number != last:
+                last, positions = number, {model: at for at, model in enumerate(self.scopes[number].models)}
+            row = connection.execute(sql, (number, sample_hash.encode(), sample_id)).fetchone()
+            for hit in some if row else ():
+                if hit.in_input:
+                    yield number, row[0], -1, 0
+                if hit.in_answer:
+                    yield number, row[0], positions[hit.model_id], 1
+
+    def _found_in(self, query: Query) -> str:
+        """Return what selects where the text of a query is, of models that count. ?1 is the number of the scope."""
+        key = (query.text, None if (query.text, None) in self._places else query.evaluation_name)
+        self._places.move_to_end(key)
+        scope = self.scopes[self._numbers[query.evaluation_name, query.metric]]
+        wanted = set(query.models)
+        models = [-1, *(at for at, model in enumerate(scope.models) if model in wanted)]
+        chosen = f" AND model IN (SELECT value FROM json_each('{models}'))" if query.models else ""  # noqa: S608
+        return f"{self._places[key]} WHERE scope = ?1{chosen}"
 
     def _row(self, number: int, row: tuple[Any, ...]) -> QuestionRow:
         place, _, models, right, score, spread, errors, _, _, output_chars, input_chars, *texts = row
@@ -300,17 +371,16 @@ class Database:
         return sorted(rows, key=lambda row: row.number)
 
     def number_of(self, query: Query, name: str) -> int | None:
+        """Find a question by its name; if the hash is split in another metric only, its first question here."""
         number = self._numbers.get((query.evaluation_name, query.metric))
-        sql = (
-            "SELECT a.id FROM asked a JOIN question q ON q.id = a.id AND q.scope = ? "
-            "WHERE a.sample_hash = ? AND a.sample_id IS ?"
-        )
+        sql = "SELECT a.id FROM asked a CROSS JOIN question q ON q.id = a.id AND q.scope = ? WHERE a.sample_hash = ?"
         whole = name.encode(errors="surrogatepass")
         slashes = [at for at, byte in enumerate(whole) if byte == ord("/")]
         names = [(whole, None), *((whole[:at], whole[at + 1 :]) for at in slashes)]  # a hash or an id may have a slash
         with self._use() as connection:
-            rows = (connection.execute(sql, (number, *one)).fetchone() for one in names)
-            return next((row[0] for row in rows if row), None)
+            exact = (connection.execute(f"{sql} AND a.sample_id IS ?", (number, *one)).fetchone() for one in names)
+            alike = (connection.execute(f"{sql} ORDER BY a.id", (number, one)).fetchone() for one, _ in names)
+            return next((row[0] for row in chain(exact, alike) if row), None)
 
     def marks(self, query: Query, ids: Sequence[int], cut: Cut, *names: str) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the names of many questions at a time, in the given order, and some columns with marks of models."""
@@ -353,12 +423,14 @@ class Database:
 
     def _facts(self, connection: sqlite3.Connection, query: Query) -> str:
         """Return what selects the facts about the models of a query. Its value ?1 is the number of the scope."""
+        if not query.models:
+            return _ALL_FACTS
         number = self._numbers[query.evaluation_name, query.metric]
         scope = self.scopes[number]
         wanted = set(query.models)
         chosen = tuple(at for at, model in enumerate(scope.models) if model in wanted)
-        if not query.models or len(chosen) == len(scope.models):
-            return f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = ?1)"  # noqa: S608 - columns of ours
+        if len(chosen) == len(scope.models):
+            return _ALL_FACTS
         return self._choices.facts(connection, number, chosen, graded=scope.graded)
 
 

@@ -18,6 +18,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
+import threading
 import time
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ import msgspec
 
 from fastrec.answers.database import Database, open_database
 from fastrec.answers.marks import OUTCOMES_BY_FLAGS, Cut, Facts, Marks, values_or_none
+from fastrec.answers.phrase import find_phrase
 from fastrec.answers.reading import Answer, read_answers
 from fastrec.answers.scan import (
     Question,
@@ -137,10 +139,10 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 5
+_INDEX_FORMAT: Final = 6
 """To be increased whenever the content of an index changes."""
 
-# `question` and `marks` have a row per question and scope, `asked` and `search` one per question. A question is
+# `question` and `marks` have a row per question and scope, `asked` one per question. A question is
 # identified by the place of its first record in the corpus, so this is also the order of the corpus. Only questions of
 # split hashes have a sample_id in `asked`.
 _TABLES: Final = """
@@ -151,7 +153,6 @@ CREATE TABLE scope (
 CREATE TABLE asked (
     id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB
 );
-CREATE TABLE search (id INTEGER PRIMARY KEY, text BLOB);
 CREATE TABLE question (
     scope INTEGER, id INTEGER, kinds INTEGER, models INTEGER, right REAL, score REAL, spread REAL, errors INTEGER,
     low REAL, high REAL, output_chars REAL, input_chars INTEGER, PRIMARY KEY (scope, id)
@@ -244,8 +245,7 @@ def _joined(tasks: Iterable[ScanTask], scopes: Sequence[Scope]) -> Iterator[Rows
 def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
     iterator = iter(rows)
     while batch := list(islice(iterator, _BATCH)):
-        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?)", [row.asked[:6] for row in batch])
-        database.executemany("INSERT INTO search VALUES (?, ?)", [(row.asked[0], row.asked[6]) for row in batch])
+        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?)", [row.asked for row in batch])
         entries = [(entry, row.asked[4]) for row in batch for entry in row.entries]
         database.executemany(
             "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -281,10 +281,32 @@ class Index:
         self.models = sorted({model for scope in self.scopes for model in scope.models})
         self._database = database
         self._limits = limits
+        self._searching = threading.RLock()
+
+    def search(
+        self, text: str, evaluation: str | None = None, *, jobs: int = 1, progress: Progress | None = None
+    ) -> None:
+        """Find a text in the inputs and answers of an evaluation, or of all of them, if this was not done already."""
+        with self._searching:
+            if not self._database.has_found(text, evaluation):
+                parts = parts_of(self.corpus, self.manifest)
+                if evaluation is not None and self.manifest.sort_fields[0] == "evaluation_name":
+                    keys = ((part, part.entry.first.evaluation_name, part.entry.last.evaluation_name) for part in parts)
+                    parts = [part for part, first, last in keys if first <= evaluation <= last]
+                hits = find_phrase(parts, text, jobs=jobs, progress=progress, limits=self._limits)
+                with closing(hits):
+                    self._database.keep_found(text, evaluation, hits)
+
+    def _ids(self, query: Query) -> array[int]:
+        if not query.text:
+            return self._database.ids(query)
+        with self._searching:
+            self.search(query.text, query.evaluation_name)
+            return self._database.ids(query)
 
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
         """Some of the questions that a query chooses, in its order; none if there is no such scope."""
-        ids = self._database.ids(query)
+        ids = self._ids(query)
         return Page(total=len(ids), rows=self._database.rows(query, ids[offset : offset + limit]))
 
     def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
@@ -350,7 +372,7 @@ class Index:
 
         names = ("flags", "shares", "scores") if by_score else ("flags", "shares")
         found: dict[str, tuple[float | None, ...]] = {}
-        for questions, *marks in self._database.marks(query, self._database.ids(query), cut, *names):
+        for questions, *marks in self._database.marks(query, self._ids(query), cut, *names):
             found.update(zip(questions, map(values, *marks), strict=True))
         return found
 
@@ -381,7 +403,7 @@ class Index:
 
     def _position(self, query: Query, name: str) -> tuple[array[int], int | None]:
         """The numbers of the questions that a query chooses, and the position of one among them."""
-        ids, number = self._database.ids(query), self._database.number_of(query, name)
+        ids, number = self._ids(query), self._database.number_of(query, name)
         try:
             return ids, None if number is None else ids.index(number)
         except ValueError:

@@ -39,10 +39,6 @@ from fastrec.limits import Limits
 # seen before is decoded, and one that begins or ends at another level is not JSON. Then the line is decoded as a whole.
 
 _EXCERPT_CHARS: Final = 200
-_SEARCH_CHARS: Final = 20_000
-"""Characters of an input, and of each reference, that a text search looks at."""
-_MOST_TEXTS: Final = 20  # an input and its first references
-
 _MOST_RUNS: Final = 10_000
 _QUESTION: Final = key_mark("evaluation_name")
 _TYPE: Final = key_mark("interaction_type")
@@ -105,8 +101,6 @@ class _Record(Key, gc=False, kw_only=True):
 
 class Asked(NamedTuple):
     excerpt: str
-    text: bytes
-    """What a text search looks at: UTF-8, without case."""
     chars: int
 
 
@@ -230,11 +224,8 @@ class LineReader:
         return end + 1
 
     def asked(self) -> Asked:
-        raw, references = self.input.raw, self.input.reference
-        texts = [raw, references] if isinstance(references, str) else [raw, *references]
-        text = b"\xff".join([text[:_SEARCH_CHARS].casefold().encode() for text in texts[:_MOST_TEXTS]])
-        excerpt = " ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS]
-        return Asked(excerpt, text, len(raw))
+        raw = self.input.raw
+        return Asked(" ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS], len(raw))
 
 
 def _total_of_turns(turns: Sequence[_Turn]) -> int:
@@ -298,8 +289,8 @@ class Question(msgspec.Struct, array_like=True, gc=False):
 class Rows(NamedTuple):
     """The rows of a question in the tables of the index."""
 
-    asked: tuple[int, bytes, bytes | None, bytes, int, bytes, bytes]
-    """place, sample_hash, sample_id if the hash is split, excerpt, input_chars, ranges, text"""
+    asked: tuple[int, bytes, bytes | None, bytes, int, bytes]
+    """place, sample_hash, sample_id if the hash is split, excerpt, input_chars, ranges"""
     entries: list[tuple[Any, ...]]
     """scope, place, sample_ids, the columns of `Facts`, output_chars, the columns of `Marks`"""
 
@@ -328,10 +319,10 @@ def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
         ids = b"[" + b",".join(found.sample_ids) + b"]"
         entries.append((found.scope, question.place, ids, *facts, length, *marks))
     name = question.sample_hash.encode(), question.sample_id or None
-    return Rows((question.place, *name, asked.excerpt.encode(), asked.chars, ranges, asked.text), entries)
+    return Rows((question.place, *name, asked.excerpt.encode(), asked.chars, ranges), entries)
 
 
-def _write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
+def write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
     iterator = iter(items)
     encode = msgspec.msgpack.Encoder().encode
     while batch := list(islice(iterator, _BATCH)):
@@ -459,7 +450,7 @@ def scan_part(task: ScanTask) -> int:
     with open(task.rows, "wb") as rows, open(task.pieces, "wb") as pieces:  # noqa: PTH123
         questions = scanner.questions()
         if not task.sorted_by_question:
-            _write_batches(pieces, questions)
+            write_batches(pieces, questions)
         else:
             edges: list[Question] = []
 
@@ -469,8 +460,8 @@ def scan_part(task: ScanTask) -> int:
                         yield rows_of(edges.pop(), task.scopes)
                     edges.append(question)
 
-            _write_batches(rows, inner())
-            _write_batches(pieces, edges)
+            write_batches(rows, inner())
+            write_batches(pieces, edges)
     if scanner.records != task.part.entry.records:
         expected = task.part.entry.records
         reason = f"has {scanner.records:,} records, but the manifest says {expected:,}; {VERIFY_HINT}"

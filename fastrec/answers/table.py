@@ -22,6 +22,10 @@ Sort = Literal["order", "hardest", "easiest", "disagreement", "longest-input", "
 """The order of questions; `order` is that of the corpus."""
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)
 
+Place = Literal["both", "input", "answers"]
+"""Where to search for a text: in the input with its references, in everything that the models said, or in both."""
+PLACES: Final[tuple[Place, ...]] = get_args(Place)
+
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """An evaluation with one of its metrics."""
@@ -54,11 +58,15 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """The least mean score of the models that count."""
     most_score: float | None = None
     text: str = ""
-    """Text in the input or a reference, whatever its case."""
+    """Text in the input or a reference, or in an answer of a model that counts, whatever its case."""
+    place: Place = "both"
+    """Where this text must be."""
     sample_ids: tuple[str, ...] = ()
     """Patterns of `sample_id`; one of its records is enough."""
     hashes: tuple[str, ...] = ()
     """Patterns of `sample_hash`."""
+    where: tuple[str, ...] = ()
+    """Conditions on fields that records match. The index is that of these records, so a query only names them."""
     sort: Sort = "order"
 
 
@@ -92,6 +100,10 @@ class QuestionRow(msgspec.Struct, kw_only=True, gc=False):
     input_chars: int
     output_chars: float | None
     """Characters of an output, or of all messages, on average."""
+    in_input: bool | None = None
+    """Whether the text of the query is in the input or a reference; None if there is no such text."""
+    in_answers: int | None = None
+    """The number of records whose answer has it, of the models that count."""
 
 
 class Page(msgspec.Struct, kw_only=True):

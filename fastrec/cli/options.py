@@ -343,6 +343,6 @@ _OPTIONS: Final = (
 )  # fmt: skip
 filter_options = _together(*_OPTIONS)
 name_filter_options = _together(*(_OPTIONS[FILTER_PARAMETERS.index(name)] for name in (
-    "evaluation", "metric", "model", "exclude_evaluation", "exclude_model",
+    "evaluation", "metric", "model", "exclude_evaluation", "exclude_model", "where",
 )))  # fmt: skip
-"""The filters by name only, for commands that work on summaries."""
+"""The filters by name and by field, for commands that work on summaries."""

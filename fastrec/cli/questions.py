@@ -20,7 +20,7 @@ from fastrec.cli.options import (
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, csv_table, print_hidden, print_more, print_table
 from fastrec.errors import counted
-from fastrec.wording import score_text
+from fastrec.wording import found_in, score_text
 
 if TYPE_CHECKING:
     from fastrec.commands.questions import EvaluationQuestions, Question, Questions
@@ -33,7 +33,7 @@ _EXCERPT: Final = 80  # characters, where lines may have any length
 _SAMPLE: Final = 24  # columns of a sample_id
 _FIELDS: Final = (
     "sample_hash", "sample_id", "models", "right", "share", "mean_score", "disagreement", "errors", "input_chars",
-    "output_chars", "excerpt",
+    "output_chars", "excerpt", "in_input", "in_answers",
 )  # fmt: skip
 
 
@@ -49,7 +49,10 @@ _FIELDS: Final = (
               help="Only questions that all of these models get right.")  # fmt: skip
 @click.option("--split", nargs=2, metavar="A B", shell_complete=complete_names("models"),
               help="Only questions that model A gets right and model B wrong.")  # fmt: skip
-@click.option("--text", default="", metavar="TEXT", help="Only questions with this text in the input or a reference.")
+@click.option("--text", default="", metavar="TEXT",
+              help="Only questions with this text in the input or a reference, or in an answer: something that a model "
+              "said. Case does not matter.")  # fmt: skip
+@choice_option("--in", ["both", "input", "answers"], "Where to look for --text.", to="in_")
 @click.option("--limit", type=Count(min=1), metavar="N", default=20, show_default=True,
               help="List at most N questions of each evaluation and metric.")  # fmt: skip
 @choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
@@ -79,6 +82,7 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
       fastrec questions corpus --evaluation GSM8K --wrong-by all
       fastrec questions corpus --sort disagreement --limit 5
       fastrec questions corpus --split org/model other/model
+      fastrec questions corpus --text "I'm sorry" --in answers
       fastrec questions corpus --model 'org/*' --errors --sort errors
       fastrec questions corpus --limit 1000000 --format csv > questions.csv
     """
@@ -123,6 +127,7 @@ def _print(found: Questions) -> None:
 
 def _print_table(table: EvaluationQuestions) -> list[str]:
     names = ["question", "sample", "score" if table.graded else "right", "disagreement", "errors", "input", "output"]
+    names += ["found in"] if table.questions[0].in_input is not None else []
     rows = [_row(question, graded=table.graded) for question in table.questions]
     width, room = terminal_width(), _EXCERPT
     if width is not None:
@@ -131,7 +136,7 @@ def _print_table(table: EvaluationQuestions) -> list[str]:
         room = max(width - used, _LEAST_EXCERPT)
     excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
     cells = [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)]
-    return print_table(Table(columns([*names, "text"], left=("sample", "text"), hidden=_OPTIONAL), cells))
+    return print_table(Table(columns([*names, "text"], left=("sample", "found in", "text"), hidden=_OPTIONAL), cells))
 
 
 def _row(question: Question, *, graded: bool) -> list[str]:
@@ -146,4 +151,5 @@ def _row(question: Question, *, graded: bool) -> list[str]:
         f"{question.errors:,}",
         f"{question.input_chars:,}",
         "–" if question.output_chars is None else f"{question.output_chars:,.0f}",
+        *([found_in(question.in_input, question.in_answers or 0)] if question.in_input is not None else []),
     ]

@@ -39,6 +39,7 @@ from fastrec.corpus.scan import (
     Position,
     field_bytes,
     key_mark,
+    lines_with,
     parts_of,
     position_maker,
     read_head,
@@ -47,11 +48,11 @@ from fastrec.corpus.scan import (
 )
 from fastrec.corpus.sources import decode_source, line_begin, need_sources, source_lines, sources_file
 from fastrec.engine import check_jobs, jobs_for
-from fastrec.errors import CorpusError, FastrecError, NoMatchError, UsageError, shown
+from fastrec.errors import CorpusError, FastrecError, UsageError, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.parse import parse
 from fastrec.limits import LIMITS, Limits, current_limits
-from fastrec.normalize.inputs import fields_checked
+from fastrec.normalize.inputs import check_fields
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.summary.document import Summary
@@ -187,15 +188,9 @@ class Finder:
         if not self._needles:
             yield from self._all_lines(data, end)
             return
-        found = [find(data, needle, 0, end) for needle in self._needles]
-        while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
-            first = data.rfind(b"\n", 0, nearest) + 1
-            beyond = data.find(b"\n", nearest) + 1
+        for first, beyond in lines_with(data, self._needles, end):
             if self.matches(data, first, beyond):
                 yield bytes(memoryview(data)[first:beyond])
-            for number, offset in enumerate(found):
-                if 0 <= offset < beyond:
-                    found[number] = find(data, self._needles[number], beyond, end)
 
     def _all_lines(self, data: bytearray, end: int) -> Iterator[bytes]:
         """Do the same without needles: look at every line. Matching lines that are adjacent come in one piece."""
@@ -402,17 +397,14 @@ def cat_blocks(
 
 def _with_known_fields(blocks: Generator[bytes], parts: Sequence[Shard], filters: Filters) -> Generator[bytes]:
     """Yield all blocks; UsageError if there are none because a condition is about a field that no record has."""
-    with contextlib.suppress(_NothingFoundError), fields_checked(parts, filters.where), closing(blocks):
-        is_empty = True
+    check_fields(parts, filters.where)
+    is_empty = True
+    with closing(blocks):
         for block in blocks:
             is_empty = False
             yield block
-        if is_empty:
-            raise _NothingFoundError("nothing matches")
-
-
-class _NothingFoundError(NoMatchError):
-    """Nothing matches, though all fields are known."""
+    if is_empty:
+        check_fields(parts, filters.where, nothing_matches=True)
 
 
 class _SearchTask(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import Any, Unpack
 import msgspec
 
 from fastrec.answers.index import Index, check_questions, choose_model
-from fastrec.answers.table import SORTS, QuestionRow, Scope, Sort, Which
+from fastrec.answers.table import PLACES, SORTS, Place, QuestionRow, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.limits import current_limits
@@ -49,6 +49,10 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     """Characters of an output, or of all messages, on average; null without answers."""
     excerpt: str
     """The beginning of the input, on one line."""
+    in_input: bool | None
+    """Whether the text of `--text` is in the input or a reference; null without such a text."""
+    in_answers: int | None
+    """How many answers of the chosen models have it; null without such a text."""
 
 
 class EvaluationQuestions(msgspec.Struct, kw_only=True):
@@ -91,6 +95,7 @@ def questions(
     right_by: Strings = (),
     split: Sequence[str] | None = None,
     text: str = "",
+    in_: Place = "both",
     limit: int = 20,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -104,7 +109,9 @@ def questions(
         wrong_by: Only questions that these models get wrong: patterns, or `all` for all models that count.
         right_by: Only questions that these models get right.
         split: Two models: only questions that the first one gets right and the second one gets wrong.
-        text: Only questions with this text in the input or a reference.
+        text: Only questions with this text in the input or a reference, or in something that a model said; case does
+            not matter.
+        in_: Where this text must be: `input`, `answers` or `both`, which means any of them.
         limit: The largest number of questions in a table.
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
@@ -118,6 +125,8 @@ def questions(
     limits = current_limits()
     if sort not in SORTS:
         raise UsageError(f"sort must be one of {', '.join(SORTS)}, not {sort!r}")
+    if in_ not in PLACES:
+        raise UsageError(f"in_ must be one of {', '.join(PLACES)}, not {in_!r}")
     if split is not None and (isinstance(split, str) or len(split) != 2):
         raise UsageError(f"split must be two models, not {split!r}")
     right, wrong = as_tuple("right_by", right_by), as_tuple("wrong_by", wrong_by)
@@ -133,12 +142,15 @@ def questions(
         if split:
             of_right.append(choose_model(split[0], models))
             of_wrong.append(choose_model(split[1], models))
+        if text:
+            names = {scope.evaluation_name for scope, _ in scopes}
+            index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
         tables = []
         for scope, query in scopes:
             models_right, models_wrong = (_models_of(scope, patterns) for patterns in (of_right, of_wrong))
             if models_right is not None and models_wrong is not None:
                 query = msgspec.structs.replace(
-                    query, which=which, text=text, sort=sort, right=models_right, wrong=models_wrong
+                    query, which=which, text=text, place=in_, sort=sort, right=models_right, wrong=models_wrong
                 )
                 page = index.page(query, limit=limit)
                 table = EvaluationQuestions(
@@ -174,4 +186,6 @@ def _question(index: Index, row: QuestionRow) -> Question:
         input_chars=row.input_chars,
         output_chars=row.output_chars,
         excerpt=row.excerpt,
+        in_input=row.in_input,
+        in_answers=row.in_answers,
     )

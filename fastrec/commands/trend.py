@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from fastrec.corpus.manifest import read_manifest
 from fastrec.engine import check_jobs
 from fastrec.filters import Paths, Strings, make_filters, several_paths
 from fastrec.limits import current_limits
+from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
 from fastrec.trends import Trend, collect_trend
 
@@ -17,6 +22,7 @@ def trend(
     model: Strings = (),
     exclude_evaluation: Strings = (),
     exclude_model: Strings = (),
+    where: Strings = (),
     p: float = 0.05,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -31,6 +37,7 @@ def trend(
         model: Only models whose id matches this pattern, or one of these.
         exclude_evaluation: Leave out evaluations that match.
         exclude_model: Leave out models that match.
+        where: Only records for which these conditions on fields hold.
         p: A change is significant if its adjusted p-value is below this.
         jobs: Processes to use for building an index.
         progress: Receives the progress of building indexes.
@@ -49,5 +56,21 @@ def trend(
         exclude_evaluation=exclude_evaluation,
         exclude_model=exclude_model,
     )
+    conditions = make_filters(where=where)
     paths = several_paths("corpora", corpora)
-    return collect_trend(paths, filters=filters, p=p, jobs=jobs, progress=progress, limits=limits)
+    with ExitStack() as stack:
+
+        def matching(paths: Sequence[str]) -> list[str]:
+            """Make corpora of the matching records; it is an error if all of them are empty."""
+            made: list[str] = []
+            for path in paths:
+                allow_empty = len(made) + 1 < len(paths) or any(read_manifest(one).records for one in made)
+                corpus = matching_corpus(
+                    path, conditions, jobs=jobs, allow_empty=allow_empty, progress=progress, limits=limits
+                )
+                made.append(stack.enter_context(corpus))
+            return made
+
+        return collect_trend(
+            paths, filters=filters, matching=matching, p=p, jobs=jobs, progress=progress, limits=limits
+        )

@@ -22,6 +22,7 @@ from typing import IO, Any, Final, TypeVar, cast
 import msgspec
 import zstandard
 from msgspec import UNSET, Raw, UnsetType
+from stringzilla import find
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
@@ -331,6 +332,18 @@ def field_bytes(field: str, spelled: bytes) -> bytes:
     Inside a string the quotes would be escaped, so these bytes rarely occur elsewhere in a line.
     """
     return key_mark(field)[1:] + spelled + b',"'
+
+
+def lines_with(data: bytes | bytearray, needles: Sequence[bytes], end: int) -> Iterator[tuple[int, int]]:
+    """Yield where lines that contain one of some needles begin and end, newline included."""
+    found = [find(data, needle, 0, end) for needle in needles]
+    while (nearest := min((offset for offset in found if offset >= 0), default=-1)) >= 0:
+        first = data.rfind(b"\n", 0, nearest) + 1
+        beyond = data.find(b"\n", nearest) + 1
+        yield first, beyond
+        for number, offset in enumerate(found):
+            if 0 <= offset < beyond:
+                found[number] = find(data, needles[number], beyond, end)
 
 
 def position_maker(fields: Sequence[str]) -> PositionOf:

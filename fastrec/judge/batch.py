@@ -13,7 +13,7 @@ from fastrec.filters import Filters
 from fastrec.judge.findings import Finding
 from fastrec.judge.parse import parse, spell
 from fastrec.schemas.hashes import ABSENT
-from fastrec.schemas.registry import DEFAULT_SCHEMA, Record
+from fastrec.schemas.registry import NEWEST_SCHEMA, Record
 from fastrec.schemas.schema import Schema
 from fastrec.where import GroupBy, grouped_name
 
@@ -39,13 +39,13 @@ class RecordFilter:
     def filters_out(
         self, record: Any, schema: Schema, values: dict[str, Any] | None = None, *, any_hash: bool = False
     ) -> FilteredOut | None:
-        """Filter a record in the normal form of a version, the target; None if it matches.
+        """Filter a record in the normal form of a version, such as the target; None if it matches.
 
         Its `input` may be the JSON text of that (`msgspec.Raw`). `values` are its values with all unknown keys, if it
         lacks some. With `any_hash`, its `sample_hash` does not matter. If records are grouped, a matching one gets the
         name of its group.
         """
-        metric = UNSET if schema is DEFAULT_SCHEMA else record.evaluation_result_id
+        metric = record.evaluation_result_id if schema is NEWEST_SCHEMA else UNSET
         names = FilteredOut(record.evaluation_name, "" if metric is UNSET else metric, record.model_id)
         filters, matches = self._filters, self._matching.get(names)
         if matches is None:

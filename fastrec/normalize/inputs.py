@@ -50,22 +50,15 @@ def find_unknown_field(shards: Sequence[Shard], conditions: Sequence[Condition])
     return unknown_field(paths, known | {path for record in _first_records(shards) for path in paths_of(record)})
 
 
-@contextlib.contextmanager
-def fields_checked(shards: Sequence[Shard], conditions: Sequence[str]) -> Iterator[None]:
+def check_fields(shards: Sequence[Shard], conditions: Sequence[str], *, nothing_matches: bool = False) -> None:
     """Raise a UsageError if a condition is about a field that no record has.
 
     A field may be rare, so one that is not found at once is an error only if nothing matches. A negated condition would
     match everything, so it is refused at once.
     """
-    parsed = [parse_condition(text) for text in conditions]
-    if mistake := find_unknown_field(shards, [one for one in parsed if one.negated]):
-        raise UsageError(mistake)
-    try:
-        yield
-    except NoMatchError as exc:
-        if mistake := find_unknown_field(shards, parsed):
-            raise NoMatchError(mistake) from exc
-        raise
+    parsed = map(parse_condition, conditions)
+    if mistake := find_unknown_field(shards, [one for one in parsed if one.negated or nothing_matches]):
+        raise (NoMatchError if nothing_matches else UsageError)(mistake)
 
 
 def _first_records(shards: Sequence[Shard]) -> Iterator[Any]:

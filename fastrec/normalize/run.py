@@ -39,7 +39,7 @@ from fastrec.engine.timed import Phase, TimedEngine
 from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
-from fastrec.normalize.inputs import Streams, check_formats, fields_checked, find_records
+from fastrec.normalize.inputs import Streams, check_fields, check_formats, find_records
 from fastrec.normalize.kept import Base, Kept, base_of, no_base, recover_kept, why_damaged, why_unusable
 from fastrec.normalize.options import AUTO, RECORDED, NormalizeArguments, Options, make_options
 from fastrec.normalize.pass1 import WrongTargetError, choose_target
@@ -223,26 +223,28 @@ def run_passes(
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     kept = _find_kept(output)
     target = first_target(shards, options, output, kept)  # workers that are forked now inherit its judge
-    with (
-        fields_checked(shards, options.filters.where),
-        TimedEngine(make_engine(options.jobs, options.engine, options.scheduler, options.limits)) as engine,
-    ):
+    check_fields(shards, options.filters.where)
+    with TimedEngine(make_engine(options.jobs, options.engine, options.scheduler, options.limits)) as engine:
         if options.engine == "dask":
             # A cluster has the size that it has.
             options = msgspec.structs.replace(options, jobs=engine.jobs)
             check_reachable((output.working(""), output.staged("")), engine)
-        corpus = run_attempts(
-            make_corpus,
-            shards,
-            options,
-            output,
-            engine=engine,
-            target=target,
-            kept=kept,
-            progress=progress or Progress(),
-            notice=notice,
-            found_at=found_at,
-        )
+        try:
+            corpus = run_attempts(
+                make_corpus,
+                shards,
+                options,
+                output,
+                engine=engine,
+                target=target,
+                kept=kept,
+                progress=progress or Progress(),
+                notice=notice,
+                found_at=found_at,
+            )
+        except NoMatchError:
+            check_fields(shards, options.filters.where, nothing_matches=True)
+            raise
         return msgspec.structs.replace(corpus, phases=tuple(engine.phases()))
 
 

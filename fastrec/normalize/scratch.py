@@ -106,17 +106,30 @@ def matching_corpus(
 def open_scopes(
     corpus: str | os.PathLike[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
 ) -> Iterator[tuple[Index, list[tuple[Scope, Query]]]]:
-    """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin.
+    """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin."""
+    with open_matching(corpus, filters.where, jobs=jobs, progress=progress, limits=limits) as index:
+        yield index, choose_scopes(index.scopes, filters)
 
-    The index knows names, ids, hashes and outcomes. If there are conditions on fields, it is the index of the records
-    that match them.
+
+@contextlib.contextmanager
+def open_matching(
+    corpus: str | os.PathLike[str],
+    where: tuple[str, ...],
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+    limits: Limits = LIMITS,
+) -> Iterator[Index]:
+    """Open the index of the records that match conditions on fields; without any, that of the corpus.
+
+    The index of a corpus knows names, ids, hashes and outcomes, but no other fields.
     """
-    by_field = Filters(where=filters.where)
+    by_field = Filters(where=where)
     with matching_corpus(os.fspath(corpus), by_field, jobs=jobs, progress=progress, limits=limits) as directory:
         # The index of matching records is kept next to them, since both are removed afterwards.
-        cache = Path(directory).with_name("index") if by_field else None
+        cache = Path(directory).with_name("index") if where else None
         with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
-            yield index, choose_scopes(index.scopes, filters)
+            yield index
 
 
 def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:

@@ -92,7 +92,12 @@ class Naive:
             "input_chars": len(asked["raw"]),
             "output_chars": fmean(self.means(records, length_of).values()) if shares else None,
             "excerpt": " ".join(asked["raw"].split())[:200],
+            "in_input": self._has(query.text, texts_asked(asked)) if query.text else None,
+            "in_answers": sum(self._has(query.text, said(one)) for one in records) if query.text else None,
         }
+
+    def _has(self, phrase: str, texts: Sequence[str]) -> bool:
+        return any(phrase.casefold() in text.casefold() for text in texts)
 
     def outcome(self, scope: tuple[str, str | None], sample_hash: str, model: str) -> str:
         records = self.of(scope, sample_hash, [model])
@@ -128,8 +133,7 @@ class Naive:
         row = self.row(query, sample_hash)
         outcomes = {"error" if one.get("error") else "right" if right_of(one) else "wrong" for one in records}
         everyone = self.of(scope, sample_hash, ())
-        asked = self.asked(query.evaluation_name, sample_hash)
-        reference = asked["reference"] if isinstance(asked["reference"], list) else [asked["reference"]]
+        places = {"input": row["in_input"], "answers": row["in_answers"]}
         which = {
             "all": True,
             "all-wrong": outcomes - {"error"} == {"wrong"},
@@ -149,7 +153,7 @@ class Naive:
                 query.most_score is None
                 or (9e9 if row["mean_score"] is None else row["mean_score"]) <= query.most_score
             )
-            and any(query.text.casefold() in text.casefold() for text in (asked["raw"], *reference))
+            and (not query.text or any(found for place, found in places.items() if query.place in (place, "both")))
             and (not query.hashes or any(fnmatchcase(sample_hash, one) for one in query.hashes))
             and (
                 not query.sample_ids
@@ -160,6 +164,19 @@ class Naive:
 
 def scope_of(record: Record) -> tuple[str, str | None]:
     return record["evaluation_name"], record.get("evaluation_result_id")
+
+
+def texts_asked(asked: dict[str, Any]) -> list[str]:
+    reference = asked["reference"]
+    return [asked["raw"], *(reference if isinstance(reference, list) else [reference])]
+
+
+def said(record: Record) -> list[str]:
+    """The outputs, and the turns of the assistant."""
+    raw = record.get("output", {}).get("raw", [])
+    turns = record.get("messages", record.get("interactions", ()))
+    spoken = [turn["content"] for turn in turns if turn["role"] == "assistant" and turn.get("content")]
+    return [*([raw] if isinstance(raw, str) else raw), *spoken]
 
 
 def right_of(record: Record) -> float:

@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from fastrec.answers.index import Index, open_index
-from fastrec.answers.table import SORTS, Query, QuestionRow, Which
+from fastrec.answers.table import PLACES, SORTS, Query, QuestionRow, Which
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
@@ -96,7 +96,12 @@ def queries(draw: Any, scopes: list[tuple[str, str | None]]) -> Query:
         wrong=draw(rarely),
         least_score=draw(st.sampled_from([None, None, None, 0.0, 0.5])),
         most_score=draw(st.sampled_from([None, None, None, 0.25, 1.0])),
-        text=draw(st.sampled_from(["", "", "", "strasse", "köln", "6 X", "GRÖSSE", "or", "x" * 600, "\x00"])),
+        text=draw(
+            st.sampled_from(
+                ["", "", "", "strasse", "köln", "6 X", "GRÖSSE", "or", "x" * 600, "\x00", '"42"\n\\O', "É", "y"]
+            )
+        ),
+        place=draw(st.sampled_from(PLACES)),
         sample_ids=draw(st.sampled_from([(), (), (), ("q-9",), ("q-[0-4]", "1*"), ("3",)])),
         hashes=draw(st.sampled_from([(), (), (), ("00*",), ("ff\u00e9", "0a")])),
         sort=draw(st.sampled_from(SORTS)),

@@ -116,7 +116,7 @@ def test_all_commands_have_the_same_filters() -> None:
         assert found == set(FILTER_PARAMETERS), name
     trend = cli.get_command(None, "trend")  # type: ignore[arg-type]
     assert trend
-    assert [one.name for one in trend.params if one.name in FILTER_PARAMETERS] == list(NAME_FILTERS)
+    assert [one.name for one in trend.params if one.name in FILTER_PARAMETERS] == [*NAME_FILTERS, "where"]
     assert set(FILTER_PARAMETERS) == set(FilterArguments.__annotations__) == set(Filters.__struct_fields__)
 
 

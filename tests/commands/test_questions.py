@@ -235,3 +235,19 @@ def test_nothing_found_is_no_error(corpus: Path) -> None:
     done = run(corpus, "--text", "no such text")
     assert (done.returncode, done.stdout.decode()) == (0, "no question matches\n")
     assert run(corpus, "--model", "nobody").returncode == 2
+
+
+def test_the_text_says_where_a_phrase_was_found(tmp_path: Path) -> None:
+    records = [
+        answer("exam", "Sorry?", model, 1.0, text="I am SORRY" if model == "org/a" else "no")
+        for model in ("org/a", "org/b")
+    ]
+    records.append(answer("exam", "other", "org/b", 1.0, text="sorry"))
+    corpus = make_corpus(tmp_path, records)
+    shown = run(corpus, "--text", "sorry", "--sort", "order").stdout.decode()
+    assert "found in" in shown
+    assert "  input, 1 answer  " in shown
+    assert "  1 answer  " in shown
+    only = run(corpus, "--text", "sorry", "--in", "input", "--format", "csv").stdout.decode().splitlines()
+    assert [line.rsplit(",", 2)[1:] for line in only] == [["in_input", "in_answers"], ["true", "1"]]
+    assert "found in" not in run(corpus).stdout.decode()

@@ -133,6 +133,31 @@ def test_view_has_a_page_for_each_sample(corpus: Path) -> None:
         assert all(sum(f"{name}: tried" in page for name in VERDICTS) == 1 for page in pages)
 
 
+def test_every_metric_of_a_split_hash_can_be_opened(tmp_path: Path) -> None:
+    """A hash that is split in one metric only has the page of the hash, or of its first sample, in the other."""
+    records = [answer("exam", "task", "m", 1.0, sample_id=name, evaluation_result_id="f1") for name in ("x", "y/z")]
+    one = answer("exam", "task", "m", 0.0, sample_id="x", evaluation_result_id="other")
+    with serving(make_corpus(tmp_path, [*records, one])) as view:
+        client = Client(view.address)
+        pages = [client.page(f"/questions?evaluation=exam&metric={metric}") for metric in ("f1", "other")]
+        found = [unescape(link) for page in pages for link in re.findall(r'href="([^"]*/question/[^"]*)"', page)]
+        assert len(found) == 3
+        for address in found:
+            others = re.findall(r'href="([^"]*/question/[^"]*)"', client.page(address).split('class="tabs"')[1])
+            assert [client.send(unescape(other))[0] for other in others[:1]] == [200]
+
+
+def test_sql_has_a_question_for_each_sample(corpus: Path) -> None:
+    connection = fastrec.connect(corpus)
+    shown = {table.evaluation_name: table.total for table in fastrec.questions(corpus).evaluations}
+    counts = connection.sql("select evaluation, count(distinct question) from answers group by 1").fetchall()
+    assert dict(counts) == shown == {"sandbox": 5}
+    assert connection.sql("select max(trial), count(distinct question) from answers").fetchall() == [(1, 5)]
+    assert connection.sql("select accuracy from models").fetchall() == [(LOG_ACCURACY,)]
+    ids = connection.sql("select question, sample_id from answers where question like '%/%'").fetchall()
+    assert [question.partition("/")[2] for question, _ in ids] == [json.dumps(one) for _, one in ids]
+
+
 def test_a_corpus_without_split_hashes_keeps_its_summary(tmp_path: Path) -> None:
     """Runs with ids of their own are repeats, as ever, and the summary does not mention split hashes."""
     records = [answer("e", "same", "m", 1, sample_id=f"s{run}", evaluation_id=f"run {run}") for run in range(2)]

@@ -265,6 +265,11 @@ def test_errors_show_the_place(corpus: Corpus) -> None:
     assert run_command("sql", "nowhere", "select 1 as x").returncode == 2
 
 
+def test_a_corpus_that_is_given_twice_is_refused(corpus: Corpus) -> None:
+    with pytest.raises(UsageError, match="is given twice"):
+        fastrec.connect(corpus.path, corpus.path)
+
+
 def test_several_corpora_have_a_column_with_their_names(corpus: Corpus, tmp_path: Path) -> None:
     fastrec.normalize(corpus.path, tmp_path / "other", model="org-1/*")
     with fastrec.connect(corpus.path, tmp_path / "other", records=True) as ours:

@@ -129,6 +129,29 @@ def test_paths_and_filters(nights: Path) -> None:
         fastrec.trend([])
 
 
+def test_conditions_choose_records(nights: Path) -> None:
+    """The values are those of the matching records; the line counts stay those of the corpora."""
+    paths = [nights / "night-9", nights / "night-10"]
+    found = fastrec.trend(paths, where=["sample_id<4", "model_id=falls"])
+    assert [corpus.path for corpus in found.corpora] == list(map(str, paths))
+    assert [corpus.line_counts for corpus in found.corpora] == [one.line_counts for one in fastrec.trend(paths).corpora]
+    (model,) = found.evaluations[0].models
+    assert [(point.corpus, point.records, point.value) for point in model.points] == [
+        ("night-9", 4, 1.0),
+        ("night-10", 4, 0.5),
+    ]
+    assert (model.changes[0].questions, model.changes[0].worse) == (4, 2)
+    assert [one.models for one in fastrec.trend(paths, where="model_id=new").corpora] == [0, 1]
+
+
+def test_wrong_conditions(nights: Path) -> None:
+    for condition, said in (("nonsense", "is not a condition"), ("sample_idd=3", "no record has the field sample_idd"),
+                            ("sample_id=77", "no record matches --where sample_id=77")):  # fmt: skip
+        done = run_here("trend", nights, "--where", condition)
+        assert done.returncode == 2
+        assert said in done.stderr.decode()
+
+
 def test_names_of_corpora(nights: Path, tmp_path: Path) -> None:
     """Corpora with one name are told apart by their paths."""
     shutil.copytree(nights / "night-9", tmp_path / "night-9")

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from html import unescape
+from html import escape, unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.index import Index
 from fastrec.answers.table import SORTS, Query
+from fastrec.commands.view import question_page as question_page_module
+from fastrec.commands.view import table_page
 from fastrec.commands.view.addresses import (
     LARGEST_PAGE,
     Addresses,
@@ -188,6 +190,8 @@ QUERIES = st.builds(
     least_score=st.none() | st.floats(allow_nan=False, allow_infinity=False),
     most_score=st.none() | st.floats(allow_nan=False, allow_infinity=False),
     text=st.text(),
+    place=st.sampled_from(["both", "input", "answers"]),
+    where=st.lists(st.text(min_size=1), max_size=2, unique=True).map(tuple),
     sample_ids=st.lists(NAMES, max_size=1).map(tuple),
     sort=st.sampled_from(SORTS),
 )
@@ -208,7 +212,7 @@ def test_an_address_has_the_whole_state(state: PageState) -> None:
     """Parameters lead back to the state, and have only characters that forms and addresses keep."""
     pairs = state_pairs(state)
     assert state_of(pairs) == state
-    assert all(value.isprintable() for key, value in pairs if key != "text")
+    assert all(value.isprintable() for key, value in pairs if key not in ("text", "where"))
 
 
 @given(NAMES)
@@ -256,6 +260,11 @@ def table(client: Client, **filters: Any) -> list[str]:
         ({"right": "org/a", "wrong": "org/b"}, "q2"),
         ({"model": ["org/a", "org/c"], "which": "all-right"}, "q0 q2"),
         ({"text": "3 X 7"}, "q3"),
+        ({"text": "says THAT", "in": "answers", "model": "org/c", "which": "all-right"}, "q0 q2"),
+        ({"text": "after all"}, "q4"),
+        ({"text": "after all", "in": "input"}, ""),
+        ({"where": "output.raw~after all"}, "q4"),
+        ({"where": ["evaluation.score=1", "model_id=org/c"], "which": "all-right"}, "q0 q2"),
         ({"least": "0.4", "most": "0.9"}, "q2 q3 q4"),
         ({"id": "q[12]"}, "q1 q2"),
         ({"text": "no such text"}, ""),
@@ -264,6 +273,54 @@ def table(client: Client, **filters: Any) -> list[str]:
 )
 def test_filters(client: Client, filters: dict[str, Any], expected: str) -> None:
     assert sorted(table(client, **filters)) == expected.split()
+
+
+def test_conditions_stay_in_links_and_in_the_form(client: Client) -> None:
+    """The pages of a question have only the answers that match, and lead to others that do."""
+    page = client.page("/questions?evaluation=sums&where=evaluation.score%3D0&text=says")
+    assert page.count('name="where"') == 2
+    assert 'value="evaluation.score=0"' in page
+    assert "in 3 answers" in page
+    address = next(one for one in links_in(page) if "/question/" in one)
+    shown = client.page(address)
+    assert "where=evaluation.score%3D0" in address
+    assert not re.search("says that the answer to question . is (0|7|14|21|28)<", shown)
+    assert [client.send(one)[0] for one in links_in(shown) if "/answer/" in one][:1] == [200]
+
+
+@pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ("nonsense", "&#x27;nonsense&#x27; is not a condition"),
+        ("metadata.subjekt=law", "no record has the field metadata.subjekt"),
+        ("evaluation.score>7", "no record matches"),
+        ("<b>?", "is not a condition"),
+    ],
+)
+def test_a_wrong_condition_is_shown_in_the_page(client: Client, condition: str, said: str) -> None:
+    """With the form, so that it can be corrected."""
+    page = client.page("/questions?" + urlencode({"evaluation": "sums", "where": condition}), status=400)
+    assert said in page
+    assert f'value="{escape(condition)}"' in page
+    assert "<b>?" not in page
+    sample_hash = links_in(client.page("/questions?evaluation=sums"))
+    path = next(one for one in sample_hash if "/question/" in one)
+    assert "This filter cannot be used" in client.page(f"{path}&" + urlencode({"where": condition}), status=400)
+
+
+def test_pages_stay_small_with_many_models(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond a number of models there is no list of them: their ids are typed, and only some answers are shown."""
+    for module in (question_page_module, table_page):
+        monkeypatch.setattr(module, "MOST", 2)
+    page = client.page("/questions?evaluation=sums&right=org/a&model=org/a&model=org/b")
+    assert "org/c" not in page
+    assert page.count('name="model"') == 3
+    assert re.findall('<input[^>]*name="right"[^>]*value="([^"]*)"', page) == ["org/a"]
+    assert sorted(table(client, model=["org/a", "org/c"], which="all-right", right="org/c")) == ["q0", "q2"]
+    shown = client.page(next(one for one in links_in(client.page("/questions?evaluation=sums")) if "/question/" in one))
+    assert "and 1 more" in shown
+    assert "These are the first 2 answers" in shown
+    assert "org/c says" not in shown
 
 
 def test_sort_and_paging(client: Client) -> None:

@@ -33,8 +33,16 @@ from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.answers.index import BUILDING, TABLES_SUFFIX, cache_directory, close_to_others, remove_unused
 from fastrec.commands.export.table import ExportTask, Output, Times, Turn
-from fastrec.corpus.manifest import MANIFEST, read_manifest
-from fastrec.corpus.scan import PartFile, decode_lines, parts_of, run_in_order, with_progress
+from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
+from fastrec.corpus.scan import (
+    PartFile,
+    SplitHashes,
+    decode_lines,
+    find_split_hashes,
+    parts_of,
+    run_in_order,
+    with_progress,
+)
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
@@ -50,7 +58,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """To be increased whenever the content of the files changes."""
 _BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
 _GROUP_ROWS: Final = 50_000
@@ -60,7 +68,7 @@ ANSWERS: Final = {
     "evaluation": "evaluation_name",
     "metric": "evaluation_result_id; null if the record has none",
     "model": "model_id",
-    "question": "sample_hash",
+    "question": "sample_hash; of a hash that is several questions, also `/` and the sample_id in JSON",
     "sample_id": "as text",
     "input": "input.raw",
     "reference": "the references, one per line",
@@ -144,6 +152,7 @@ class _TableTask(msgspec.Struct, frozen=True):
     sort_fields: tuple[str, ...]
     corpus: str
     """Its directory, if the sources of records are known; else empty."""
+    split: SplitHashes
 
     def __str__(self) -> str:
         return f"making a table of {shown(self.part.path)}"
@@ -164,7 +173,7 @@ def _write_answers(task: _TableTask) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415 - an optional package
 
     schema = _schema()
-    trials = _Trials()
+    trials = _Trials(task.split)
     decode = _decoder(task.label)
     sources = read_sources(task.corpus, task.part.entry) if task.corpus else None
     with pq.ParquetWriter(task.output, schema, compression="zstd", compression_level=1) as writer:
@@ -188,18 +197,21 @@ def _decoder(label: str) -> Any:
 class _Trials:
     """Numbers the answers of a model to a question. They follow each other, and no cut between parts separates them."""
 
-    def __init__(self) -> None:
-        self._question: tuple[str, str] = ("", "")
-        self._counts: Counter[tuple[str | None, str]] = Counter()
+    def __init__(self, split: SplitHashes) -> None:
+        self._split = split
+        self._hash: tuple[str, str] = ("", "")
+        self._counts: Counter[tuple[str | None, str, str]] = Counter()
 
-    def number(self, line: Any) -> int:
-        question = line.evaluation_name, line.sample_hash
-        if question != self._question:
-            self._question = question
+    def question_and_number(self, line: Any) -> tuple[str, int]:
+        name, sample_hash, metric = line.evaluation_name, line.sample_hash, line.metric
+        if (name, sample_hash) != self._hash:
+            self._hash = name, sample_hash
             self._counts.clear()
-        identity = line.metric, line.model_id
+        is_split = self._split and (name, metric, sample_hash) in self._split
+        question = f"{sample_hash}/{bytes(line.sample_id).decode()}" if is_split else sample_hash
+        identity = metric, question, line.model_id
         self._counts[identity] += 1
-        return self._counts[identity]
+        return question, self._counts[identity]
 
 
 def _row(line: Any, trials: _Trials) -> tuple[Any, ...]:
@@ -210,11 +222,12 @@ def _row(line: Any, trials: _Trials) -> tuple[Any, ...]:
         raw = line.output.raw
         said[:0] = [raw] if isinstance(raw, str) else raw
     references = line.input.reference
+    question, trial = trials.question_and_number(line)
     return (
         line.evaluation_name,
         line.metric,
         line.model_id,
-        line.sample_hash,
+        question,
         _text(line.sample_id),
         _text(line.input.raw),
         references if isinstance(references, str) else "\n".join(references),
@@ -228,7 +241,7 @@ def _row(line: Any, trials: _Trials) -> tuple[Any, ...]:
         len(turns) or 1,
         sum(len(turn.tool_calls) for turn in turns if turn.tool_calls),
         [(name, _text(value)) for name, value in line.metadata.items()] if line.metadata else None,
-        trials.number(line),
+        trial,
     )
 
 
@@ -269,14 +282,11 @@ def _write_tables(
         ]
         write: Any = write_parquet
     else:
+        evaluations = read_summary(corpus, manifest).evaluations
+        split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
+        sources = corpus if has_sources(manifest) else ""
         tasks = [
-            _TableTask(
-                part,
-                str(folder / name(number)),
-                manifest.schema,
-                fields,
-                corpus if has_sources(manifest) else "",
-            )
+            _TableTask(part, str(folder / name(number)), manifest.schema, fields, sources, split)
             for number, part in enumerate(parts)
         ]
         write = _write_answers
@@ -441,9 +451,11 @@ def _names(paths: Sequence[str]) -> dict[str, str]:
         raise UsageError("name at least one corpus")
     names: dict[str, str] = {}
     for path in paths:
+        if path in names:
+            raise UsageError(f"{shown(path)} is given twice")
         name = Path(path.rstrip("/")).name or path
         same = sum(re.fullmatch(rf"{re.escape(name)}( \d+)?", other) is not None for other in names.values())
-        names.setdefault(path, f"{name} {same + 1}" if same else name)
+        names[path] = f"{name} {same + 1}" if same else name
     return names
 
 

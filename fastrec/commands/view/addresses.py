@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec.structs import replace
 
-from fastrec.answers.table import SORTS, OutcomeFilter, Query, Which
+from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, Which
 
 _ESCAPE: Final = re.compile(r"\\(?:(\\)|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 _ORDINAL: Final = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
@@ -122,8 +122,10 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
         least_score=_number(one("least")),
         most_score=_number(one("most")),
         text=one("text"),
+        place=one("in") if one("in") in PLACES else "both",  # type: ignore[arg-type]
         sample_ids=names("id"),
         hashes=names("hash"),
+        where=tuple(dict.fromkeys(values.get("where", ()))),
         sort=one("sort") if one("sort") in SORTS else "order",  # type: ignore[arg-type]
     )
     return PageState(
@@ -170,8 +172,10 @@ def query_pairs(query: Query) -> list[tuple[str, str]]:
     scores = ("least", query.least_score), ("most", query.most_score)
     pairs += [(key, number_text(value)) for key, value in scores if value is not None]
     pairs += [("text", query.text)] if query.text else []
+    pairs += [("in", query.place)] if query.place != "both" else []
     pairs += [("id", name_text(name)) for name in query.sample_ids]
     pairs += [("hash", name_text(name)) for name in query.hashes]
+    pairs += [("where", condition) for condition in query.where]
     pairs += [("sort", query.sort)] if query.sort != "order" else []
     return pairs
 

@@ -14,6 +14,8 @@ from fastrec.wording import NONE, latency_text, score_text, tokens_text
 
 SIGNS: Final[dict[Outcome, str]] = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}
 FIGURES: Final = ("score", "tokens", "latency")
+MOST: Final = 1_000
+"""Models or answers of a page: a browser shows no more at once."""
 _BAR: Final = 60
 
 

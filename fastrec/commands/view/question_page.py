@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from string import ascii_uppercase
 from typing import Final
 
@@ -34,6 +35,7 @@ from fastrec.commands.view.addresses import (
 )
 from fastrec.commands.view.layout import (
     FIGURES,
+    MOST,
     SIGNS,
     Frame,
     block,
@@ -405,11 +407,12 @@ def _glance(here: QuestionAddresses, outcomes: Mapping[str, Outcome]) -> Html:
         for outcome in OUTCOMES
         if counts[outcome]
     )
-    squares = (_square(here, model, outcome) for model, outcome in outcomes.items())
+    squares = (_square(here, model, outcome) for model, outcome in islice(outcomes.items(), MOST))
     return tag(
         "div",
         tag("h2", "All models"),
         tag("div", *squares, class_="squares"),
+        tag("p", f"and {len(outcomes) - MOST:,} more", class_="soft") if len(outcomes) > MOST else None,
         tag("p", *legend, class_="legend"),
         class_="card glance",
     )
@@ -444,6 +447,13 @@ def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
         tag("a", "All answers", href=all_answers, class_="button") if state.show else None,
         class_="answer-tools",
     )
-    listed = _cards(here, rest) if rest else None
-    parts = (hidden_fields(query_pairs(state.query)), tools, two, listed)
+    listed = _cards(here, rest[:MOST]) if rest else None
+    more = f"These are the first {MOST:,} answers; the table has a filter for models." if len(rest) > MOST else None
+    parts = (
+        hidden_fields(query_pairs(state.query)),
+        tools,
+        tag("p", more, class_="note") if more else None,
+        two,
+        listed,
+    )
     return tag("form", *parts, action=all_answers.partition("?")[0], id="answers")

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import PurePath
 from typing import Final, Self
@@ -32,7 +34,7 @@ from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrec.answers.index import Index
-from fastrec.answers.table import Query, QuestionRow, Scope
+from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import Addresses, PageState, state_of
 from fastrec.commands.view.answer_page import answer_page, chosen_answer, record_text
 from fastrec.commands.view.layout import Frame
@@ -40,7 +42,10 @@ from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, questio
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, shown
+from fastrec.filters import make_filters
 from fastrec.html import Html, tag
+from fastrec.limits import current_limits
+from fastrec.normalize.scratch import open_matching
 from fastrec.storage import is_url, parent_and_name
 
 _POLICY: Final = (
@@ -131,9 +136,16 @@ class _MissingError(Exception):
     """There is no such page; the message says why."""
 
 
+_KEPT: Final = 4
+"""Indexes of matching records."""
+
+
 class _Pages:
     def __init__(self, index: Index) -> None:
         self._index = index
+        self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
+        self._matching: OrderedDict[tuple[str, ...], tuple[Index, ExitStack]] = OrderedDict()  # by conditions
+        self._matching_lock = threading.Lock()
         corpus = index.corpus
         self._name = parent_and_name(corpus)[1] if is_url(corpus) else PurePath(corpus).name or corpus
 
@@ -153,52 +165,73 @@ class _Pages:
         return _html(found_page(self.frame(request), text, found))
 
     def table(self, request: Request) -> Response:
-        state, scope = self._state(request)
-        frame = self.frame(request)
+        state = state_of(request.query_params.multi_items())
+        frame, scope, query = self.frame(request), self._scope(state), state.query
         if any(value == "" and key != "metric" for key, value in request.query_params.multi_items()):
             return RedirectResponse(frame.addresses.table(state), 303)  # a form sends empty fields, too
-        return _html(table_page(frame, self._index, scope, state))
+        try:
+            with self._index_of(query) as index:
+                found: Page | str = index.page(query, (state.page - 1) * state.size, state.size)
+        except UsageError as exc:  # a condition is wrong, or no record matches it
+            found = str(exc)
+        return _html(table_page(frame, self._index, scope, state, found), 400 if isinstance(found, str) else 200)
 
     def question(self, request: Request) -> Response:
-        state, scope = self._state(request)
-        return _html(question_page(self.frame(request), self._index, scope, state, self._row(request, state)))
+        with self._row(request) as (state, index, row):
+            return _html(question_page(self.frame(request), index, self._scope(state), state, row))
 
     def disagreement(self, request: Request) -> Response:
-        state, _ = self._state(request)
-        row = self._row(request, state)
-        frame = self.frame(request)
-        following = self._index.next_disagreement(state.query, row.name)
-        address = frame.addresses.question(state, (following or row).name)
+        with self._row(request) as (state, index, row):
+            following = index.next_disagreement(state.query, row.name)
+        address = self.frame(request).addresses.question(state, (following or row).name)
         return RedirectResponse(address if following else f"{address}#{NO_MORE}", 303)
 
     def answer(self, request: Request) -> Response:
-        state, row, answer = self._answer(request)
-        return _html(answer_page(self.frame(request), self._index, state, row, answer))
+        with self._row(request) as (state, index, row):
+            return _html(answer_page(self.frame(request), index, state, row, _answer(index, row, state)))
 
     def record(self, request: Request) -> Response:
-        return PlainTextResponse(record_text(self._answer(request)[2]))
+        with self._row(request) as (state, index, row):
+            return PlainTextResponse(record_text(_answer(index, row, state)))
 
-    def _answer(self, request: Request) -> tuple[PageState, QuestionRow, NumberedAnswer]:
-        state, _ = self._state(request)
-        row = self._row(request, state)
-        answer = chosen_answer(self._index, row, state)
-        if answer is None:
-            raise _MissingError("The model has no such answer to this question.")
-        return state, row, answer
+    def _scope(self, state: PageState) -> Scope:
+        scope = self._scopes.get((state.query.evaluation_name, state.query.metric))
+        if scope is None:
+            raise _MissingError("This corpus has no such evaluation and metric.")
+        return scope
 
-    def _state(self, request: Request) -> tuple[PageState, Scope]:
+    @contextmanager
+    def _row(self, request: Request) -> Iterator[tuple[PageState, Index, QuestionRow]]:
         state = state_of(request.query_params.multi_items())
-        query = state.query
-        for scope in self._index.scopes:
-            if (scope.evaluation_name, scope.metric) == (query.evaluation_name, query.metric):
-                return state, scope
-        raise _MissingError("This corpus has no such evaluation and metric.")
+        self._scope(state)
+        with self._index_of(state.query) as index:
+            row = index.row(state.query, request.path_params["name"])
+            if row is None:
+                raise _MissingError("This evaluation has no such question.")
+            yield state, index, row
 
-    def _row(self, request: Request, state: PageState) -> QuestionRow:
-        row = self._index.row(state.query, request.path_params["name"])
-        if row is None:
-            raise _MissingError("This evaluation has no such question.")
-        return row
+    @contextmanager
+    def _index_of(self, query: Query) -> Iterator[Index]:
+        """Hold the index of the records that match the conditions of a query; the last ones are kept."""
+        if not query.where:
+            yield self._index
+            return
+        make_filters(where=query.where)  # refuses what is no condition
+        with self._matching_lock:  # nobody closes an index that is in use
+            if query.where not in self._matching:
+                stack = ExitStack()
+                index = stack.enter_context(open_matching(self._index.corpus, query.where, limits=current_limits()))
+                self._matching[query.where] = index, stack
+                if len(self._matching) > _KEPT:
+                    self._matching.popitem(last=False)[1][1].close()
+            self._matching.move_to_end(query.where)
+            yield self._matching[query.where][0]
+
+    def close(self) -> None:
+        with self._matching_lock:
+            while self._matching:
+                self._matching.popitem()[1][1].close()
+        self._index.close()
 
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""
@@ -207,6 +240,8 @@ class _Pages:
             return _html(frame.problem("There is no such page", str(exc.detail)), exc.status_code)
         if isinstance(exc, _MissingError):
             return _html(frame.problem("Nothing here", str(exc)), 404)
+        if isinstance(exc, UsageError):
+            return _html(frame.problem("This filter cannot be used", str(exc)), 400)
         if isinstance(exc, (FastrecError, OSError)) and _was_replaced(self._index):
             hint = f"Run `fastrec view {shown(self._index.corpus)}` again to see the new one."
             return _html(frame.problem("The corpus has changed since this server was started", hint), 500)
@@ -218,6 +253,13 @@ class _Pages:
             return _html(frame.problem("The corpus cannot be read", f"{file}{exc.strerror or exc}"), 500)
         said = f"{type(exc).__name__}: {exc}"
         return _html(frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."), 500)
+
+
+def _answer(index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
+    answer = chosen_answer(index, row, state)
+    if answer is None:
+        raise _MissingError("The model has no such answer to this question.")
+    return answer
 
 
 def _html(page: Html, status: int = 200) -> Response:
@@ -237,9 +279,8 @@ def _file(request: Request) -> Response:
     return Response(data, media_type=_TYPES[name])
 
 
-def _make_app(index: Index) -> Starlette:
+def _make_app(pages: _Pages) -> Starlette:
     """Make the application; it must be mounted at a prefix, and guarded."""
-    pages = _Pages(index)
     routes: dict[str, Callable[[Request], Response]] = {
         "/": pages.start,
         "/find": pages.find,
@@ -271,13 +312,13 @@ class View:
     """Where a browser finds it. Whoever knows the address can read the corpus on this machine."""
 
     def __init__(self, index: Index, port: int) -> None:
-        self._index = index
+        self._pages = _Pages(index)
         self._socket = _listen(port)
         token = secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
         self.address = f"http://{_HOST}:{port}/{token}/"
         config = uvicorn.Config(
-            _Guard(_make_app(index), token, port),
+            _Guard(_make_app(self._pages), token, port),
             http=_Protocol,
             ws="none",
             loop="asyncio",
@@ -301,7 +342,7 @@ class View:
 
     def close(self) -> None:
         self._socket.close()
-        self._index.close()
+        self._pages.close()
 
     def __enter__(self) -> Self:
         return self

@@ -19,10 +19,10 @@ from fastrec.commands.view.addresses import (
     number_text,
     query_pairs,
 )
-from fastrec.commands.view.layout import Frame, bar, hidden_fields, key_link
+from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, tag, tiles
-from fastrec.wording import NONE, percent, score_text
+from fastrec.wording import NONE, found_in, percent, score_text
 
 
 def metric_name(metric: str | None) -> str:
@@ -112,19 +112,22 @@ _COLUMNS: Final[tuple[tuple[str, tuple[Sort, ...], str], ...]] = (
 _UPWARDS: Final = {"order", "hardest"}
 
 
-def table_page(frame: Frame, index: Index, scope: Scope, state: PageState) -> Html:
-    """Show one page of the table, with filters, links to sort, and links to other pages."""
+def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown_page: Page | str) -> Html:
+    """Show one page of the table, or why there is none, with filters, links to sort, and links to other pages."""
     query = state.query
-    found = index.page(query, (state.page - 1) * state.size, state.size)
+    problem = shown_page if isinstance(shown_page, str) else None
+    found = Page(total=0, rows=[]) if isinstance(shown_page, str) else shown_page
     plain = PageState(query=Query(evaluation_name=query.evaluation_name, metric=query.metric))
     action = frame.addresses.table(plain).partition("?")[0]
     address = frame.addresses.questions(state)
     rows = [_row(scope, row, address(row.name)) for row in found.rows]
     table = tag("table", _head(frame.addresses, scope, state), tag("tbody", *rows), class_="list questions")
-    said, other, shown = "No question matches. ", "Show all questions", plain
+    said, other, shown = f"{problem or 'No question matches'}. ", "Show all questions", plain
     if found.total:
         said, other, shown = "There are fewer pages. ", "Show the first page", replace(state, page=1)
-    nothing = tag("p", said, tag("a", other, href=frame.addresses.table(shown)), class_="card")
+    nothing = tag(
+        "p", said, tag("a", other, href=frame.addresses.table(shown)), class_="card", role="alert" if problem else None
+    )
     about = f"{counted(scope.questions, 'question')}, {counted(len(scope.models), 'model')}"
     graded = ". Scores are graded: the mean score stands for the share of right answers" if scope.graded else ""
     return frame.page(
@@ -138,7 +141,7 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState) -> Ht
             lambda metric: frame.addresses.table(replace(state, query=replace(query, metric=metric), page=1)),
         ),
         _filter_form(scope, state, action, frame.addresses.table(plain)),
-        _paging(frame.addresses, state, found),
+        Html("") if problem else _paging(frame.addresses, state, found),
         table if rows else nothing,
         _paging(frame.addresses, state, found, keys=False) if len(rows) > 20 else Html(""),
     )
@@ -176,6 +179,9 @@ def _row(scope: Scope, row: QuestionRow, address: str) -> Html:
         "a",
         tag("span", str(row.sample_id), class_="id"),
         tag("span", row.excerpt, class_="excerpt", dir="auto"),
+        None
+        if row.in_input is None
+        else tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft"),
         href=address,
         class_="row-link",
     )
@@ -227,7 +233,8 @@ def _paging(addresses: Addresses, state: PageState, found: Page, *, keys: bool =
     )
 
 
-_FIELDS: Final = {"text", "which", "right", "wrong", "least", "most", "model"}
+_FIELDS: Final = {"text", "in", "where", "which", "right", "wrong", "least", "most", "model"}
+_PLACES: Final = {"both": "inputs and answers", "input": "inputs", "answers": "answers"}
 _WHICH: Final = {
     "all": "all questions",
     "all-wrong": "all models wrong",
@@ -242,13 +249,19 @@ def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Htm
     hidden = [(name, value) for name, value in query_pairs(query) if name not in _FIELDS]
     hidden += [("size", str(state.size))] if state.size != PAGE_SIZE else []
     text = tag(
-        "input", type="search", name="text", value=Exact(query.text), placeholder="text in the input or a reference",
+        "input", type="search", name="text", value=Exact(query.text), placeholder="text in the input or an answer",
         data_key="/",
     )  # fmt: skip
+    conditions = (
+        tag("input", name="where", value=Exact(one), placeholder="metadata.subject=law", spellcheck="false")
+        for one in (*query.where, "")
+    )
     return tag(
         "form",
         hidden_fields(hidden),
         _field("Search", text, "wide"),
+        _field("in", _select("in", list(_PLACES.items()), query.place)),
+        *(_field("and where" if at else "Where", one, "wide") for at, one in enumerate(conditions)),
         _field("Show", _select("which", list(_WHICH.items()), query.which)),
         *(_field("Right", _models("right", scope, one)) for one in query.right or ("",)),
         *(_field("and wrong", _models("wrong", scope, one)) for one in query.wrong or ("",)),
@@ -278,6 +291,8 @@ def _select(name: str, options: Sequence[tuple[str, str]], chosen: str) -> Html:
 
 def _models(name: str, scope: Scope, chosen: str) -> Html:
     """Make a list of models to choose one of; one that has no records here stays, if it is chosen."""
+    if len(scope.models) > MOST:
+        return tag("input", type="search", name=name, value=Exact(name_text(chosen)), placeholder="any model")
     models = [*scope.models, *({chosen} - {"", *scope.models})]
     return _select(name, [("", "any model"), *((name_text(one), one) for one in models)], name_text(chosen))
 
@@ -289,7 +304,8 @@ def _score(name: str, value: float | None) -> Html:
 
 def _counting(scope: Scope, query: Query) -> Html:
     """Make the folded list of models that count."""
-    models = [*scope.models, *(one for one in query.models if one not in scope.models)]
+    few = scope.models if len(scope.models) <= MOST else ()
+    models = [*few, *(one for one in query.models if one not in few)]
     boxes: list[Child] = [
         tag(
             "label",
@@ -298,7 +314,9 @@ def _counting(scope: Scope, query: Query) -> Html:
         )
         for model in models
     ]
-    count = f"{len(query.models):,} of {len(models):,}" if query.models else "all"
+    if len(scope.models) > MOST:
+        boxes.append(tag("input", type="search", name="model", placeholder="model_id", aria_label="One more model"))
+    count = f"{len(query.models):,} of {len(scope.models):,}" if query.models else "all"
     hint = tag("p", "Only these models count for shares, disagreement and errors. All count if none is chosen.")
-    summary = tag("summary", f"Models that count: {count}", title=counted(len(models), "model"))
+    summary = tag("summary", f"Models that count: {count}", title=counted(len(scope.models), "model"))
     return tag("details", summary, hint, tag("div", *boxes, class_="checks"), class_="field models")
