@@ -9,13 +9,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.faults.failing import contents
 from tests.normalize.normalizing import audited, write
 from tests.normalize.test_failures import lines_of
+from tests.running import run_command as fastrec
 from tests.sizes import few_of
 from tests.systems import needs_dev_full
 
@@ -28,14 +28,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in.jsonl", [*lines_of("a", 50), b"{"])
     return tmp_path
-
-
-def fastrec(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "fastrec", *map(str, arguments)]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    done = subprocess.run(command, timeout=60, check=False, **streams)
-    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
-    return done
 
 
 @needs_dev_full

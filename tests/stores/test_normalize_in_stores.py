@@ -58,9 +58,17 @@ def normalize(inputs: Any, output: str = OUT, **options: Any) -> fastrec.Summary
     return run([inputs], output, Options(part_size=PART_SIZE, **options)).summary
 
 
-@pytest.mark.each_value
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("work_dir", [None, "s3://bucket/tmp", "a directory"])
+@pytest.mark.parametrize(
+    ("jobs", "work_dir"),
+    [
+        (1, None),
+        (2, "s3://bucket/tmp"),
+        (1, "a directory"),
+        pytest.param(2, None, marks=pytest.mark.long_only),
+        pytest.param(1, "s3://bucket/tmp", marks=pytest.mark.long_only),
+        pytest.param(2, "a directory", marks=pytest.mark.long_only),
+    ],
+)
 def test_the_same_bytes_as_on_this_machine(
     jobs: int, work_dir: str | None, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
