@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 settings.register_profile(
     "fastrec",
     deadline=None,
-    max_examples=examples(30, 500),
+    max_examples=examples(20, 500),
     derandomize=not os.environ.get("FUZZ"),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],
 )
@@ -200,7 +200,7 @@ def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-FORKING = ("answers", "check_pairs", "cli", "commands", "corpus", "faults", "import_logs", "normalize")
+FORKING = ("answers", "check_pairs", "cli", "commands", "corpus", "faults", "import_logs", "normalize", "summary")
 REAL = ROOT.parent / "shared" / "real"
 
 
