@@ -20,6 +20,8 @@ from tests.sizes import few_of
 from tests.systems import needs_dev_full
 
 FULL = Path("/dev/full")
+WITHOUT_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""For a process that may not write large files: Python would leave truncated bytecode, which nobody can import."""
 
 
 @pytest.fixture(autouse=True)
@@ -95,6 +97,7 @@ def test_a_limit_on_the_size_of_files(most: int, tmp_path: Path) -> None:
     done = fastrec(
         "normalize", "in.jsonl", "-o", "out", "--compression", "none",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY)),
+        env=os.environ | WITHOUT_BYTECODE,
     )  # fmt: skip
     assert done.returncode == 3
     assert b": File too large\n" in done.stderr
@@ -154,7 +157,7 @@ def test_an_export_that_is_too_large_names_the_file(form: str, tmp_path: Path) -
     done = fastrec(
         "export", "out", "-o", "table", "--format", form,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY)),
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},  # Python would leave a truncated one
+        env=os.environ | WITHOUT_BYTECODE,
     )  # fmt: skip
     assert done.returncode == 3
     assert b"part-00000" in done.stderr
