@@ -84,7 +84,7 @@ def pytest_collection(session: pytest.Session) -> None:
         files = [path for name in session.config.args for path in sorted(Path(name).rglob("test_*.py"))]
         for path in files[number::count]:
             with contextlib.suppress(ImportError, pytest.skip.Exception):  # collecting it says so
-                importlib.import_module(".".join(path.resolve().relative_to(ROOT).with_suffix("").parts))
+                importlib.import_module(".".join(path.resolve().relative_to(ROOT.resolve()).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
