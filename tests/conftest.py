@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -23,11 +25,13 @@ try:
 except ImportError:  # not on this system
     resource = None  # type: ignore[assignment]
 
+ROOT = Path(__file__).parents[1]
+
 # The same examples in every run, so that a red build is red again; FUZZ=1 looks for new ones.
 settings.register_profile(
     "fastrec",
     deadline=None,
-    max_examples=examples(30, 500),
+    max_examples=examples(20, 500),
     derandomize=not os.environ.get("FUZZ"),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],
 )
@@ -68,6 +72,19 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "imports_dask: run it last, since no later test can fork workers")
     config.addinivalue_line("markers", "long_only: leave it out, unless LONG_TESTS is set")
     config.addinivalue_line("markers", "pairwise: try each pair of values of two parameters, unless LONG_TESTS is set")
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each process of `--numprocesses` begin with files of its own.
+
+    In a new clone all files have to be compiled. Processes that import them in the same order all compile each of them.
+    """
+    if worker := getattr(session.config, "workerinput", None):
+        number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+        files = [path for name in session.config.args for path in sorted(Path(name).rglob("test_*.py"))]
+        for path in files[number::count]:
+            with contextlib.suppress(Exception, pytest.skip.Exception):  # collecting it says what is wrong
+                importlib.import_module(".".join(path.resolve().relative_to(ROOT.resolve()).with_suffix("").parts))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -183,8 +200,8 @@ def _forked_workers(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-FORKING = ("answers", "check_pairs", "cli", "commands", "corpus", "faults", "import_logs", "normalize")
-REAL = Path(__file__).parents[2] / "shared" / "real"
+FORKING = ("answers", "check_pairs", "cli", "commands", "corpus", "faults", "import_logs", "normalize", "summary")
+REAL = ROOT.parent / "shared" / "real"
 
 
 @pytest.fixture(scope="session")

@@ -130,6 +130,11 @@ def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=100_000).same_for_all
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(name, marks=pytest.mark.long_only if name == "a new cluster" else ()) for name in KINDS],
+    indirect=True,
+)
 def test_the_same_bytes(kind: dict[str, object], shards: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     """All engines give the same corpus."""
     normalize_shards([shards], tmp_path / "out", progress=Progress(), part_size=100_000, **kind)

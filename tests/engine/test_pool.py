@@ -116,6 +116,7 @@ def exhaust(number: int) -> int:
     return number
 
 
+@ONE_KIND
 @pytest.mark.parametrize("engine", [SerialEngine(), PoolEngine(2)], ids=["serial", "pool"])
 def test_a_panic_is_an_error_that_names_the_task(engine: Engine) -> None:
     """A panic is no Exception, and its class cannot be pickled; both engines report it with the task."""
@@ -161,6 +162,7 @@ def test_an_executor_whose_thread_died_is_noticed(monkeypatch: pytest.MonkeyPatc
         assert sorted(engine.run(double, range(9))) == [(number, 2 * number) for number in range(9)]
 
 
+@ONE_KIND  # test_engines tries it with fresh interpreters
 def test_a_killed_worker_costs_only_time(tmp_path: Path) -> None:
     """A worker dies once: every result arrives exactly once."""
     with PoolEngine(2) as engine:

@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from tests.faults.failing import contents
+from tests.running import run_here
 from tests.sources.compressing import skippable
 
 HAS_PROC = Path("/proc/self/stat").exists()
@@ -33,12 +34,8 @@ def generate(folder: Path, records: int = 2_000, shards: int = 12, seed: int = 1
     kind = "mixed" if shards > 1 else "zst"
     where = ("-n", str(records), "--seed", str(seed), "-o", str(folder), "--shards", str(shards), "--compression", kind)
     shares = ("--duplicates", "0.1", "--conflicts", "0.02", "--rejects", "0.02", "--unknown-keys", "0.05")
-    subprocess.run(
-        [sys.executable, "-m", "fastrec", "generate", "--text", "words", *where, *shares],
-        check=True,
-        timeout=TIMEOUT,
-        capture_output=True,
-    )
+    done = run_here("generate", "--text", "words", *where, *shares)
+    assert done.returncode == 0, done.stderr
     return folder
 
 

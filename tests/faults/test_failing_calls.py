@@ -37,7 +37,9 @@ ONLY = {
     "sources": ("open", "write", "rename", "fsync", "unlink"),
     "rounds": ("open", "close", "pread", "write", "writev", "rename", "unlink"),
 }
-LIKE = {"sources": "replaced", "rounds": "new"}
+LIKE = {"replaced": "new", "sources": "replaced", "rounds": "new"}
+Calls = dict[str, list[str]]
+"""The files that each operation is about."""
 CASES = [(scene, operation) for scene in SCENES for operation in OPERATIONS if operation in ONLY.get(scene, OPERATIONS)]
 
 
@@ -45,6 +47,12 @@ CASES = [(scene, operation) for scene in SCENES for operation in OPERATIONS if o
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
     """Makes each scene once: every attempt restores its initial state."""
     return cache(lambda name: make_scene(tmp_path_factory.mktemp("scene"), **SCENES[name]))
+
+
+@pytest.fixture(scope="module")
+def calls(scenes: Callable[[str], Scene]) -> Callable[[str], Calls]:
+    """The calls of an undisturbed run of each scene, found once."""
+    return cache(lambda name: calls_of(scenes(name)))
 
 
 @pytest.fixture
@@ -55,18 +63,18 @@ def scene(request: pytest.FixtureRequest, scenes: Callable[[str], Scene], monkey
     return scenes(request.param)
 
 
-@pytest.fixture
-def known(request: pytest.FixtureRequest, scenes: Callable[[str], Scene]) -> dict[str, list[str]]:
-    """The calls that are tried with a scene like this one, so that `make test` tries only few of them here."""
-    like = LIKE.get(request.node.callspec.params["scene"])
-    return calls_of(scenes(like)) if like else {}
-
-
 @pytest.mark.parametrize(("scene", "operation"), CASES, indirect=["scene"])
-def test_any_call_may_fail(operation: str, scene: Scene, known: dict[str, list[str]]) -> None:
-    """OUT is missing or unchanged, the error names file and reason, and the next run gives the expected bytes."""
-    others = set(map(kind_of, known.get(operation, [])))
-    tried = [attempt(scene, operation, nth) for nth in calls_that_fail(scene, operation, others)]
+def test_any_call_may_fail(
+    operation: str, scene: Scene, calls: Callable[[str], Calls], request: pytest.FixtureRequest
+) -> None:
+    """OUT is missing or unchanged, the error names file and reason, and the next run gives the expected bytes.
+
+    Calls that are tried with a scene like this one are tried here with `make test-long`, but for one.
+    """
+    name = request.node.callspec.params["scene"]
+    others = calls(LIKE[name]).get(operation, []) if name in LIKE else []
+    numbers = calls_that_fail(calls(name).get(operation, []), operation, set(map(kind_of, others)))
+    tried = [attempt(scene, operation, nth) for nth in numbers]
     assert all(tried[:-1])  # a run may make a call more or less than the one before
     assert any(tried)
 
@@ -77,7 +85,7 @@ def attempt(scene: Scene, operation: str, nth: int) -> bool:
     return try_fault(scene, Faults(scene.folder, operation, nth, reason, lasting=lasting))
 
 
-def calls_of(scene: Scene) -> dict[str, list[str]]:
+def calls_of(scene: Scene) -> Calls:
     """The files that each operation of an undisturbed run is about."""
     scene.begin()
     with Faults(scene.folder) as faults:
@@ -90,9 +98,8 @@ def kind_of(path: str) -> str:
     return re.sub(r"[0-9a-f]{4,}|\d+", "*", path)
 
 
-def calls_that_fail(scene: Scene, operation: str, others: set[str]) -> list[int]:
+def calls_that_fail(files: list[str], operation: str, others: set[str]) -> list[int]:
     """The numbers of calls to try: one for each kind of file that is tried nowhere else, and one other; or all."""
-    files = calls_of(scene).get(operation, [])
     if LONG:
         return list(range(1, len(files) + 1))
     kinds: dict[str, list[int]] = {}

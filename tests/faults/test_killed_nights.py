@@ -20,7 +20,7 @@ from tests.faults.processes import HAS_PROC
 from tests.normalize.nights import ATTEMPTS, CONTENT, first_attempt, random_night
 from tests.sizes import LONG, examples
 
-EXAMPLES = examples(4, 1_000)
+EXAMPLES = examples(3, 1_000)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_a_night_is_killed_while_it_publishes_parts_that_are_not_linked(tmp_path
 def test_a_night_of_two_workers_is_killed_at_some_time(scene: KilledNights) -> None:
     """Also in the middle of a write, and while workers are busy."""
     dice = random.Random(16)
-    killed = [scene.kill_after(dice.uniform(0.2, 0.7), jobs=2) for _ in range(max(EXAMPLES // 4, 3))]
+    killed = [scene.kill_after(dice.uniform(0.2, 0.7), jobs=2) for _ in range(max(EXAMPLES // 4, 2))]
     assert any(killed), "all nights have ended before"
 
 

@@ -9,17 +9,19 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.faults.failing import contents
 from tests.normalize.normalizing import audited, write
 from tests.normalize.test_failures import lines_of
+from tests.running import run_command as fastrec
 from tests.sizes import few_of
 from tests.systems import needs_dev_full
 
 FULL = Path("/dev/full")
+WITHOUT_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""For a process that may not write large files: Python would leave truncated bytecode, which nobody can import."""
 
 
 @pytest.fixture(autouse=True)
@@ -28,14 +30,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "in.jsonl", [*lines_of("a", 50), b"{"])
     return tmp_path
-
-
-def fastrec(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "fastrec", *map(str, arguments)]
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    done = subprocess.run(command, timeout=60, check=False, **streams)
-    assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
-    return done
 
 
 @needs_dev_full
@@ -103,6 +97,7 @@ def test_a_limit_on_the_size_of_files(most: int, tmp_path: Path) -> None:
     done = fastrec(
         "normalize", "in.jsonl", "-o", "out", "--compression", "none",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY)),
+        env=os.environ | WITHOUT_BYTECODE,
     )  # fmt: skip
     assert done.returncode == 3
     assert b": File too large\n" in done.stderr
@@ -162,7 +157,7 @@ def test_an_export_that_is_too_large_names_the_file(form: str, tmp_path: Path) -
     done = fastrec(
         "export", "out", "-o", "table", "--format", form,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2_000, resource.RLIM_INFINITY)),
-        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},  # Python would leave a truncated one
+        env=os.environ | WITHOUT_BYTECODE,
     )  # fmt: skip
     assert done.returncode == 3
     assert b"part-00000" in done.stderr

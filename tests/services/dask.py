@@ -95,10 +95,10 @@ class Cluster:
 
 
 class Killer(Progress):
-    """Follows the progress of a run, and kills a worker when a pass has begun."""
+    """Follows the progress of a run, and kills a worker in each of some passes when it has begun."""
 
-    def __init__(self, running: Cluster, stage: str) -> None:
-        self.running, self.stage, self.now, self.killed = running, stage, "", False
+    def __init__(self, running: Cluster, *stages: str) -> None:
+        self.running, self.left, self.now = running, [*stages], ""
 
     def start(self, stage: str, _: int) -> None:
         """Note that a pass begins."""
@@ -106,6 +106,6 @@ class Killer(Progress):
 
     def advance(self, *_: Any) -> None:
         """Kill a worker when the first task of the pass has finished."""
-        if self.now == self.stage and not self.killed:
-            self.killed = True
-            self.running.workers[0].kill()
+        if self.now in self.left:
+            self.left.remove(self.now)
+            self.running.workers[len(self.left)].kill()

@@ -143,6 +143,30 @@ class FakeStore(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
         return _Upload(self, path) if mode == "wb" else super()._open(path, mode, **more)
 
 
+class Bucket:
+    """One bucket of an empty store, with the methods of the S3 server of the tests."""
+
+    def __init__(self) -> None:
+        self.faults = Faults()
+
+    def objects(self, prefix: str = "") -> dict[str, bytes]:
+        """Return the objects in the bucket."""
+        found = {name.removeprefix("/bucket/"): file.getvalue() for name, file in sorted(FakeStore.store.items())}
+        return {name: data for name, data in found.items() if name.startswith(prefix)}
+
+    def put(self, key: str, data: bytes) -> None:
+        """Store an object in the bucket."""
+        FakeStore().pipe_file(f"/bucket/{key}", data)
+
+    def remove(self, key: str) -> None:
+        """Remove an object from the bucket."""
+        FakeStore().rm_file(f"/bucket/{key}")
+
+    def uploads(self) -> list[str]:
+        """There are none: objects appear as a whole."""
+        return []
+
+
 class _Upload(io.BytesIO):
     """An object that appears when it is closed."""
 

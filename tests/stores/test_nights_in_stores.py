@@ -91,7 +91,7 @@ def test_nights_in_a_store(work_dir: str | None, track: bool, tmp_path: Path) ->
     pile, dice = Pile(tmp_path / "in", evaluations=3), random.Random(16)
     names = put(pile)
     night(names, work_dir=work_dir, track_sources=track)
-    for _ in range(5):
+    for _ in range(examples(2, 5)):
         unchanged = night(names, work_dir=work_dir, track_sources=track)
         assert (unchanged.unchanged, unchanged.parts_written) == (len(names), 0)
         for _ in range(3):
@@ -245,7 +245,7 @@ class TestOnACluster:
         scene.content["track_sources"] = True
         scene.run()
         with Cluster(workers=2) as running:
-            for number in range(4):
+            for number in range(examples(2, 4)):
                 for _ in range(2):
                     DEEDS[dice.choice(["new_model", "rewrite", "remove", "rename", "share_lines"])](scene.pile, dice)
                 settle(scene.pile)

@@ -11,18 +11,15 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.commands.rejects import rejects
 from fastrec.corpus import lock as leases
 from fastrec.corpus.store_output import StoreOutput
 from fastrec.errors import LockedError, UsageError
 from fastrec.limits import LIMITS, Limits, use_limits
-from fastrec.normalize import pass1 as targets
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import SharedObject
-from tests.normalize.normalizing import Corpus, StopAfter, write
-from tests.samples import sample, sample_of
+from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3, without_token
 
 OUT = "s3://bucket/nightly/corpus"
@@ -58,9 +55,17 @@ def normalize(inputs: Any, output: str = OUT, **options: Any) -> fastrec.Summary
     return run([inputs], output, Options(part_size=PART_SIZE, **options)).summary
 
 
-@pytest.mark.each_value
-@pytest.mark.parametrize("jobs", [1, 2])
-@pytest.mark.parametrize("work_dir", [None, "s3://bucket/tmp", "a directory"])
+@pytest.mark.parametrize(
+    ("jobs", "work_dir"),
+    [
+        (1, None),
+        (2, "s3://bucket/tmp"),
+        (1, "a directory"),
+        pytest.param(2, None, marks=pytest.mark.long_only),
+        pytest.param(1, "s3://bucket/tmp", marks=pytest.mark.long_only),
+        pytest.param(2, "a directory", marks=pytest.mark.long_only),
+    ],
+)
 def test_the_same_bytes_as_on_this_machine(
     jobs: int, work_dir: str | None, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -70,57 +75,6 @@ def test_the_same_bytes_as_on_this_machine(
     use_limits(Limits(small_input=0))(normalize)(request.getfixturevalue("inputs"), jobs=jobs, work_dir=work)
     assert comparable(published(s3)) == request.getfixturevalue("local").same_for_all
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_from_a_store_to_this_machine_and_back(
-    inputs: str, s3: S3, shards: Path, local: Corpus, tmp_path: Path
-) -> None:
-    """Only input or output is in a store; the work files of a local corpus can be in a store too."""
-    normalize(inputs, str(tmp_path / "corpus"), work_dir="s3://bucket/tmp")
-    assert Corpus(tmp_path / "corpus").same_for_all == local.same_for_all
-    normalize(str(shards))
-    assert comparable(published(s3)) == local.same_for_all
-
-
-def test_paths_in_documents_are_urls(inputs: str, s3: S3) -> None:
-    """The manifest and the rejects file name shards by their URLs."""
-    normalize(inputs)
-    manifest = json.loads(published(s3)["manifest.json"])
-    assert [entry["path"] for entry in manifest["inputs"]] == [
-        f"s3://bucket/in/shard-{number}.jsonl{suffix}"
-        for number, suffix in enumerate(("", ".zst", ".gz", ".bz2", ".xz"))
-    ]
-    sources = {place.source for group in rejects(OUT).groups for place in group.locations}
-    assert sources <= {entry["path"] for entry in manifest["inputs"]}
-
-
-def test_an_output_that_exists_is_refused(shard: str, s3: S3, local: Corpus) -> None:
-    """Without --overwrite a corpus is not replaced; anything else is never replaced."""
-    normalize(shard)
-    before = published(s3)
-    with pytest.raises(UsageError, match="exists: give another output, or --overwrite"):
-        normalize(shard)
-    assert published(s3) == before
-    s3.put("other/notes.txt", b"mine")
-    with pytest.raises(UsageError, match=r"holds something else than a corpus, s3://bucket/other/notes\.txt"):
-        normalize(shard, "s3://bucket/other", overwrite=True)
-    s3.remove("other/notes.txt")
-    with pytest.raises(UsageError, match="is a whole store"):
-        normalize(str(local.path), "s3://bucket")
-
-
-def test_foreign_files_stay(shard: str, s3: S3) -> None:
-    """Replacing a corpus removes only files of runs; a manifest of another kind is refused."""
-    normalize(shard)
-    theirs = {"notes.txt", "summary-of-mine.txt", "deep/part-00000.jsonl.zst", ".hidden", ".cafe"}
-    for name in theirs:
-        s3.put(f"nightly/corpus/{name}", b"mine")
-    normalize(shard, overwrite=True, fresh=True)
-    assert {name for name in theirs if f"nightly/corpus/{name}" in s3.objects("nightly/")} == theirs
-    s3.put("other/manifest.json", b'{"of": "something else"}')
-    with pytest.raises(UsageError, match=r"holds a manifest\.json that is not of a corpus"):
-        normalize(shard, "s3://bucket/other", overwrite=True)
-    assert s3.objects("other/") == {"other/manifest.json": b'{"of": "something else"}'}
 
 
 def test_names_that_look_like_globs_match_nothing_else(shard: str, s3: S3) -> None:
@@ -133,32 +87,6 @@ def test_names_that_look_like_globs_match_nothing_else(shard: str, s3: S3) -> No
     assert theirs < after
     assert {key.rpartition("/")[0] for key in after - theirs} == {"run?/corpus"}
     assert "run?/corpus/.fastrec-writing" not in after
-
-
-def test_the_old_corpus_stays_until_the_new_one_is_there(
-    inputs: str, s3: S3, local: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The new files have other names, one request publishes them, and then the old files are removed."""
-    normalize(inputs)
-    before = published(s3)
-    write, seen = SharedObject.write, []
-
-    def look(manifest: SharedObject, data: bytes) -> None:
-        if b'"parts"' in data:
-            objects = s3.objects("nightly/corpus/")
-            assert {name: objects[f"nightly/corpus/{name}"] for name in before} == before
-            seen.append(len(list(fastrec.cat(OUT))))
-        write(manifest, data)
-
-    monkeypatch.setattr(SharedObject, "write", look)
-    summary = normalize(f"{inputs}/shard-0.jsonl", overwrite=True)
-    monkeypatch.setattr(SharedObject, "write", write)
-    assert seen == [json.loads(before["manifest.json"])["records"]]
-    after = published(s3)
-    assert not set(before) & set(after) - {"manifest.json"}
-    assert len(list(fastrec.cat(OUT))) == summary.line_counts.kept < seen[0]
-    normalize(inputs, overwrite=True)
-    assert comparable(published(s3)) == local.same_for_all
 
 
 def test_files_of_a_killed_run_are_reused_or_removed(
@@ -208,55 +136,6 @@ def test_incomplete_uploads_are_aborted(shard: str, s3: S3, monkeypatch: pytest.
     assert s3.uploads() == ["elsewhere/part-00000.jsonl.zst", theirs]
 
 
-def test_an_unfinished_corpus_is_not_an_input(shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The parts of an unfinished corpus are not used as shards."""
-    monkeypatch.setattr(OBJECT_STORE, "create", dies_at("/summary-", OBJECT_STORE.create))
-    with pytest.raises(KeyboardInterrupt):
-        normalize(shard)
-    with pytest.raises(UsageError, match="an unfinished corpus: run `normalize` again"):
-        fastrec.validate(["s3://bucket/nightly"])
-    monkeypatch.undo()
-    for name, value in s3.environment.items():
-        monkeypatch.setenv(name, value)
-    normalize(shard)
-    published(s3)
-
-
-def test_foreign_files_that_look_like_parts_stay(shard: str, s3: S3) -> None:
-    """Without a lease or a manifest, even files named like parts belong to somebody else: shards have such names."""
-    s3.put("mine/part-00000.jsonl.gz", b"precious")
-    for options in ({}, {"overwrite": True}, {"fresh": True}):
-        with pytest.raises(UsageError, match=r"holds something else than a corpus, s3://bucket/mine/part-00000"):
-            normalize(shard, "s3://bucket/mine", **options)
-    assert s3.objects("mine/") == {"mine/part-00000.jsonl.gz": b"precious"}
-    s3.put("folder/", b"")  # as the console of a store makes one
-    normalize(shard, "s3://bucket/folder")
-
-
-def test_only_one_of_two_simultaneous_runs_gets_the_lease(shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both find the same lease, or none; the other run writes its lease a moment earlier."""
-    write = SharedObject.write
-    for left in (None, b'{"token":"x","process":1,"host":"b","since":"c","alive":0}'):
-        if left:
-            s3.put("nightly/corpus/.fastrec-writing", left)
-        other = leases.Lease(OBJECT_STORE, f"{OUT}/.fastrec-writing", OUT, LIMITS)
-        late: list[bytes] = []
-
-        def write_late(lease: SharedObject, data: bytes, other: Any = other, late: list[bytes] = late) -> None:
-            if not late:
-                late.append(data)
-                holding.enter_context(other.held())
-            write(lease, data)
-
-        monkeypatch.setattr(SharedObject, "write", write_late)
-        with contextlib.ExitStack() as holding:
-            with pytest.raises(LockedError, match=f"process {os.getpid()}"):
-                normalize(shard)
-            other.renew()
-        assert late
-        assert not [key for key in s3.objects() if not key.startswith("in/")]
-
-
 @pytest.mark.parametrize(
     ("name", "output"),
     [
@@ -297,22 +176,25 @@ def test_files_of_this_machine_by_their_urls(shards: Path, local: Corpus, tmp_pa
         normalize(shards, f"file://{shards}/out")
 
 
-@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.long_only), 3])
-def test_a_run_that_starts_again_with_another_schema_is_resumed(
-    count: int, s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next run continues the journal of the target that was found, from another directory of the store."""
-    monkeypatch.setattr(targets, "_PEEKED_BYTES", 1)
-    old = [json.dumps(sample(sample_id=f"q-{number}")).encode() for number in range(30)]
-    new = json.dumps(sample_of("0.3.0")).encode()
-    shards = [write(tmp_path / "in" / f"{name}.jsonl", old[10 * name :][:10]) for name in range(3)]
-    write(shards[1], [*old[:5], new, *old[25:]])
-    limits = Limits(task_bytes=12_000, run_bytes=12_000)
-    run(shards, tmp_path / "local", Options(limits=limits))
-    options = Options(limits=limits, work_dir="s3://bucket/tmp")
-    with pytest.raises(KeyboardInterrupt):
-        run(shards, OUT, options, progress=StopAfter(count))
-    notices = run(shards, OUT, options).notices
-    assert sum("starting again" in notice for notice in notices) == (count == 1)
-    assert any("finished tasks are reused" in notice for notice in notices)
-    assert comparable(published(s3)) == Corpus(tmp_path / "local").same_for_all
+def test_only_one_of_two_simultaneous_runs_gets_the_lease(shard: str, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both find the same lease, or none; the other run writes its lease a moment earlier."""
+    write = SharedObject.write
+    for left in (None, b'{"token":"x","process":1,"host":"b","since":"c","alive":0}'):
+        if left:
+            s3.put("nightly/corpus/.fastrec-writing", left)
+        other = leases.Lease(OBJECT_STORE, f"{OUT}/.fastrec-writing", OUT, LIMITS)
+        late: list[bytes] = []
+
+        def write_late(lease: SharedObject, data: bytes, other: Any = other, late: list[bytes] = late) -> None:
+            if not late:
+                late.append(data)
+                holding.enter_context(other.held())
+            write(lease, data)
+
+        monkeypatch.setattr(SharedObject, "write", write_late)
+        with contextlib.ExitStack() as holding:
+            with pytest.raises(LockedError, match=f"process {os.getpid()}"):
+                normalize(shard)
+            other.renew()
+        assert late
+        assert not [key for key in s3.objects() if not key.startswith("in/")]

@@ -260,8 +260,23 @@ TIMES = re.compile(r'"seconds": [0-9.e-]+|in [0-9.]+ m?s, [0-9,.]+ [kMG]B/s')
 
 
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
-def test_every_command_reads_from_a_store(command: list[str], corpus: str, local: Corpus) -> None:
+def test_every_command_reads_from_a_store(command: list[str], local: Corpus) -> None:
     """Every command prints the same as for a corpus on this machine, except for the name."""
+    fake = pytest.importorskip("tests.stores.fake")
+    bucket = fake.Bucket()
+    for path in local.path.iterdir():
+        bucket.put(f"corpus/{path.name}", path.read_bytes())
+    check_same_answers(command, "fake://bucket/corpus", local)
+    assert [request for request in bucket.faults.requests if request.startswith("GET /bucket/corpus/")]
+
+
+def test_commands_read_from_a_server(corpus: str, local: Corpus) -> None:
+    """All of them read through the same functions, so two are enough."""
+    for name in ("cat in a search", "report"):
+        check_same_answers(COMMANDS[name], corpus, local)
+
+
+def check_same_answers(command: list[str], corpus: str, local: Corpus) -> None:
     answers = []
     for place in (corpus, str(local.path)):
         named = [{"CORPUS": place, "LOCAL": str(local.path)}.get(word, word) for word in command]
