@@ -1,6 +1,7 @@
 """The table of figures: how each is computed from trials, and its target.
 
-`use_figures` has the set `use`, `import_figures` the set `import`, `view_figures` the set `view`.
+`use_figures` has the set `use`, `import_figures` the set `import`, `view_figures` the set `view`, `ask_figures` the set
+`ask`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from bench.ask_figures import ASK_FIGURES
 from bench.contenders import FLOOR, NORMALIZE, VALIDATE
 from bench.corpora import corpus
 from bench.import_figures import IMPORT_FIGURES
@@ -220,6 +222,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     *USE_FIGURES,
     *IMPORT_FIGURES,
     *VIEW_FIGURES,
+    *ASK_FIGURES,
 )
 
 

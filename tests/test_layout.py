@@ -169,7 +169,7 @@ BENCH_ROWS = [
     ["night_runs", "tables"],
     ["compare"],
     ["figures", "history"],
-    ["import_figures", "use_figures", "view_figures"],
+    ["ask_figures", "import_figures", "use_figures", "view_figures"],
     ["values"],
     ["piles", "stages", "trials"],
     ["contenders", "corpora"],

@@ -230,6 +230,8 @@ def script() -> None:
     registered to be done at exit is done.
     """
     gc.set_threshold(50_000)  # allocations between two collections; with 700, they take 10 % of the start
+    # pyarrow imports pandas where it is installed, which takes half a second. No command needs it.
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     try:
         main()
     except SystemExit as exc:

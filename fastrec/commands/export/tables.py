@@ -50,11 +50,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 """To be increased whenever the content of the files changes."""
 _BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
 _GROUP_ROWS: Final = 50_000
 _LARGEST_INTEGER: Final = 2**63 - 1
+_REPEATED: Final = ("evaluation", "metric", "model", "question", "sample_id", "input", "reference", "error", "source")
+"""Columns whose values occur several times; trying it with the others takes time."""
 
 ANSWERS: Final = {
     "evaluation": "evaluation_name",
@@ -167,7 +169,7 @@ def _write_answers(task: _TableTask) -> None:
     trials = _Trials()
     decode = _decoder(task.label)
     sources = read_sources(task.corpus, task.part.entry) if task.corpus else None
-    with pq.ParquetWriter(task.output, schema, compression="zstd", compression_level=1) as writer:
+    with pq.ParquetWriter(task.output, schema, compression="lz4", use_dictionary=list(_REPEATED)) as writer:
         for lines, _ in decode_lines(task.part, decode, _BATCH_BYTES, task.sort_fields):
             rows = [_row(line, trials) for line in lines]
             columns = list(map(list, zip(*rows, strict=True)))
