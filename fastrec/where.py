@@ -292,7 +292,7 @@ def with_groups(
         one.evaluation_name, one.group = _ungrouped_name(one.evaluation_name, groups)
         has_values = has_values or any(value is not None for value in one.group.values())
         by_scope.setdefault((one.evaluation_name, one.metric), []).append(one)
-    if not has_values:
+    if by_scope and not has_values:
         raise NoMatchError(f"no record has the field {' or '.join(group.field for group in groups)}")
     found = []
     for total in totals:

@@ -239,7 +239,7 @@ def script() -> None:
     registered to be done at exit is done.
     """
     gc.set_threshold(50_000)  # allocations between two collections; with 700, they take 10 % of the start
-    sys.meta_path.insert(0, _WithoutPandas)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _WithoutPandas)
     try:
         main()
     except SystemExit as exc:

@@ -109,7 +109,7 @@ TABLES: Final = {
 
 
 class _Input(msgspec.Struct):
-    raw: Raw
+    raw: str
     reference: str | list[str]
 
 
@@ -130,7 +130,7 @@ class _Line(msgspec.Struct):
     sample_hash: str
     model_id: str
     sample_id: Raw
-    input: _Input
+    input: Raw
     evaluation: _Evaluation
     output: Output | None = None
     token_usage: _Usage | UnsetType = UNSET
@@ -166,12 +166,12 @@ def _write_answers(task: _TableTask) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415 - an optional package
 
     schema = _schema()
-    trials = _Trials()
+    questions = _Questions()
     decode = _decoder(task.label)
     sources = read_sources(task.corpus, task.part.entry) if task.corpus else None
     with pq.ParquetWriter(task.output, schema, compression="lz4", use_dictionary=list(_REPEATED)) as writer:
         for lines, _ in decode_lines(task.part, decode, _BATCH_BYTES, task.sort_fields):
-            rows = [_row(line, trials) for line in lines]
+            rows = [_row(line, questions) for line in lines]
             columns = list(map(list, zip(*rows, strict=True)))
             found = islice(sources, len(rows)) if sources else ()
             columns.append([f"{one.shard}:{one.line}" for one in found] or [None] * len(rows))
@@ -187,14 +187,28 @@ def _decoder(label: str) -> Any:
     return msgspec.json.Decoder(msgspec.defstruct("_Line", fields, bases=(_Line,))).decode
 
 
-class _Trials:
-    """Numbers the answers of a model to a question. They follow each other, and no cut between parts separates them."""
+_decode_input = msgspec.json.Decoder(_Input).decode
+
+
+class _Questions:
+    """What answers to a question have in common. They follow each other, and no cut between parts separates them."""
 
     def __init__(self) -> None:
+        self._input, self._asked = b"", ("", "")
         self._question: tuple[str, str] = ("", "")
         self._counts: Counter[tuple[str | None, str]] = Counter()
 
-    def number(self, line: Any) -> int:
+    def asked(self, line: Any) -> tuple[str, str]:
+        """The input and the references. They are mostly those of the line before, and need no decoding."""
+        if (text := bytes(line.input)) != self._input:
+            found = _decode_input(text)
+            references = found.reference
+            joined = references if isinstance(references, str) else "\n".join(references)
+            self._input, self._asked = text, (found.raw, joined)
+        return self._asked
+
+    def trial(self, line: Any) -> int:
+        """The number of this answer among those of its model."""
         question = line.evaluation_name, line.sample_hash
         if question != self._question:
             self._question = question
@@ -204,22 +218,20 @@ class _Trials:
         return self._counts[identity]
 
 
-def _row(line: Any, trials: _Trials) -> tuple[Any, ...]:
+def _row(line: Any, questions: _Questions) -> tuple[Any, ...]:
     """The values of all columns but the source."""
     turns, usage, times = line.turns or (), line.token_usage, line.performance
     said = [turn.content for turn in turns if turn.role == "assistant" and turn.content]
     if line.output is not None:
         raw = line.output.raw
         said[:0] = [raw] if isinstance(raw, str) else raw
-    references = line.input.reference
     return (
         line.evaluation_name,
         line.metric,
         line.model_id,
         line.sample_hash,
         _text(line.sample_id),
-        _text(line.input.raw),
-        references if isinstance(references, str) else "\n".join(references),
+        *questions.asked(line),
         "\n".join(said),
         line.evaluation.is_correct,
         _number(line.evaluation.score),
@@ -230,7 +242,7 @@ def _row(line: Any, trials: _Trials) -> tuple[Any, ...]:
         len(turns) or 1,
         sum(len(turn.tool_calls) for turn in turns if turn.tool_calls),
         [(name, _text(value)) for name, value in line.metadata.items()] if line.metadata else None,
-        trials.number(line),
+        questions.trial(line),
     )
 
 
