@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 
@@ -17,12 +18,13 @@ from bench.validators import VALIDATORS
 from bench.viewing import Indexing, Viewing
 
 __all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "INDEX", "LOG_FLOOR", "NORMALIZE", "READING"]
-__all__ += ["VALIDATE", "VIEW", "command_of"]
+__all__ += ["ASK", "TABLE", "VALIDATE", "VIEW", "command_of"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
 CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
 IMPORT, LOG_FLOOR = "fastrec import", LogRecompression.label
 INDEX, VIEW = Indexing.label, Viewing.label
+TABLE, ASK = "fastrec sql, first time", "fastrec sql"
 
 
 class Fastrec:
@@ -51,6 +53,21 @@ class Fastrec:
         subprocess.run(self.command(job), check=True)
 
 
+class Asking(Fastrec):
+    """`fastrec sql`: with a new cache directory, or with one beside the corpora, which only the first round fills."""
+
+    def __init__(self, label: str) -> None:
+        super().__init__("sql")
+        self.label = label
+
+    def command(self, job: Job) -> list[str]:
+        """The command line."""
+        cache = job.output if self.label == TABLE else str(Path(job.inputs[0]).parent / "ask-cache")
+        query = job.options[0] if job.options else "select 1 as one"
+        command = [sys.executable, "-m", "fastrec", "sql", *job.inputs, query, "--jobs", str(job.jobs)]
+        return ["env", f"FASTREC_CACHE={cache}", *command]
+
+
 _ALL: tuple[Contender, ...] = (
     *map(Fastrec, ("normalize", "validate", "cat", "export", "diff", "import")),
     Decompression(),
@@ -58,6 +75,7 @@ _ALL: tuple[Contender, ...] = (
     Indexing(),
     Viewing(),
     TunedDuckDB("8GB"),
+    *map(Asking, (TABLE, ASK)),
     *NORMALIZERS,
     *VALIDATORS,
 )

@@ -1,7 +1,6 @@
 """The table of figures: how each is computed from trials, and its target.
 
-`use_figures` has the set `use`, `import_figures` the set `import`, `view_figures` the set `view`, `large_figures` the
-set `large`.
+The sets `use`, `import`, `view`, `ask` and `large` have modules of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from bench.ask_figures import ASK_FIGURES
 from bench.contenders import FLOOR, NORMALIZE, VALIDATE
 from bench.corpora import corpus
 from bench.import_figures import IMPORT_FIGURES
@@ -224,6 +224,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     *IMPORT_FIGURES,
     *VIEW_FIGURES,
     *LARGE_FIGURES,
+    *ASK_FIGURES,
 )
 
 

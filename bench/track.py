@@ -126,7 +126,9 @@ def _print_end(comparisons: Sequence[Comparison], calibration: float, started: f
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench.track", description="Measure and compare.")
-    parser.add_argument("--set", choices=[*SETS, "all"], default="track", help="the figures to measure; large is not part of all")
+    parser.add_argument(
+        "--set", choices=[*SETS, "all"], default="track", help="the figures to measure; large is not part of all"
+    )
     parser.add_argument("--rounds", type=int, help="how often each trial runs (5, or 2 if a set takes long)")
     parser.add_argument("--dry-run", action="store_true", help="do not write to the history or docs")
     return parser

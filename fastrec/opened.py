@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Unpack
+from collections.abc import Callable
+from functools import cached_property, wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, Unpack
 
-from fastrec.commands.compare import Comparison, compare
+from fastrec.commands.compare import compare as _compare
 from fastrec.commands.export.tables import connect, table
-from fastrec.commands.questions import Questions, questions
-from fastrec.commands.show import Shown, show
-from fastrec.commands.stats import stats
+from fastrec.commands.questions import questions as _questions
+from fastrec.commands.report import report as _report
+from fastrec.commands.show import show as _show
+from fastrec.commands.stats import stats as _stats
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.filters import FilterArguments
 from fastrec.html import tag
 from fastrec.notebook import html_table
+from fastrec.progress import Progress
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import names_of
-from fastrec.summary.present_ranking import Stats
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def _with_path(function: Callable[Concatenate[str, _P], _R]) -> Callable[Concatenate[OpenCorpus, _P], _R]:
+    """Make a method of a function whose first argument is a corpus; both have the same other arguments."""
+
+    @wraps(function)
+    def method(self: OpenCorpus, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return function(self.path, *args, **kwargs)
+
+    return method
 
 
 class OpenCorpus:
@@ -49,23 +65,19 @@ class OpenCorpus:
         """Their names; records without a metric have none."""
         return [name for name in names_of(self.summary.evaluations).metrics if name is not None]
 
-    def stats(self, **options: Any) -> Stats:
-        return stats(self.path, **options)
-
-    def questions(self, **options: Any) -> Questions:
-        return questions(self.path, **options)
-
-    def compare(self, a: str, b: str, **options: Any) -> Comparison:
-        return compare(self.path, a, b, **options)
-
-    def show(self, question: int | str, **options: Any) -> Shown:
-        return show(self.path, question, **options)
+    stats = _with_path(_stats)
+    questions = _with_path(_questions)
+    compare = _with_path(_compare)
+    show = _with_path(_show)
+    report = _with_path(_report)
 
     def table(self, columns: list[str] | None = None, **filters: Unpack[FilterArguments]) -> pa.Table:
         return table(self.path, columns=columns, **filters)
 
-    def connect(self, **options: Any) -> DuckDBPyConnection:
-        return connect(self.path, **options)
+    def connect(
+        self, *, records: bool = False, locked: bool = False, jobs: int = 1, progress: Progress | None = None
+    ) -> DuckDBPyConnection:
+        return connect(self.path, records=records, locked=locked, jobs=jobs, progress=progress)
 
     def __repr__(self) -> str:
         counts = len(self.evaluations), len(self.models), self.summary.line_counts.kept

@@ -129,11 +129,13 @@ class EvaluationTrend(msgspec.Struct, kw_only=True):
     """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all corpora."""
     models: list[ModelTrend]
     """The chosen models, by model_id."""
+    group: dict[str, str | None] | None = None
+    """With --group-by: the value of each field, null for records without it; null in totals."""
 
     @property
     def title(self) -> str:
-        """The name of the evaluation, with the metric if it has several."""
-        return title_of(self.evaluation_name, self.metric, self.metrics)
+        """The name of the evaluation, with the metric if it has several, and the group."""
+        return title_of(self.evaluation_name, self.metric, self.metrics, self.group)
 
     def spelled(self, value: float | None) -> str:
         return value_text(value, graded=self.graded)
@@ -233,8 +235,8 @@ def _compare_corpora(
     jobs: int,
     progress: Progress | None,
     limits: Limits,
-) -> list[Change]:
-    """Compute all changes, pair of corpora by pair, and return them. At most a few indexes are open at a time."""
+) -> None:
+    """Compute all changes, pair of corpora by pair. At most a few indexes are open at a time."""
     numbers = {corpus.name: number for number, corpus in enumerate(corpora)}
     pairs: dict[tuple[int, int], list[_Comparison]] = {}
     for trend in evaluations:
@@ -249,14 +251,13 @@ def _compare_corpora(
             for number in pair:
                 if number not in opened:
                     path, directory = corpora[number].path, corpora[number].directory
-                    # An index of matching records is kept next to them, since both are removed afterwards.
+                    # An index of chosen records is kept next to them, since both are removed afterwards.
                     cache = None if path == directory else Path(directory).with_name("index")
                     index = open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
                     opened[number] = stack.enter_context(index)
             _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])
             for number in [number for number in opened if last_use[number] == pair]:
                 opened.pop(number).close()
-    return [change for pair in sorted(pairs) for _, _, change in pairs[pair]]
 
 
 def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) -> None:
@@ -340,24 +341,47 @@ def collect_trend(
     found, notices = find_corpora(paths)
     names, places = zip(*found, strict=True)
     corpora = list(map(_read_corpus, names, places, matching(places)))
-    scopes = _merged(corpora)
-    metrics = metrics_of(scopes)
-    evaluations = [
-        _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
-        for scope, query in choose_scopes(scopes, filters or Filters())
-    ]
-    comparisons = _compare_corpora(corpora, evaluations, jobs=jobs, progress=progress, limits=limits)
-    tested = [(change, change.p) for change in comparisons if change.p is not None]
-    for (change, _), adjusted in zip(tested, adjust([value for _, value in tested]), strict=True):
-        change.p_adjusted = adjusted
-        change.significant = adjusted < p
-    return Trend(
+    evaluations = _follow(corpora, filters or Filters(), jobs=jobs, progress=progress, limits=limits)
+    trend = Trend(
         p=p,
-        comparisons=len(tested),
+        comparisons=0,
         corpora=list(_described(corpora, evaluations)),
         evaluations=evaluations,
         notices=[*notices, *_mismatches(corpora)],
     )
+    return adjusted(trend)
+
+
+def follow_groups(
+    corpora: Sequence[tuple[str, str]], made: Sequence[str], *, jobs: int, progress: Progress | None, limits: Limits
+) -> list[EvaluationTrend]:
+    """Follow models over corpora with these names and paths; in those made of them, each group is an evaluation."""
+    read = [_read_corpus(name, path, directory) for (name, path), directory in zip(corpora, made, strict=True)]
+    return _follow(read, Filters(), jobs=jobs, progress=progress, limits=limits)
+
+
+def _follow(
+    corpora: Sequence[_Corpus], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
+) -> list[EvaluationTrend]:
+    scopes = _merged(corpora)
+    metrics = metrics_of(scopes)
+    evaluations = [
+        _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
+        for scope, query in choose_scopes(scopes, filters)
+    ]
+    _compare_corpora(corpora, evaluations, jobs=jobs, progress=progress, limits=limits)
+    return evaluations
+
+
+def adjusted(trend: Trend) -> Trend:
+    """Adjust all p-values for their number, and tell which changes are significant."""
+    changes = [change for one in trend.evaluations for model in one.models for change in model.changes]
+    tested = [(change, change.p) for change in changes if change.p is not None]
+    for (change, _), value in zip(tested, adjust([value for _, value in tested]), strict=True):
+        change.p_adjusted = value
+        change.significant = value < trend.p
+    trend.comparisons = len(tested)
+    return trend
 
 
 def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:

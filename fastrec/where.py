@@ -23,11 +23,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from fastrec.errors import UsageError
+from fastrec.errors import NoMatchError, UsageError
 
 _KEY: Final = r'(?:"(?:[^"\\]|\\.)*"|[\w/ -]*[\w/-])'
 _CONDITION: Final = re.compile(rf"\s*(!?)\s*({_KEY}(?:\.{_KEY})*)\s*(=~|!=|<=|>=|=|<|>|~|\?)\s*(.*)", re.DOTALL)
@@ -212,34 +212,38 @@ class GroupBy(msgspec.Struct, frozen=True):
         return spell_path(self.path)
 
     def code_of(self, record: Mapping[str, Any]) -> str:
-        """The group of a decoded record, in letters and digits; empty if it lacks the field."""
-        value = next(values_of(record, self.path), None)
-        if value is None:
-            return ""
-        if not self.bins:
-            return "x" + text_of(value).encode(errors="surrogatepass").hex()
-        number = _number(value)
-        return "" if number is None else f"n{bisect_left(self.edges, number)}"
+        """The group of a decoded record as letters and digits (`_decoded`); empty if it lacks the field."""
+        value: Any = next(values_of(record, self.path), None)
+        if value is not None and self.bins:
+            value = None if (number := _number(value)) is None else self._bin(number)
+        return "" if value is None else "x" + text_of(value).encode(errors="surrogatepass").hex()
 
-    def label_of(self, code: str) -> str | None:
-        """The value or the bin that a code stands for; None if records lack the field.
+    def _bin(self, number: float) -> str:
+        """Spell the bin of a number.
 
-        >>> GroupBy(("n",), 3, (1.0, 2.5)).label_of("n1")
-        '1 to 2.5'
+        >>> [GroupBy(("n",), 3, (1.0, 2.5))._bin(number) for number in (1, 2, 3)]
+        ['up to 1', '1 to 2.5', 'above 2.5']
         """
-        if not code:
-            return None
-        if not self.bins:
-            return bytes.fromhex(code[1:]).decode(errors="surrogatepass")
-        number, edges = int(code[1:]), [f"{edge:.6g}" for edge in self.edges]
+        at, edges = bisect_left(self.edges, number), [f"{edge:.6g}" for edge in self.edges]
         if not edges:
             return "all numbers"
-        return f"up to {edges[0]}" if not number else f"above {edges[-1]}" if number == len(edges) else " to ".join(
-            edges[number - 1 : number + 1]
-        )  # fmt: skip
+        ends = edges[max(at - 1, 0) : at + 1]
+        return " to ".join(ends) if len(ends) == 2 else f"above {ends[0]}" if at else f"up to {ends[0]}"
 
 
 _GROUP_MARK: Final = "\x1f"
+_MOST_GROUPS: Final = 50  # of an evaluation and metric
+
+
+class Grouped(Protocol):
+    """The result of an evaluation and metric, or of one of its groups."""
+
+    evaluation_name: str
+    metric: str | None
+    group: dict[str, str | None] | None
+
+
+_Grouped = TypeVar("_Grouped", bound=Grouped)
 
 
 def parse_group(text: str) -> GroupBy:
@@ -260,10 +264,44 @@ def grouped_name(name: str, groups: Iterable[GroupBy], record: Mapping[str, Any]
     return _GROUP_MARK.join([name, *(group.code_of(record) for group in groups)])
 
 
-def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
+def _ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
     """Take the name of an evaluation and its group apart."""
     name, *codes = name.rsplit(_GROUP_MARK, len(groups))
-    return name, {group.field: group.label_of(code) for group, code in zip(groups, codes, strict=True)}
+    return name, {group.field: _decoded(code) for group, code in zip(groups, codes, strict=True)}
+
+
+def _decoded(code: str) -> str | None:
+    return bytes.fromhex(code[1:]).decode(errors="surrogatepass") if code else None
+
+
+def with_groups(
+    totals: Iterable[_Grouped],
+    grouped: Iterable[_Grouped],
+    groups: Sequence[GroupBy],
+    size: Callable[[_Grouped], int],
+    notice: Callable[[str], None],
+) -> list[_Grouped]:
+    """Each evaluation and metric, followed by its groups, the largest first. `grouped` have the names of groups.
+
+    Raises:
+        NoMatchError: No record has any of the fields.
+    """
+    by_scope: dict[tuple[str, str | None], list[_Grouped]] = {}
+    has_values = False
+    for one in grouped:
+        one.evaluation_name, one.group = _ungrouped_name(one.evaluation_name, groups)
+        has_values = has_values or any(value is not None for value in one.group.values())
+        by_scope.setdefault((one.evaluation_name, one.metric), []).append(one)
+    if by_scope and not has_values:
+        raise NoMatchError(f"no record has the field {' or '.join(group.field for group in groups)}")
+    found = []
+    for total in totals:
+        parts = sorted(by_scope.get((total.evaluation_name, total.metric), ()), key=lambda one: -size(one))
+        if len(parts) > _MOST_GROUPS:
+            name = " ".join(filter(None, (total.evaluation_name, total.metric)))
+            notice(f"{name}: the {_MOST_GROUPS} largest of {len(parts):,} groups are shown")
+        found += [total, *parts[:_MOST_GROUPS]]
+    return found
 
 
 def with_edges(group: GroupBy, numbers: Iterable[Any]) -> GroupBy:

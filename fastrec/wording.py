@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Final, Protocol
 
@@ -28,15 +28,17 @@ class Scope(Protocol):
     def metric(self) -> str | None: ...  # None if the records name none
 
 
-def title_of(evaluation: str, metric: str | None, metrics: int) -> str:
-    """The title of an evaluation that has this number of metrics.
+def title_of(evaluation: str, metric: str | None, metrics: int, group: Mapping[str, str | None] | None = None) -> str:
+    """The title of an evaluation that has this number of metrics, or of one of its groups.
 
     >>> title_of("gsm8k", "f1", 2)
     'gsm8k · f1'
     >>> title_of("gsm8k", "f1", 1)
     'gsm8k'
     """
-    return evaluation if metrics == 1 else f"{evaluation} · {_NO_METRIC if metric is None else metric}"
+    title = evaluation if metrics == 1 else f"{evaluation} · {_NO_METRIC if metric is None else metric}"
+    values = (f"without {key}" if value is None else f"{key}: {value}" for key, value in (group or {}).items())
+    return f"{title} [{', '.join(values)}]" if group else title
 
 
 def metrics_of(scopes: Iterable[Scope]) -> Counter[str]:

@@ -7,12 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, format_p, print_json, print_notice, safe
-from fastrec.cli.options import Count, choice_option, command, complete_names, filter_options, run_options
+from fastrec.cli.options import (
+    Count,
+    choice_option,
+    command,
+    complete_names,
+    filter_options,
+    group_by_option,
+    run_options,
+)
 from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
 from fastrec.errors import counted, listed
-from fastrec.wording import TESTS, value_text
+from fastrec.wording import TESTS, title_of, value_text
 
 if TYPE_CHECKING:
     from fastrec.commands.compare import ComparedEvaluation, Comparison, Example
@@ -26,6 +34,7 @@ _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow te
 @click.argument("a", shell_complete=complete_names("models"))
 @click.argument("b", shell_complete=complete_names("models"))
 @filter_options
+@group_by_option
 @click.option("--examples", type=Count(min=0), metavar="N", default=2, show_default=True,
               help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Show the examples in full.")
@@ -46,6 +55,8 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     models mostly agree with each other. Questions that A wins and questions that B wins take turns. For graded metrics,
     they are the questions with the largest differences. The filters choose the questions, and which other models count.
 
+    --group-by adds a row for each group of records below that of its evaluation, the largest first.
+
     \b
     Exit codes:
       0     done, whatever the difference
@@ -56,12 +67,14 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     Examples:
       fastrec compare corpus org/model other/model
       fastrec compare corpus 'org/m*' 'other/*' --evaluation GSM8K --examples 5
+      fastrec compare corpus org/model other/model --group-by metadata.subject
       fastrec compare corpus org/model other/model --format json | jq .evaluations
     """
     from fastrec.commands.compare import compare as run
 
-    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
-        found = run(corpus, **options, progress=progress)
+    stages = ("index", "sort", "merge") if options["group_by"] else ("index",)
+    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus):
+        found = run(corpus, **options, progress=progress, notice=print_notice)
     with allow_broken_pipe():
         if output_format == "json":
             print_json(found)
@@ -101,7 +114,8 @@ def _print_remarks(found: Comparison) -> None:
         click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))
     if any(one.graded for one in found.evaluations):
         click.echo(click.style("  * graded: mean scores; higher counts as better", dim=True))
-    alone = [sum(getattr(one, field) for one in found.evaluations) for field in ("only_a", "only_b")]
+    totals = [one for one in found.evaluations if one.group is None]
+    alone = [sum(getattr(one, field) for one in totals) for field in ("only_a", "only_b")]
     if any(alone):
         click.echo(f"  not compared: {counted(alone[0], 'question')} that only A has answered, {alone[1]:,} only B")
     if names := sorted({one.evaluation_name for one in found.uncompared}):
@@ -119,7 +133,8 @@ def _row(scope: ComparedEvaluation) -> list[str]:
 
 
 def _title(scope: ComparedEvaluation) -> str:
-    return safe(scope.evaluation_name) + (f" {safe(scope.metric)}" if scope.metric else "")
+    name = scope.evaluation_name + (f" {scope.metric}" if scope.metric else "")
+    return safe(title_of(name, None, 1, scope.group))
 
 
 def _about(example: Example, scope: ComparedEvaluation) -> str:

@@ -210,6 +210,9 @@ accuracy_option = click.option("--accuracy", is_flag=True,
 raw_cells_option = click.option("--raw-cells", is_flag=True,
                                 help="CSV: do not put a single quote before text that a spreadsheet would take for "
                                      "a formula.")  # fmt: skip
+group_by_option = click.option("--group-by", multiple=True, metavar="FIELD",
+                               help="Also show each group of records with the same value of this field, such as "
+                                    "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.")  # fmt: skip
 
 repair_option = click.option("--repair", type=Checked("names", _check_repairs), multiple=True, metavar="NAMES",
                              help="Repair what known producers get wrong: all, or comma-separated names of repairs; "

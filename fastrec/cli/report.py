@@ -14,6 +14,7 @@ from fastrec.cli.options import (
     errors_as_wrong_option,
     filter_options,
     given_filters,
+    group_by_option,
     prepare_reading,
     run_options,
 )
@@ -33,6 +34,7 @@ from fastrec.errors import shown
 @click.option("--trend", type=click.Path(), multiple=True, metavar="PATH",
               help="Draw the results of models over these corpora; a directory stands for the corpora in it. May be "
                    "repeated.")  # fmt: skip
+@group_by_option
 @filter_options
 @run_options
 def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:
@@ -53,6 +55,7 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     Examples:
       fastrec report corpus -o report.html
       fastrec report nights/2026-11-17 -o night.html --trend nights/
+      fastrec report corpus -o subjects.html --group-by metadata.subject
       fastrec report corpus -o - | gzip > report.html.gz
       fastrec report corpus -o ours.html --model 'org/*' --exclude-model org/old
     """
@@ -60,7 +63,7 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     from fastrec.commands.report import report as run
 
     prepare_reading(options["jobs"])
-    stages = ("sort", "merge", "index") if given_filters(options) else ("index",)
+    stages = ("sort", "merge", "index") if given_filters(options) or options["group_by"] else ("index",)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
         if output == "-":
             page = make_page(corpus, **options, progress=progress)

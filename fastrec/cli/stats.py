@@ -25,6 +25,7 @@ from fastrec.cli.options import (
     command,
     errors_as_wrong_option,
     filter_options,
+    group_by_option,
     jobs_option,
     no_progress_option,
     prepare_reading,
@@ -317,9 +318,7 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @filter_options
 @accuracy_option
 @click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
-@click.option("--group-by", multiple=True, metavar="FIELD",
-              help="Also compare the models on each group of records with the same value of this field, such as "
-                   "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.")  # fmt: skip
+@group_by_option
 @click.option("--hashes", is_flag=True,
               help="Show how producers computed sample_hash, for each evaluation and model.")  # fmt: skip
 @click.option("--joins", is_flag=True,

@@ -12,6 +12,7 @@ from fastrec.cli.options import (
     Number,
     choice_option,
     command,
+    group_by_option,
     name_filter_options,
     prepare_reading,
     raw_cells_option,
@@ -132,7 +133,8 @@ def _print_corpora(found: Trend) -> None:
 def _csv_rows(found: Trend) -> Table:
     fields = ("before", "questions", "better", "worse", "old", "new", "difference", "test", "p", "p_adjusted")
     names = ["evaluation_name", "metric", "graded", "model_id", "corpus", "records", "errors", "questions", "value"]
-    names += [*(f"change_{name}" for name in fields), "significant"]
+    groups = list(dict.fromkeys(name for one in found.evaluations for name in one.group or {}))
+    names += [*(f"change_{name}" for name in fields), "significant", *groups]
     rows = []
     for one in found.evaluations:
         for model in one.models:
@@ -141,13 +143,15 @@ def _csv_rows(found: Trend) -> Table:
                 cells = [point.corpus, point.records, point.errors, point.questions, point.value]
                 change = changes.get(point.corpus)
                 compared = [getattr(change, name, None) for name in (*fields, "significant")]
-                rows.append([one.evaluation_name, one.metric, one.graded, model.model_id, *cells, *compared])
+                values = [(one.group or {}).get(name) for name in groups]
+                rows.append([one.evaluation_name, one.metric, one.graded, model.model_id, *cells, *compared, *values])
     return Table(columns(names), rows)
 
 
 @command("Follow models over several corpora, such as nightly ones.")
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
 @name_filter_options
+@group_by_option
 @click.option("--p", type=Number(min=0, max=1), default=0.05, show_default=True, metavar="P",
               help="Mark a change if its adjusted p-value is below this.")  # fmt: skip
 @choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
@@ -164,6 +168,8 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
     or if scores are compared. p-values are adjusted for the number of comparisons (Benjamini and Hochberg). Graded
     metrics, which have scores other than 0 and 1, are followed by mean score.
 
+    --group-by adds a table for each group of records below that of its evaluation; bins are the same in all corpora.
+
     In the tables, ▲ and ▼ mark these changes. If there are many corpora, a table shows the first, the last, and those
     with changes; JSON and CSV have all. `fastrec diff` shows more about two corpora. `fastrec report --trend` draws
     the results.
@@ -179,12 +185,14 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
       fastrec trend nights/
       fastrec trend corpus-monday corpus-tuesday --model 'org/*'
       fastrec trend nights/ --evaluation GSM8K --p 0.01
+      fastrec trend nights/ --group-by metadata.subject
       fastrec trend nights/ --format csv > nights.csv
     """
     from fastrec.commands.trend import trend as run
 
     prepare_reading(options["jobs"])
-    with make_progress("index", quiet=no_progress) as progress, explain_damage(*corpora):
+    stages = ("index", "sort", "merge") if options["group_by"] else ("index",)
+    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(*corpora):
         found = run(corpora, **options, progress=progress)
     with allow_broken_pipe():
         print_notice(*found.notices)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any, Final, Literal, NamedTuple, Unpack
 
@@ -13,12 +13,13 @@ from fastrec.answers.index import Index, check_questions, choose_model
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import UsageError
-from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.filters import FilterArguments, Filters, Strings, make_filters
 from fastrec.limits import current_limits
-from fastrec.normalize.scratch import open_scopes
+from fastrec.normalize.scratch import open_scopes, parse_groups
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
 from fastrec.summary.significance import Test, adjust, compare_pairs
+from fastrec.where import with_groups
 
 _ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
 _Values = Mapping[str, Sequence[float | None]]
@@ -74,7 +75,9 @@ class ComparedEvaluation(msgspec.Struct, kw_only=True):
     p_adjusted: float | None
     """The p-value, adjusted for the number of evaluations and metrics by the method of Benjamini and Hochberg."""
     examples: list[Example]
-    """The most distinguishing questions."""
+    """The most distinguishing questions; groups have none."""
+    group: dict[str, str | None] | None = None
+    """With --group-by: the value of each field, null for records without it; null in totals."""
 
 
 class Uncompared(msgspec.Struct):
@@ -102,7 +105,8 @@ class Comparison(Tabular):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation and metric."""
-        return [flat(one, {}) for one in self.evaluations]
+        names = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
+        return [flat(one, {}) | {name: (one.group or {}).get(name) for name in names} for one in self.evaluations]
 
 
 def compare(
@@ -111,8 +115,10 @@ def compare(
     b: str,
     *,
     examples: int = 2,
+    group_by: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
+    notice: Callable[[str], None] | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Comparison:
     """Compare two models on each evaluation and metric.
@@ -122,8 +128,10 @@ def compare(
         a: A model, or a pattern that matches only one.
         b: The other model.
         examples: The number of questions per evaluation and metric to return with both answers.
+        group_by: Also compare the models on groups of records, as in `stats`. All p-values are adjusted together.
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
+        notice: Receives notices for the user.
         **filters: Which questions are compared, and which other models count for the examples (`FilterArguments`).
 
     Raises:
@@ -132,25 +140,37 @@ def compare(
         ShardError: A part cannot be read completely.
     """
     limits = current_limits()
-    chosen = make_filters(**filters)
+    chosen, groups = make_filters(**filters), parse_groups(group_by)
     with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
         models = {model for scope, _ in scopes for model in scope.models}
         first, second = choose_model(a, models), choose_model(b, models)
         if first == second:
             raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
         check_questions(index, scopes, chosen)
-        compared, uncompared = [], []
-        for scope, query in scopes:
-            if missing := [model for model in (first, second) if model not in scope.models]:
-                uncompared.append(Uncompared(scope.evaluation_name, scope.metric, missing))
-            else:
-                if query.models:
-                    query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, first, second})))
-                compared.append(_compare_scope(index, scope, query, (first, second), examples))
+        compared, uncompared = _compare_scopes(index, scopes, (first, second), examples)
+    if groups:
+        with open_scopes(corpus, chosen, groups, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+            parts, _ = _compare_scopes(index, scopes, (first, second), 0)
+        note = notice or (lambda _message: None)
+        compared = with_groups(compared, parts, groups, lambda one: one.questions, note)
     tested = [one for one in compared if one.p is not None]
     for one, adjusted in zip(tested, adjust([one.p for one in tested if one.p is not None]), strict=True):
         one.p_adjusted = adjusted
     return Comparison(first, second, compared, uncompared)
+
+
+def _compare_scopes(
+    index: Index, scopes: Iterable[tuple[Scope, Query]], pair: tuple[str, str], examples: int
+) -> tuple[list[ComparedEvaluation], list[Uncompared]]:
+    compared, uncompared = [], []
+    for scope, query in scopes:
+        if missing := [model for model in pair if model not in scope.models]:
+            uncompared.append(Uncompared(scope.evaluation_name, scope.metric, missing))
+        else:
+            if query.models:
+                query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, *pair})))
+            compared.append(_compare_scope(index, scope, query, pair, examples))
+    return compared, uncompared
 
 
 def _compare_scope(

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
+import msgspec
+
 from fastrec.corpus.manifest import read_manifest
 from fastrec.engine import check_jobs
 from fastrec.filters import Paths, Strings, make_filters, several_paths
 from fastrec.limits import current_limits
-from fastrec.normalize.scratch import matching_corpus
+from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
-from fastrec.trends import Trend, collect_trend
+from fastrec.trends import EvaluationTrend, Trend, adjusted, collect_trend, find_corpora, follow_groups
+from fastrec.where import with_groups
 
 
 def trend(
@@ -23,6 +26,7 @@ def trend(
     exclude_evaluation: Strings = (),
     exclude_model: Strings = (),
     where: Strings = (),
+    group_by: Strings = (),
     p: float = 0.05,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -38,6 +42,7 @@ def trend(
         exclude_evaluation: Leave out evaluations that match.
         exclude_model: Leave out models that match.
         where: Only records for which these conditions on fields hold.
+        group_by: Also follow the models on groups of records, as in `stats`. Bins are the same in all corpora.
         p: A change is significant if its adjusted p-value is below this.
         jobs: Processes to use for building an index.
         progress: Receives the progress of building indexes.
@@ -57,7 +62,7 @@ def trend(
         exclude_model=exclude_model,
     )
     conditions = make_filters(where=where)
-    paths = several_paths("corpora", corpora)
+    paths, groups = several_paths("corpora", corpora), parse_groups(group_by)
     with ExitStack() as stack:
 
         def matching(paths: Sequence[str]) -> list[str]:
@@ -71,6 +76,28 @@ def trend(
                 made.append(stack.enter_context(corpus))
             return made
 
-        return collect_trend(
+        found = collect_trend(
             paths, filters=filters, matching=matching, p=p, jobs=jobs, progress=progress, limits=limits
         )
+        if not groups:
+            return found
+        named = find_corpora(paths)[0]
+        grouped = grouped_corpora(
+            [path for _, path in named],
+            msgspec.structs.replace(filters, where=conditions.where),
+            groups,
+            jobs=jobs,
+            allow_empty=True,
+            progress=progress,
+            limits=limits,
+        )
+        parts = follow_groups(named, stack.enter_context(grouped), jobs=jobs, progress=progress, limits=limits)
+    metrics = {(one.evaluation_name, one.metric): one.metrics for one in found.evaluations}
+    found.evaluations = with_groups(found.evaluations, parts, groups, _records, found.notices.append)
+    for one in found.evaluations:
+        one.metrics = metrics[one.evaluation_name, one.metric]
+    return adjusted(found)
+
+
+def _records(evaluation: EvaluationTrend) -> int:
+    return sum(point.records for model in evaluation.models for point in model.points)

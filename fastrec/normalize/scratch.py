@@ -6,17 +6,22 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from fastrec.answers.index import Index, choose_scopes, open_index
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
-from fastrec.corpus.scan import VERIFY_HINT, parts_of
+from fastrec.corpus.scan import VERIFY_HINT, decode_lines, parts_of
 from fastrec.errors import BadShardsError, CorpusError
-from fastrec.filters import Filters
+from fastrec.filters import Filters, Strings, as_tuple
+from fastrec.judge.parse import parse
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
@@ -25,10 +30,11 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import join
 from fastrec.summary.document import Summary
-from fastrec.where import GroupBy
+from fastrec.where import GroupBy, parse_group, values_of, with_edges
 
 SCRATCH_LEVEL: Final = -1
 """The compression level of a corpus that is read only once."""
+_CHUNK_BYTES: Final = 1 << 20
 
 
 class ScratchCorpus(NamedTuple):
@@ -103,31 +109,87 @@ def matching_corpus(
 
 
 @contextlib.contextmanager
+def grouped_corpora(
+    corpora: Sequence[str],
+    filters: Filters,
+    group_by: tuple[GroupBy, ...],
+    *,
+    jobs: int,
+    allow_empty: bool = False,
+    work_dir: str | None = None,
+    progress: Progress | None,
+    limits: Limits,
+) -> Iterator[list[str]]:
+    """Yield directories of corpora with the matching records of others, where each group is an evaluation.
+
+    The borders of bins follow from the matching records of all corpora.
+    """
+    make = partial(
+        matching_corpus, jobs=jobs, allow_empty=allow_empty, work_dir=work_dir, progress=progress, limits=limits
+    )
+    with contextlib.ExitStack() as stack:
+        if any(one.bins for one in group_by):
+            corpora = [stack.enter_context(make(corpus, filters)) for corpus in corpora]
+            filters = Filters()
+            group_by = tuple(with_edges(one, _values(corpora, one)) if one.bins else one for one in group_by)
+        yield [stack.enter_context(make(corpus, filters, group_by=group_by)) for corpus in corpora]
+
+
+def _values(corpora: Sequence[str], group: GroupBy) -> Iterator[Any]:
+    """Yield the first value of the field in each record that has one."""
+    for corpus in corpora:
+        manifest = read_manifest(corpus)
+        for part in parts_of(corpus, manifest):
+            for records, _ in decode_lines(part, lambda line: parse(line)[0], _CHUNK_BYTES, manifest.sort_fields):
+                for record in records:
+                    yield from islice(values_of(record, group.path), 1)
+
+
+def parse_groups(fields: Strings) -> tuple[GroupBy, ...]:
+    return tuple(map(parse_group, as_tuple("group_by", fields)))
+
+
+@contextlib.contextmanager
 def open_scopes(
-    corpus: str | os.PathLike[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
+    corpus: str | os.PathLike[str],
+    filters: Filters,
+    group_by: tuple[GroupBy, ...] = (),
+    *,
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
 ) -> Iterator[tuple[Index, list[tuple[Scope, Query]]]]:
-    """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin."""
-    with open_matching(corpus, filters.where, jobs=jobs, progress=progress, limits=limits) as index:
+    """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin.
+
+    With `group_by`, it is the index of a corpus in which each group is an evaluation.
+    """
+    by_record = Filters(where=filters.where)
+    if group_by:
+        names = {"evaluation": filters.evaluation, "exclude_evaluation": filters.exclude_evaluation}
+        by_record = msgspec.structs.replace(by_record, **names)
+        filters = msgspec.structs.replace(filters, **dict.fromkeys(names, ()))
+    with open_matching(corpus, by_record, group_by, jobs=jobs, progress=progress, limits=limits) as index:
         yield index, choose_scopes(index.scopes, filters)
 
 
 @contextlib.contextmanager
 def open_matching(
     corpus: str | os.PathLike[str],
-    where: tuple[str, ...],
+    by_record: Filters,
+    group_by: tuple[GroupBy, ...] = (),
     *,
     jobs: int = 1,
     progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Iterator[Index]:
-    """Open the index of the records that match conditions on fields; without any, that of the corpus.
+    """Open the index of the records that match; without any filter, that of the corpus.
 
     The index of a corpus knows names, ids, hashes and outcomes, but no other fields.
     """
-    by_field = Filters(where=where)
-    with matching_corpus(os.fspath(corpus), by_field, jobs=jobs, progress=progress, limits=limits) as directory:
+    made = grouped_corpora([os.fspath(corpus)], by_record, group_by, jobs=jobs, progress=progress, limits=limits)
+    with made as (directory,):
         # The index of matching records is kept next to them, since both are removed afterwards.
-        cache = Path(directory).with_name("index") if where else None
+        cache = Path(directory).with_name("index") if by_record or group_by else None
         with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
             yield index
 

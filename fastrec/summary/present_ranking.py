@@ -21,6 +21,7 @@ from fastrec.summary.document import (
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.rows import from_portable
 from fastrec.summary.significance import score_interval, wilson_interval
+from fastrec.where import GroupBy, with_groups
 from fastrec.wording import title_of
 
 _MOST: Final = 5  # listed in a line
@@ -125,11 +126,7 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
 
     @property
     def title(self) -> str:
-        title = title_of(self.evaluation_name, self.metric, self.metrics)
-        if self.group is None:
-            return title
-        values = (f"without {field}" if value is None else f"{field}: {value}" for field, value in self.group.items())
-        return f"{title} [{', '.join(values)}]"
+        return title_of(self.evaluation_name, self.metric, self.metrics, self.group)
 
 
 REASONS: Final = {
@@ -265,6 +262,14 @@ class Stats(Tabular, kw_only=True):
     def shows_accuracy(self, evaluation: EvaluationStats) -> bool:
         """Whether to show the accuracy of models. `is_correct` of a graded metric means little."""
         return self.accuracy or not evaluation.graded
+
+
+def add_groups(totals: Stats, grouped: Stats, groups: Sequence[GroupBy], notice: Callable[[str], None]) -> None:
+    """Put the groups of each evaluation and metric behind it (`with_groups`)."""
+    metrics = {(one.evaluation_name, one.metric): one.metrics for one in totals.evaluations}
+    totals.evaluations = with_groups(totals.evaluations, grouped.evaluations, groups, lambda one: one.records, notice)
+    for one in totals.evaluations:
+        one.metrics = metrics[one.evaluation_name, one.metric]
 
 
 def largest(stats: Stats, number: int) -> Stats:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import html
+import inspect
+import io
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -11,9 +15,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import fastrec
+from fastrec.commands.generate import Recipe
+from fastrec.commands.generate import lines as lines_of
 from fastrec.errors import NoMatchError, UsageError
+from fastrec.summary.significance import adjust
 from fastrec.where import parse_condition, parse_path, spell_path, values_of
 from tests.normalize.normalizing import Corpus, write
 from tests.running import run_command
@@ -266,6 +274,114 @@ def test_many_groups_are_cut_with_a_note(tmp_path: Path) -> None:
     assert done.stdout.count(b"[metadata.n: v") == 50
 
 
+def test_a_group_of_compare_is_the_comparison_of_its_records(corpus: Corpus) -> None:
+    """Each group is what `compare` says about its records; totals come first, and all p-values are adjusted."""
+    found = fastrec.compare(corpus.path, "m0", "m3", group_by="metadata.subject", examples=1).evaluations
+    totals = fastrec.compare(corpus.path, "m0", "m3", examples=1).evaluations
+    assert [replace(one, p_adjusted=None) for one in found if one.group is None] == [
+        replace(one, p_adjusted=None) for one in totals
+    ]
+    assert found[0].group is None
+    for value in ("law", "Law", "art"):
+        where = f"metadata.subject={value}"
+        expected = fastrec.compare(corpus.path, "m0", "m3", where=where, examples=0).evaluations
+        groups = [one for one in found if one.group == {"metadata.subject": value}]
+        assert sum(one.questions for one in groups) > 0
+        assert [replace(one, group=None, p_adjusted=None) for one in groups] == [
+            replace(one, p_adjusted=None) for one in expected
+        ]
+    tested = [one for one in found if one.p is not None]
+    assert [one.p_adjusted for one in tested] == adjust([one.p for one in tested])
+    rows = fastrec.open(corpus.path).compare("m0", "m3", group_by="metadata.subject").rows()
+    assert [row["metadata.subject"] for row in rows] == [(one.group or {}).get("metadata.subject") for one in found]
+    done = run_command("compare", str(corpus.path), "m0", "m3", "--group-by", "metadata.subject", "--evaluation", "zoo")
+    assert b"[metadata.subject: art]" in done.stdout
+    assert b"\n  law" not in done.stdout
+
+
+def test_a_group_of_trend_is_the_trend_of_its_records(tmp_path: Path) -> None:
+    """Each group is what `trend` says about corpora of its records alone. Bins are the same in all corpora."""
+    made = []
+    for night in range(3):
+        records = [
+            sample(
+                model_id=f"m{number % 2}",
+                sample_id=f"s{number // 2}",
+                input=question(number // 2),
+                evaluation={"score": float(number % 5 > night), "is_correct": number % 5 > night},
+                metadata={"level": number // 2 + night, "kind": "ab"[number // 2 % 2]} if number % 16 else {},
+            )
+            for number in range(64)
+        ]
+        write(tmp_path / f"in{night}.jsonl", [json.dumps(record).encode() for record in records])
+        for kind in ("", "a", "b"):
+            where = [f"metadata.kind={kind}"] if kind else []
+            path = tmp_path / f"nights{kind}" / f"night-{night}"
+            fastrec.normalize(tmp_path / f"in{night}.jsonl", path, where=where)
+        made.append(records)
+    found = fastrec.trend(tmp_path / "nights", group_by="metadata.kind")
+    assert [one.group and one.group["metadata.kind"] for one in found.evaluations] == [None, "b", "a", None]
+    for kind, one in zip(("", "b", "a"), found.evaluations, strict=False):
+        (expected,) = fastrec.trend(tmp_path / f"nights{kind}").evaluations
+        for model, same in zip(one.models, expected.models, strict=True):
+            assert model.points == same.points
+            assert [replace(change, p_adjusted=None, significant=False) for change in model.changes] == [
+                replace(change, p_adjusted=None, significant=False) for change in same.changes
+            ]
+    changes = [change for one in found.evaluations for model in one.models for change in model.changes]
+    assert found.comparisons == len(changes)
+    assert sorted(change.p_adjusted for change in changes) == sorted(adjust([change.p for change in changes]))
+    levels = sorted(one["metadata"]["level"] for records in made for one in records if one["metadata"])
+    border = levels[len(levels) // 2 - 1]
+    low, high, without = fastrec.trend(tmp_path / "nights", group_by="metadata.level:2", model="m0").evaluations[1:]
+    assert [one.group["metadata.level"] for one in (low, high)] == [f"up to {border}", f"above {border}"]
+    for night, records in enumerate(made):
+        some = [one for one in records if one["model_id"] == "m0" and one["metadata"]]
+        assert low.models[0].points[night].records == sum(one["metadata"]["level"] <= border for one in some)
+    assert without.group == {"metadata.level": None}
+    done = run_command("trend", str(tmp_path / "nights"), "--group-by", "metadata.kind", "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(done.stdout.decode())))
+    assert {row["metadata.kind"] for row in rows} == {"", "a", "b"}
+
+
+def test_a_report_has_the_groups_of_stats(corpus: Corpus, tmp_path: Path) -> None:
+    fastrec.open(corpus.path).report(tmp_path / "page.html", group_by="metadata.subject", questions=0)
+    page = html.unescape((tmp_path / "page.html").read_text())
+    for one in fastrec.stats(corpus.path, group_by="metadata.subject").evaluations:
+        assert one.title in page
+
+
+@pytest.mark.parametrize("command", ["compare", "report", "trend"])
+def test_groups_that_no_record_has_are_refused(command: str, corpus: Corpus, tmp_path: Path) -> None:
+    models = {"compare": ["m0", "m1"], "report": ["-o", str(tmp_path / "page.html")], "trend": []}[command]
+    for field, message in (("metadata.nothing", b"no record has the field metadata.nothing"), ("a..b", b"not a field")):
+        done = run_command(command, str(corpus.path), *models, "--group-by", field)
+        assert done.returncode == 2
+        assert message in done.stderr
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_the_cache_has_no_index_of_groups(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTREC_CACHE", str(tmp_path))
+    fastrec.compare(corpus.path, "m0", "m1", group_by="metadata.subject")
+    fastrec.trend(corpus.path, group_by="metadata.subject")
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_methods_of_an_open_corpus_have_the_parameters_of_the_functions(corpus: Corpus) -> None:
+    """An editor completes them, and a misspelled one is refused at the call."""
+    opened = fastrec.open(corpus.path)
+    for name in ("stats", "questions", "compare", "show", "report"):
+        method, function = getattr(opened, name), getattr(fastrec, name)
+        parameters = list(inspect.signature(function).parameters.values())
+        assert list(inspect.signature(method).parameters.values()) == parameters[1:]
+        required = [one for one in parameters[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
+        with pytest.raises(TypeError, match=r"(?i)unexpected keyword argument 'modell'"):
+            method(*["m0"] * len(required), modell="m0")
+    with pytest.raises(TypeError, match="lockd"):
+        opened.connect(lockd=True)
+
+
 # Overlap
 
 
@@ -299,3 +415,32 @@ def test_planted_copies_in_two_evaluations_are_found(tmp_path: Path) -> None:
     assert b"new         old                      12          20" in done.stdout
     rows = run_command("stats", str(tmp_path / "out"), "--overlap", "--format", "csv").stdout.decode().splitlines()
     assert rows == ["evaluation_name,other_evaluation_name,hashes,inputs", "new,old,12,20"]
+
+
+def test_each_question_of_the_docs_is_one_command(tmp_path: Path) -> None:
+    """The table at the top of docs/ask.md: each command counts what plain Python counts."""
+    made = [json.loads(line) for line in lines_of(Recipe(records=400, seed=7))]
+    for number, one in enumerate(made):
+        if number % 9 == 0 and one.get("token_usage"):
+            one["token_usage"]["total_tokens"] += 500
+        if number % 7 == 0 and one.get("performance"):
+            one["performance"]["latency_ms"] = 20_000.0
+    write(tmp_path / "in.jsonl", [json.dumps(one).encode() for one in made])
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus")
+    records = [json.loads(line) for line in Corpus(tmp_path / "corpus").lines]
+    table = (Path(__file__).parents[2] / "docs" / "ask.md").read_text()
+    expected = {
+        "output.raw~euros": lambda one: any("euros" in text.casefold() for text in said(one)),
+        "response.characters<20": lambda one: sum(map(len, said(one))) < 20,
+        "token_usage.total_tokens>500": lambda one: (one.get("token_usage") or {}).get("total_tokens", 0) > 500,
+        "performance.latency_ms>10000": lambda one: (one.get("performance") or {}).get("latency_ms", 0) > 10_000,
+    }
+    for condition, holds in expected.items():
+        assert f"`fastrec stats corpus --where '{condition}'`" in table
+        by_model = Counter(one["model_id"] for one in records if holds(one))
+        done = run_command("stats", tmp_path / "corpus", "--where", condition, "--format", "json")
+        found: Counter[str] = Counter()
+        for one in json.loads(done.stdout)["evaluations"] if by_model else ():
+            found.update({model["model_id"]: model["records"] for model in one["by_model"]})
+        assert found == by_model
+        assert by_model, condition

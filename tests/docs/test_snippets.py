@@ -15,6 +15,7 @@ from tests.docs.running import RUNNERS, Scene, missing_tools
 from tests.docs.snippets import PAGES, Block, blocks_of, commands_of, is_alike, sections, updated_output
 
 SECTIONS = sections()
+TOUR = "docs/notebook.md: "  # runs as a notebook, in test_notebook.py
 NIGHTLY = "docs/deployment.md: A script that stops at a regression"  # has its own test
 
 # All blocks that do not run, by page and first line, with the comment before the block that gives the reason.
@@ -40,7 +41,7 @@ NOT_RUN = {
 }
 
 
-@pytest.mark.parametrize("section", [section for section in SECTIONS if section != NIGHTLY])
+@pytest.mark.parametrize("section", [one for one in SECTIONS if one != NIGHTLY and not one.startswith(TOUR)])
 def test_the_blocks_of_a_section_work(section: str, tmp_path: Path) -> None:
     """The blocks of a section, run in order in one directory, print what the page says."""
     if missing := missing_tools(SECTIONS[section]):

@@ -63,6 +63,8 @@ _FORMAT: Final = 2
 _BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
 _GROUP_ROWS: Final = 50_000
 _LARGEST_INTEGER: Final = 2**63 - 1
+_REPEATED: Final = ("evaluation", "metric", "model", "question", "sample_id", "input", "reference", "error", "source")
+"""Columns whose values occur several times; trying it with the others takes time."""
 
 ANSWERS: Final = {
     "evaluation": "evaluation_name",
@@ -115,7 +117,7 @@ TABLES: Final = {
 
 
 class _Input(msgspec.Struct):
-    raw: Raw
+    raw: str
     reference: str | list[str]
 
 
@@ -136,7 +138,7 @@ class _Line(msgspec.Struct):
     sample_hash: str
     model_id: str
     sample_id: Raw
-    input: _Input
+    input: Raw
     evaluation: _Evaluation
     output: Output | None = None
     token_usage: _Usage | UnsetType = UNSET
@@ -173,12 +175,12 @@ def _write_answers(task: _TableTask) -> None:
     import pyarrow.parquet as pq  # noqa: PLC0415 - an optional package
 
     schema = _schema()
-    trials = _Trials(task.split)
+    questions = _Questions(task.split)
     decode = _decoder(task.label)
     sources = read_sources(task.corpus, task.part.entry) if task.corpus else None
-    with pq.ParquetWriter(task.output, schema, compression="zstd", compression_level=1) as writer:
+    with pq.ParquetWriter(task.output, schema, compression="lz4", use_dictionary=list(_REPEATED)) as writer:
         for lines, _ in decode_lines(task.part, decode, _BATCH_BYTES, task.sort_fields):
-            rows = [_row(line, trials) for line in lines]
+            rows = [_row(line, questions) for line in lines]
             columns = list(map(list, zip(*rows, strict=True)))
             found = islice(sources, len(rows)) if sources else ()
             columns.append([f"{one.shard}:{one.line}" for one in found] or [None] * len(rows))
@@ -194,15 +196,29 @@ def _decoder(label: str) -> Any:
     return msgspec.json.Decoder(msgspec.defstruct("_Line", fields, bases=(_Line,))).decode
 
 
-class _Trials:
-    """Numbers the answers of a model to a question. They follow each other, and no cut between parts separates them."""
+_decode_input = msgspec.json.Decoder(_Input).decode
+
+
+class _Questions:
+    """What answers to a question have in common. They follow each other, and no cut between parts separates them."""
 
     def __init__(self, split: SplitHashes) -> None:
         self._split = split
+        self._input, self._asked = b"", ("", "")
         self._hash: tuple[str, str] = ("", "")
         self._counts: Counter[tuple[str | None, str, str]] = Counter()
 
-    def question_and_number(self, line: Any) -> tuple[str, int]:
+    def asked(self, line: Any) -> tuple[str, str]:
+        """The input and the references. They are mostly those of the line before, and need no decoding."""
+        if (text := bytes(line.input)) != self._input:
+            found = _decode_input(text)
+            references = found.reference
+            joined = references if isinstance(references, str) else "\n".join(references)
+            self._input, self._asked = text, (found.raw, joined)
+        return self._asked
+
+    def question_and_trial(self, line: Any) -> tuple[str, int]:
+        """The name of the question, and the number of this answer among those of its model."""
         name, sample_hash, metric = line.evaluation_name, line.sample_hash, line.metric
         if (name, sample_hash) != self._hash:
             self._hash = name, sample_hash
@@ -214,23 +230,21 @@ class _Trials:
         return question, self._counts[identity]
 
 
-def _row(line: Any, trials: _Trials) -> tuple[Any, ...]:
+def _row(line: Any, questions: _Questions) -> tuple[Any, ...]:
     """The values of all columns but the source."""
     turns, usage, times = line.turns or (), line.token_usage, line.performance
     said = [turn.content for turn in turns if turn.role == "assistant" and turn.content]
     if line.output is not None:
         raw = line.output.raw
         said[:0] = [raw] if isinstance(raw, str) else raw
-    references = line.input.reference
-    question, trial = trials.question_and_number(line)
+    question, trial = questions.question_and_trial(line)
     return (
         line.evaluation_name,
         line.metric,
         line.model_id,
         question,
         _text(line.sample_id),
-        _text(line.input.raw),
-        references if isinstance(references, str) else "\n".join(references),
+        *questions.asked(line),
         "\n".join(said),
         line.evaluation.is_correct,
         _number(line.evaluation.score),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Unpack
@@ -26,16 +27,16 @@ from fastrec.commands.report.trends import trend_plots
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
-from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Paths, make_filters, several_paths
+from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Paths, Strings, make_filters, several_paths
 from fastrec.html import Html, fill, joined, tag
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize.scratch import matching_corpus
+from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose
-from fastrec.summary.present_ranking import facts_of, largest, rank
+from fastrec.summary.present_ranking import add_groups, facts_of, largest, rank
 from fastrec.trends import collect_trend
 
 
@@ -48,6 +49,7 @@ def report(
     errors_as_wrong: bool = False,
     questions: int = 20,
     trend: Paths = (),
+    group_by: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
@@ -62,6 +64,7 @@ def report(
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         questions: How many of the hardest and most disputed questions to show, together.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
+        group_by: Also compare the models on groups of records, as in `stats`.
         jobs: Processes to use for finding matching records, and for building an index.
         progress: Receives the progress of finding matching records, and of building indexes.
         **filters: The report is about the matching records alone (`FilterArguments`).
@@ -85,6 +88,7 @@ def report(
         errors_as_wrong=errors_as_wrong,
         questions=questions,
         trend=trend,
+        group_by=group_by,
         jobs=jobs,
         progress=progress,
         **filters,
@@ -104,6 +108,7 @@ def make_page(
     errors_as_wrong: bool = False,
     questions: int = 20,
     trend: Paths = (),
+    group_by: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
@@ -112,14 +117,20 @@ def make_page(
     check_jobs(jobs)
     if questions < 0:
         raise UsageError(f"questions must be at least 0, not {questions}")
-    paths, wanted = several_paths("trend", trend), make_filters(**filters)
+    paths, wanted, groups = several_paths("trend", trend), make_filters(**filters), parse_groups(group_by)
     path = os.fspath(corpus)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
     with matching_corpus(path, wanted, jobs=jobs, progress=progress, limits=limits) as directory:
         manifest = read_manifest(directory)
         summary = read_summary(directory, manifest)
-        chosen = choose(summary, errors_as_wrong=errors_as_wrong)
-        found = rank(chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+        ranked = partial(rank, corpus=facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+        found = ranked(choose(summary, errors_as_wrong=errors_as_wrong))
+        notes: list[Html] = []
+        if groups:
+            grouped = grouped_corpora([directory], Filters(), groups, jobs=jobs, progress=progress, limits=limits)
+            with grouped as (made,):
+                parts = ranked(choose(read_summary(made, read_manifest(made)), errors_as_wrong=errors_as_wrong))
+            add_groups(found, parts, groups, lambda text: notes.append(tag("p", text, class_="soft")))
         drawn = largest(found, limits.report_scopes)
         rejects = sections.examples(directory, manifest)
         over_corpora = _trend(paths, wanted, jobs=jobs, progress=progress, limits=limits)
@@ -134,7 +145,9 @@ def make_page(
         "Evaluations × models": heat_maps(found, limits),
         "Accuracy with intervals": dot_plots(drawn, found),
         "Trend": over_corpora,
-        "Models by evaluation": joined(evaluation_tables(drawn, limits), other_evaluations(drawn, found, limits)),
+        "Models by evaluation": joined(
+            *notes, evaluation_tables(drawn, limits), other_evaluations(drawn, found, limits)
+        ),
         "Questions": some_questions,
         "Distributions": histograms(drawn, found),
         "Tokens": tokens(summary, limits),

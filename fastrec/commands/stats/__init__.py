@@ -7,7 +7,7 @@
    of the matching records first.
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
 4. Rank the models (`summary.present_ranking`).
-5. With `group_by`, do the same for each group of records (`groups`).
+5. With `group_by`, do the same for each group of records, in a corpus where each group is an evaluation.
 6. With `joins`, find out which questions the chosen models have in common (`joins`).
 """
 
@@ -17,28 +17,33 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Unpack
+from typing import TypedDict, Unpack
 
 import msgspec
 
 from fastrec.commands.stats.common import only_common
-from fastrec.commands.stats.groups import summarize_groups, with_groups
 from fastrec.commands.stats.joins import find_joins
 from fastrec.commands.stats.overlap import find_overlap
-from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
+from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
-from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, as_tuple, make_filters
-from fastrec.limits import current_limits
+from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, make_filters
+from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import Options
-from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, matching_corpus, scratch_corpus
+from fastrec.normalize.scratch import (
+    SCRATCH_LEVEL,
+    ScratchCorpus,
+    grouped_corpora,
+    matching_corpus,
+    parse_groups,
+    scratch_corpus,
+)
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
 from fastrec.summary.present_choice import choose
-from fastrec.summary.present_ranking import RANKINGS, Stats, facts_of, rank
-from fastrec.where import parse_group
+from fastrec.summary.present_ranking import RANKINGS, Stats, add_groups, facts_of, rank
 
 
 def stats(
@@ -84,33 +89,22 @@ def stats(
         ShardError: A part of the corpus could not be read completely.
         FastrecError: Some shards could not be read completely; the message lists all of them.
     """
-    limits = current_limits()
-    if by is not None and by not in RANKINGS:
-        raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
-    names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     wanted = make_filters(**filters)
     by_record = msgspec.structs.replace(wanted, **dict.fromkeys(NAME_FILTERS, ()))
+    groups = parse_groups(group_by)
+    if by is not None and by not in RANKINGS:
+        raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
     if hashes and by_record:
         raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
-    groups = tuple(map(parse_group, as_tuple("group_by", group_by)))
     if groups and (common or joins or hashes):
         raise UsageError("--group-by cannot be combined with --common, --joins or --hashes")
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
+    reading = _Reading(jobs=jobs, progress=progress, limits=current_limits())
     with contextlib.ExitStack() as stack:
-        if len(names) == 1 and storage_of(names[0]).exists(join(names[0], MANIFEST)):
-            made = matching_corpus(names[0], by_record, jobs=jobs, work_dir=scratch, progress=progress)
-            corpus = stack.enter_context(made)
-            manifest = read_manifest(corpus)
-            summary = read_summary(corpus, manifest)
-        else:
-            corpus, manifest, summary = stack.enter_context(_sorted(names, options, progress=progress, notice=note))
-            counts = summary.line_counts
-            if counts.rejected:
-                note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
-            if saved := summary.repairable.lines:
-                note(f"`fastrec normalize --repair all` would keep {saved:,} of them")
+        made = stack.enter_context(_corpus_of(paths, options, progress=progress, notice=note))
+        corpus, manifest, summary = made
         chosen = choose(summary, wanted, errors_as_wrong=errors_as_wrong)
         ranked = partial(
             rank,
@@ -123,29 +117,73 @@ def stats(
         )
         found = ranked(chosen)
         if hashes:
-            names_of = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
+            names = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
-            found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names_of]
+            found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names]
         if groups:
-            grouped, groups = summarize_groups(corpus, wanted, groups, jobs=jobs, progress=progress, limits=limits)
-            found.evaluations = with_groups(found.evaluations, ranked(choose(grouped)).evaluations, groups, note)
+            grouped = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))
+            parts = choose(read_summary(grouped[0], read_manifest(grouped[0])), errors_as_wrong=errors_as_wrong)
+            add_groups(found, ranked(parts), groups, note)
         if overlap:
-            found.overlap = find_overlap(corpus, manifest, jobs=jobs, progress=progress, limits=limits)
+            found.overlap = find_overlap(corpus, manifest, **reading)
         if joins:
-            found.joins = find_joins(chosen, corpus, manifest, jobs=jobs, progress=progress, limits=limits)
-        if not common:
-            return found
-        if not is_sorted_by_question(manifest):
-            order = ", ".join(manifest.sort_fields[:2])
-            note(f"the corpus is sorted by {order}; sorting it again to find the common questions")
-            schema = CORPUS_LABELS[manifest.schema].name
-            keeping = {"schema": schema, "sample_hash": "fill", "filters": Filters()}  # keeps versions and hashes
-            options = msgspec.structs.replace(options, **keeping)
-            corpus, manifest, _ = stack.enter_context(_sorted([corpus], options, progress=progress, notice=note))
-        recounted = only_common(
-            chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits
-        )
-        return msgspec.structs.replace(found, evaluations=ranked(recounted).evaluations)
+            found.joins = find_joins(chosen, corpus, manifest, **reading)
+        if common:
+            corpus, manifest = stack.enter_context(_by_question(made, options, progress=progress, notice=note))
+            recounted = only_common(chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, **reading)
+            found.evaluations = ranked(recounted).evaluations
+        return found
+
+
+class _Reading(TypedDict):
+    """Arguments of functions that read a corpus."""
+
+    jobs: int
+    progress: Progress | None
+    limits: Limits
+
+
+@contextlib.contextmanager
+def _corpus_of(
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    options: Options,
+    *,
+    progress: Progress | None,
+    notice: Callable[[str], None],
+) -> Iterator[ScratchCorpus]:
+    """Yield a corpus with the matching records: of a published one, or of shards."""
+    names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    if len(names) == 1 and storage_of(names[0]).exists(join(names[0], MANIFEST)):
+        jobs, work_dir = options.jobs, options.work_dir
+        with matching_corpus(names[0], options.filters, jobs=jobs, work_dir=work_dir, progress=progress) as corpus:
+            manifest = read_manifest(corpus)
+            yield ScratchCorpus(corpus, manifest, read_summary(corpus, manifest))
+        return
+    with _sorted(names, options, progress=progress, notice=notice) as made:
+        counts = made.summary.line_counts
+        if counts.rejected:
+            notice(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
+        if saved := made.summary.repairable.lines:
+            notice(f"`fastrec normalize --repair all` would keep {saved:,} of them")
+        yield made
+
+
+@contextlib.contextmanager
+def _by_question(
+    made: ScratchCorpus, options: Options, *, progress: Progress | None, notice: Callable[[str], None]
+) -> Iterator[tuple[str, Manifest]]:
+    """Yield a corpus that is sorted by question, with its manifest; sort it again if it is not."""
+    corpus, manifest, _ = made
+    if is_sorted_by_question(manifest):
+        yield corpus, manifest
+        return
+    order = ", ".join(manifest.sort_fields[:2])
+    notice(f"the corpus is sorted by {order}; sorting it again to find the common questions")
+    schema = CORPUS_LABELS[manifest.schema].name
+    keeping = {"schema": schema, "sample_hash": "fill", "filters": Filters()}  # keeps versions and hashes
+    options = msgspec.structs.replace(options, **keeping)
+    with _sorted([corpus], options, progress=progress, notice=notice) as again:
+        yield again.directory, again.manifest
 
 
 @contextlib.contextmanager

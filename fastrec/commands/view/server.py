@@ -42,7 +42,7 @@ from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, questio
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, shown
-from fastrec.filters import make_filters
+from fastrec.filters import Filters, make_filters
 from fastrec.html import Html, tag
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_matching
@@ -220,7 +220,9 @@ class _Pages:
         with self._matching_lock:  # nobody closes an index that is in use
             if query.where not in self._matching:
                 stack = ExitStack()
-                index = stack.enter_context(open_matching(self._index.corpus, query.where, limits=current_limits()))
+                index = stack.enter_context(
+                    open_matching(self._index.corpus, Filters(where=query.where), limits=current_limits())
+                )
                 self._matching[query.where] = index, stack
                 if len(self._matching) > _KEPT:
                     self._matching.popitem(last=False)[1][1].close()
