@@ -44,6 +44,7 @@ from fastrec.answers.scan import (
     scan_part,
 )
 from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
+from fastrec.answers.trials import MEAN, RepeatsAs, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
     PartFile,
@@ -64,6 +65,7 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.present_choice import check_patterns, matching_scopes
+from fastrec.summary.significance import Value
 
 _SUFFIX: Final = ".index"
 TABLES_SUFFIX: Final = ".tables"
@@ -137,7 +139,7 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 5
+_INDEX_FORMAT: Final = 6
 """To be increased whenever the content of an index changes."""
 
 # `question` and `marks` have a row per question and scope, `asked` and `search` one per question. A question is
@@ -158,6 +160,7 @@ CREATE TABLE question (
 ) WITHOUT ROWID;
 CREATE TABLE marks (
     scope INTEGER, id INTEGER, sample_ids BLOB, flags BLOB, shares BLOB, scores BLOB, lengths BLOB,
+    trials BLOB,
     PRIMARY KEY (scope, id)
 ) WITHOUT ROWID;
 CREATE TABLE several_ids (sample_id BLOB, scope INTEGER, id INTEGER);
@@ -252,7 +255,7 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
             [(*entry[:2], *entry[3:_FACTS_END], input_chars) for entry, input_chars in entries],
         )
         database.executemany(
-            "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [(*entry[:3], *entry[_FACTS_END:]) for entry, _ in entries],
         )
         for entry, _ in entries:
@@ -327,12 +330,12 @@ class Index:
         return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(scope.models, flags[0], strict=True)}
 
     def values(
-        self, query: Query, models: Sequence[str], *, graded: bool | None = None
-    ) -> dict[str, tuple[float | None, ...]]:
-        """By name (`QuestionRow.name`), the mean value of each of some models on a question; None without an answer.
+        self, query: Query, models: Sequence[str], *, graded: bool | None = None, repeats: RepeatsAs = MEAN
+    ) -> dict[str, tuple[Value, ...]]:
+        """By name (`QuestionRow.name`), the value of each of some models on a question; None without an answer.
 
         The value is the share of right answers, or the score if the metric is graded; `graded` says so if it must be
-        the same in several corpora.
+        the same in several corpora. Several answers become one value, an exact one, as `repeats` says.
         """
         scope = self._database.scope(query)
         if scope is None:
@@ -340,16 +343,25 @@ class Index:
         wanted = set(models)
         numbers = [number for number, model in enumerate(scope.models) if model in wanted]
         cut = Cut(numbers)
-        positions = {scope.models[number]: at for number, at in zip(numbers, cut.models, strict=True)}
-        chosen = [positions.get(model) for model in models]
-        by_score = scope.graded if graded is None else graded
+        positions = {scope.models[number]: (number, at) for number, at in zip(numbers, cut.models, strict=True)}
+        places = [positions.get(model, (None, None)) for model in models]
+        chosen = [at for _, at in places]
+        by_score = (scope.graded if graded is None else graded) and not repeats.by_verdict
 
         @lru_cache(maxsize=1 << 12)  # of few models, most questions have the same marks as another one
-        def values(*marks: bytes) -> tuple[float | None, ...]:
-            return values_or_none(Marks(*marks), chosen, graded=by_score)
+        def values(trials: bytes, flags: bytes, *marks: bytes) -> tuple[Value, ...]:
+            found: list[Value] = list(values_or_none(Marks(flags, *marks), chosen, graded=by_score))
+            several = unpack_trials(trials)
+            if several or repeats != MEAN:
+                for column, (number, at) in enumerate(places):
+                    if number in several:
+                        found[column] = repeats.value(several[number], graded=by_score)
+                    elif at is not None:
+                        found[column] = repeats.alone(found[column], flags[at])
+            return tuple(found)
 
-        names = ("flags", "shares", "scores") if by_score else ("flags", "shares")
-        found: dict[str, tuple[float | None, ...]] = {}
+        names = ("trials", "flags", "shares", *(["scores"] if by_score else []))
+        found: dict[str, tuple[Value, ...]] = {}
         for questions, *marks in self._database.marks(query, self._database.ids(query), cut, *names):
             found.update(zip(questions, map(values, *marks), strict=True))
         return found

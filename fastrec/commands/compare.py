@@ -18,10 +18,10 @@ from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
-from fastrec.summary.significance import Test, adjust, compare_pairs
+from fastrec.summary.significance import Test, Value, adjust, compare_pairs
 
 _ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
-_Values = Mapping[str, Sequence[float | None]]
+_Values = Mapping[str, Sequence[Value]]
 """By question, the values of both models."""
 
 
@@ -239,7 +239,7 @@ def _largest(index: Index, query: Query, values: _Values, number: int) -> Iterab
 
 def _candidate(row: QuestionRow, values: _Values, *, graded: bool) -> _Candidate:
     """Take the two models out of a row, which leaves the others."""
-    a, b = (value or 0.0 for value in values[row.name])
+    a, b = (float(value or 0) for value in values[row.name])
     mean = row.mean_score if graded else row.share
     others = row.models - 2
     value = (mean * row.models - a - b) / others if others and mean is not None else None

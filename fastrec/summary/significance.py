@@ -28,17 +28,27 @@ _TINY: Final = 1e-300
 
 
 def paired_test(
-    differences: Mapping[Fraction, int] | None, questions: int, *, total: Fraction, squares: Fraction, binary: bool
+    differences: Mapping[Fraction, int] | None,
+    questions: int,
+    *,
+    changed: int,
+    total: Fraction,
+    squares: Fraction,
+    binary: bool,
 ) -> tuple[Test, float]:
     """Choose a test and return its name and p-value.
 
     `differences` has the number of questions by difference, without those that did not change; None if there are too
-    many different ones for an exact test. `binary`: every question has one answer in each corpus, right or wrong.
+    many different ones for an exact test. `changed` is the number of these questions. `binary`: every question has one
+    answer in each corpus, right or wrong.
     """
     if binary and differences is not None:
         return "mcnemar", mcnemar(differences.get(Fraction(-1), 0), differences.get(Fraction(1), 0))
     exact = None if differences is None else sign_flip(differences)
-    return ("t", t_test(total, squares, questions)) if exact is None else ("sign-flip", exact)
+    if exact is not None:
+        return "sign-flip", exact
+    # A t-test relies on the differences being nearly normal, so it may claim no more than all signs being the same does.
+    return "t", max(t_test(total, squares, questions), math.ldexp(1.0, 1 - changed))
 
 
 def mcnemar(one_way: int, other_way: int) -> float:
@@ -158,6 +168,8 @@ def adjust(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+Value = float | Fraction | None
+"""What a model made of a question: a share of right answers, or a score; a fraction if it is exact."""
 _MOST_SIZES: Final = 1_000  # of differences; the exact sign-flip test gives up far below
 _MOST_ANSWERS: Final = 1_000_000  # of a model to a question
 
@@ -180,8 +192,11 @@ class Paired(NamedTuple):
     p: float | None
 
 
-def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded: bool) -> Paired:
-    """Compare two values of each question: shares of right answers, or scores if `graded`; None without an answer."""
+def compare_pairs(pairs: Iterable[tuple[Value, Value]], *, graded: bool) -> Paired:
+    """Compare two values of each question: shares of right answers, or scores if `graded`; None without an answer.
+
+    A fraction is exact, a double stands for a decimal score or for a share.
+    """
     counts = Counter(pairs)
     both = {(old, new): number for (old, new), number in counts.items() if old is not None and new is not None}
     only_first, only_second = (
@@ -193,13 +208,14 @@ def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded:
         return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None)
     differences: Counter[Fraction] = Counter()
     for (old, new), number in both.items():
-        if old != new:
-            differences[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
+        if difference := _exact(new, graded=graded) - _exact(old, graded=graded):
+            differences[difference] += number
     gain = sum((number * size for size, number in differences.items()), Fraction())
     squares = sum((number * size**2 for size, number in differences.items()), Fraction())
     test, p = paired_test(
         differences if len(differences) <= _MOST_SIZES else None,
         questions,
+        changed=differences.total(),
         total=gain,
         squares=squares,
         binary=not graded and all(value in (0, 1) for pair in both for value in pair),
@@ -219,7 +235,7 @@ def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded:
     )
 
 
-def _mean(pairs: Mapping[tuple[float, float], int], side: int, questions: int) -> float:
+def _mean(pairs: Mapping[tuple[float | Fraction, float | Fraction], int], side: int, questions: int) -> float:
     values = [(pair[side], number) for pair, number in pairs.items()]
     try:
         total = math.fsum(value * number for value, number in values)
@@ -230,8 +246,10 @@ def _mean(pairs: Mapping[tuple[float, float], int], side: int, questions: int) -
     return to_double(sum((Fraction(value) * number for value, number in values), Fraction()) / questions)
 
 
-def _exact(value: float, *, graded: bool) -> Fraction:
+def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
     """The number that a double stands for: a decimal score, or a share of some answers."""
+    if isinstance(value, Fraction):
+        return value
     return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
 
 

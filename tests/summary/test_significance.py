@@ -87,7 +87,7 @@ def sums(values: Iterable[Fraction]) -> tuple[Fraction, Fraction]:
 def paired(counts: Counter[Fraction], questions: int) -> tuple[str, float]:
     """The test of differences that are not all -1 or 1."""
     total, squares = sums(counts.elements())
-    return paired_test(counts, questions, total=total, squares=squares, binary=False)
+    return paired_test(counts, questions, changed=counts.total(), total=total, squares=squares, binary=False)
 
 
 def drawn(questions: int, trials: int, seed: int = 1) -> list[Fraction]:
@@ -133,6 +133,16 @@ def test_the_approximation_begins_where_it_is_good() -> None:
     assert 0.01 < exact < 0.5
     assert t_test(*sums(values), len(values)) == pytest.approx(exact, rel=0.05)
     assert sign_flip(Counter(filter(None, drawn(400, 4)))) is None
+
+
+def test_a_t_test_claims_no_more_than_a_sign_flip_test_could() -> None:
+    """With n differences of one sign, n - 1 further coins would have to agree with the first."""
+    values = [Fraction(1) + Fraction(number, 10**9) for number in range(60)]
+    total, squares = sums(values)
+    assert t_test(total, squares, 60) < 1e-300
+    for questions, p in ((60, 2.0**-59), (2_000, t_test(total, squares, 2_000))):
+        found = paired_test(None, questions, changed=60, total=total, squares=squares, binary=False)
+        assert found == ("t", p)
 
 
 def test_few_questions_are_tested_exactly_whatever_their_numbers_of_repeats() -> None:

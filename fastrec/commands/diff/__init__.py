@@ -139,7 +139,8 @@ def _statistics(compared: Compared, read: Read, *, scored: bool, lower: bool) ->
     test, p = None, None
     if number:
         binary = not (scored or compared.repeats)
-        test, p = paired_test(read.differences, number, total=gain, squares=squares, binary=binary)
+        changed = read.fell + read.rose
+        test, p = paired_test(read.differences, number, changed=changed, total=gain, squares=squares, binary=binary)
     means = [
         to_double(total / number) if number and total is not None else None
         for total in (compared.old_means, compared.new_means)
