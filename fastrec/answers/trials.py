@@ -6,8 +6,8 @@
     majority   whether the most frequent extracted answer is right; if two are as frequent, it is wrong
     first      the first answer
 
-Of n answers, c are right. Both chances are the unbiased estimates: the share of all choices of K answers. A question with
-fewer than K answers has no value. All values are exact.
+Of n answers, c are right. Both chances are the unbiased estimates: the share of all choices of K answers. A question
+with fewer than K answers has no value. All values are exact.
 """
 
 from __future__ import annotations

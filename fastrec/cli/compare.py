@@ -12,12 +12,13 @@ from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
 from fastrec.errors import counted, listed
-from fastrec.wording import TESTS, value_text
+from fastrec.wording import TESTS, power_text, value_text
 
 if TYPE_CHECKING:
     from fastrec.commands.compare import ComparedEvaluation, Comparison, Example
 
 
+_MOST_POWERS: Final = 5  # lines about what could have been seen; JSON has all
 _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow terminal
 
 
@@ -40,7 +41,9 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     have scores other than 0 and 1, are compared by score; higher counts as better.
 
     p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have several
-    answers, or if scores are compared. The adjusted p allows for the number of rows (Benjamini and Hochberg).
+    answers, or if scores are compared. The adjusted p allows for the number of rows (Benjamini and Hochberg). A line
+    per row says which difference these questions would show in 80 % of all cases (power), if the two models differ on
+    as many questions as observed, and how many questions it would take for the observed one.
 
     The examples are the most distinguishing questions: one of the two is right and the other wrong, and the other
     models mostly agree with each other. Questions that A wins and questions that B wins take turns. For graded metrics,
@@ -101,6 +104,9 @@ def _print_remarks(found: Comparison) -> None:
         click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))
     if any(one.graded for one in found.evaluations):
         click.echo(click.style("  * graded: mean scores; higher counts as better", dim=True))
+    for one in [one for one in found.evaluations if one.questions][:_MOST_POWERS]:
+        points = [None if value is None else 100 * value for value in (one.detectable, one.difference)]
+        click.echo(f"  {_title(one)}: {power_text([(points[0], points[1], one.questions_needed)])}")
     alone = [sum(getattr(one, field) for one in found.evaluations) for field in ("only_a", "only_b")]
     if any(alone):
         click.echo(f"  not compared: {counted(alone[0], 'question')} that only A has answered, {alone[1]:,} only B")

@@ -47,7 +47,7 @@ def paired_test(
     exact = None if differences is None else sign_flip(differences)
     if exact is not None:
         return "sign-flip", exact
-    # A t-test relies on the differences being nearly normal, so it may claim no more than all signs being the same does.
+    # A t-test assumes that differences are normal. So it may claim no more than the same sign of all of them does.
     return "t", max(t_test(total, squares, questions), math.ldexp(1.0, 1 - changed))
 
 
@@ -190,6 +190,8 @@ class Paired(NamedTuple):
     """The mean of the second values minus that of the first, rounded once."""
     test: Test | None
     p: float | None
+    detectable: float | None
+    needed: int | None
 
 
 def compare_pairs(pairs: Iterable[tuple[Value, Value]], *, graded: bool) -> Paired:
@@ -205,7 +207,7 @@ def compare_pairs(pairs: Iterable[tuple[Value, Value]], *, graded: bool) -> Pair
     )
     questions = sum(both.values())
     if not questions:
-        return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None)
+        return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None, None, None)
     differences: Counter[Fraction] = Counter()
     for (old, new), number in both.items():
         if difference := _exact(new, graded=graded) - _exact(old, graded=graded):
@@ -232,6 +234,7 @@ def compare_pairs(pairs: Iterable[tuple[Value, Value]], *, graded: bool) -> Pair
         to_double(gain / questions),
         test,
         p,
+        *power(questions, gain, squares, test),
     )
 
 
@@ -254,6 +257,42 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
 
 
 _Z: Final = 1.959963984540054  # 97.5 % of a normal distribution lie below
+_Z_POWER: Final = 0.8416212335729143  # 80 % lie below
+_FEWEST: Final = 6  # differences of one sign that give p < 0.05
+
+
+def power(questions: int, total: Fraction, squares: Fraction, test: Test) -> tuple[float | None, int | None]:
+    """The smallest difference that a test of so many questions detects, and how many questions the observed one needs.
+
+    To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected, or none was observed.
+
+    `total` and `squares` are sums over the differences of questions. The mean of their squares is the discordance: of
+    single answers, the share of questions on which only one of both is right. It stays as observed, or is as large as
+    a difference needs. With z = 1.96 for p and 0.84 for the power, n questions find a mean difference d if
+
+        n d ≥ z_p √(n discordance) + z_power √(n (discordance - d²))
+
+    The exact McNemar test counts whole flips, and needs half a flip more.
+    """
+    observed, discordance = abs(to_double(total / questions)), to_double(squares / questions)
+    step = 0.5 if test == "mcnemar" else 0.0
+
+    def finds(difference: float) -> bool:
+        square = difference * difference  # with ** it may overflow
+        spread = max(discordance, difference if step else square)
+        needed = _Z * math.sqrt(questions * spread) + _Z_POWER * math.sqrt(questions * (spread - square))
+        return questions >= _FEWEST and questions * difference >= needed + step
+
+    low, high = 0.0, 1.0 if step else (_Z + _Z_POWER) * math.sqrt(discordance / questions)
+    detectable = high if high and finds(high) else None
+    while detectable and low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if finds(middle) else (middle, high)
+        detectable = high
+    if not observed:
+        return detectable, None
+    one = _Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(max(discordance - observed * observed, 0.0))
+    root = (one + math.sqrt(one * one + 4 * observed * step)) / (2 * observed)
+    return detectable, max(math.ceil(root**2), _FEWEST) if root < 1e9 else None
 
 
 def wilson_interval(

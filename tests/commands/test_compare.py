@@ -195,19 +195,20 @@ def test_the_text(tmp_path: Path) -> None:
     records += [answer("sums", f"{number} + 1?", hostile, int(number == "1"), sample_id=number) for number in "123"]
     corpus = make_corpus(tmp_path, [*records, answer("talk", "hi", "org/a", 1)])
     lines = run(corpus, "*a", hostile, "--examples", "1").stdout.decode().splitlines()
-    assert lines[:8] == [
+    assert lines[:9] == [
         "A  org/a",
         "B  org/\\x1b[31mb\\u202e",
         "",
         "  evaluation  questions       A      B  points  wins  losses  ties       p  adjusted p",
         "  sums                3  100.0%  33.3%  +66.67     2       0     1  0.5000      0.5000",
         "  p: exact McNemar test; wins: A is better",
+        "  sums: detects no difference with 80% power at p < 0.05; to detect 66.7 takes 11 questions",
         "  not compared: 1 evaluation without records of both models: talk",
         "",
     ]
-    assert lines[8] == "sums, example 1: A 100.0%, B 0.0%"
-    assert lines[9].startswith("sample 2, hash ")
-    assert lines[10:] == [
+    assert lines[9] == "sums, example 1: A 100.0%, B 0.0%"
+    assert lines[10].startswith("sample 2, hash ")
+    assert lines[11:] == [
         "question",
         "  2 + 1?",
         "reference",
