@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from fastrec.errors import counted
 
+_MOST_SIGNS: Final = 16
 _NO_METRIC: Final = "(no metric)"
 
 TESTS: Final = {
@@ -17,6 +18,10 @@ TESTS: Final = {
     "t": "paired t-test over questions",
 }
 """The tests that compare a model's answers with others to the same questions."""
+
+
+SIGNS: Final = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}
+"""By outcome."""
 
 
 class Scope(Protocol):
@@ -142,6 +147,16 @@ def power_text(differences: Sequence[tuple[float | None, float | None, int | Non
     named = [f"{size:.3g} takes {number:,}" for size, number in dict.fromkeys([*needs[:1], *needs[-1:]])]
     named[:1] = [f"; to detect {one} questions" for one in named[:1]]
     return f"detects {text} with 80% power at p < 0.05{', '.join(named)}"
+
+
+def signs_of(outcomes: Sequence[str]) -> str:
+    """Show the outcomes of some trials, each with a sign; of many, only how many are right.
+
+    >>> signs_of(["right", "wrong", "error"]), signs_of(["right"] * 40)
+    ('✓✗!', '40/40')
+    """
+    short = len(outcomes) <= _MOST_SIGNS
+    return "".join(map(SIGNS.__getitem__, outcomes)) if short else f"{outcomes.count('right')}/{len(outcomes)}"
 
 
 def tally_facts(tally: _Tallied, *, graded: bool) -> list[str]:

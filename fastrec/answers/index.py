@@ -27,7 +27,7 @@ from hashlib import sha256
 from heapq import merge
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -44,7 +44,7 @@ from fastrec.answers.scan import (
     scan_part,
 )
 from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
-from fastrec.answers.trials import MEAN, RepeatsAs, unpack_trials
+from fastrec.answers.trials import MEAN, RepeatsAs, mean_of, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
     PartFile,
@@ -57,13 +57,13 @@ from fastrec.corpus.scan import (
 )
 from fastrec.corpus.sources import has_sources
 from fastrec.engine import check_jobs
-from fastrec.errors import DamagedFileError, NoMatchError, UsageError, listed
+from fastrec.errors import DamagedFileError, NoMatchError, UsageError, counted, listed
 from fastrec.filters import Filters, matches_any
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import join, storage_of
-from fastrec.summary.document import EvaluationSummary
+from fastrec.summary.document import EvaluationSummary, ModelSummary
 from fastrec.summary.present_choice import check_patterns, matching_scopes
 from fastrec.summary.significance import Value
 
@@ -329,6 +329,15 @@ class Index:
         _, flags = next(self._database.marks(query, [number], everyone, "flags"))
         return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(scope.models, flags[0], strict=True)}
 
+    def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
+        """The outcome of each record of the models that have several of a question, in the order of trials."""
+        scope, number = self._database.scope(query), self._database.number_of(query, name)
+        if scope is None or number is None:
+            return {}
+        _, packed = next(self._database.marks(query, [number], Cut([]), "trials"))
+        several = unpack_trials(packed[0]).items()
+        return {scope.models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
+
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None, repeats: RepeatsAs = MEAN
     ) -> dict[str, tuple[Value, ...]]:
@@ -437,6 +446,38 @@ def open_index(
     if database is None:
         raise DamagedFileError(str(path), "it cannot be read after it was written")
     return Index(corpus, manifest, database, limits)
+
+
+_CELLS: Final = 1_000_000  # values of questions and models to hold at a time
+_MEANS: Final = ("accuracy", "accuracy_standard_error", "mean_score", "score_standard_error")
+
+
+def reduce_repeats(
+    evaluations: Sequence[EvaluationSummary], index: Index, repeats: RepeatsAs
+) -> list[EvaluationSummary]:
+    """Replace the means over answers in a summary by means over the values that several answers become.
+
+    Raises:
+        NoMatchError: No model has enough answers to a question.
+    """
+    reduced = []
+    for one in evaluations:
+        query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
+        graded = one.graded and not repeats.by_verdict
+        models: list[ModelSummary] = []
+        while some := one.by_model[len(models) :][: max(_CELLS // one.questions, 1)]:
+            names = [model.model_id for model in some]
+            values = (index.values(query, names, graded=by_score, repeats=repeats) for by_score in (False, graded))
+            shares, scores = (zip(*found.values(), strict=True) for found in values)
+            for model, share, score in zip(some, map(mean_of, shares), map(mean_of, scores), strict=True):
+                means: dict[str, Any] = dict(zip(_MEANS, (*share[1:], *score[1:]), strict=True))
+                with_errors = msgspec.structs.replace(model.errors_as_wrong, **means)
+                means |= {"questions": share[0], "questions_answered": share[0], "errors_as_wrong": with_errors}
+                models.append(msgspec.structs.replace(model, **means))
+        reduced.append(msgspec.structs.replace(one, graded=graded, by_model=models))
+    if reduced and not any(model.questions_answered for one in reduced for model in one.by_model):
+        raise NoMatchError(f"no model has {counted(repeats.k, 'answer')} to a question, which {repeats} needs")
+    return reduced
 
 
 def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope, Query]]:

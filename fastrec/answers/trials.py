@@ -25,7 +25,7 @@ from fastrec.answers.marks import ERROR, RIGHT, RecordMark
 from fastrec.errors import UsageError
 from fastrec.judge.parse import parse
 from fastrec.summary.same_run import TRIAL_FIELDS
-from fastrec.summary.significance import Value
+from fastrec.summary.significance import Value, to_double
 
 
 class Trial(NamedTuple):
@@ -124,6 +124,17 @@ def _majority(answers: Sequence[Trial]) -> bool:
     return 2 * right > votes and all(count < votes for _, count in others)
 
 
+def mean_of(values: Iterable[Value]) -> tuple[int, float | None, float | None]:
+    """The number of values, their mean, and its standard error; None for what is undefined."""
+    counts = Counter(value for value in values if value is not None)
+    number = counts.total()
+    total, squares = (sum((Fraction(v) ** power * n for v, n in counts.items()), Fraction()) for power in (1, 2))
+    if number < 2:
+        return number, to_double(total) if number else None, None
+    variance = (squares - total**2 / number) / (number * (number - 1))
+    return number, to_double(total / number), math.sqrt(to_double(variance))
+
+
 def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
     """Parse what `--repeats-as` takes.
 
@@ -135,5 +146,5 @@ def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
     """
     found = re.fullmatch(r"(mean|majority|first)|(pass[@^])([1-9][0-9]{0,3})", text)
     if not found:
-        raise UsageError(f"repeats_as must be mean, pass@K, pass^K, majority or first, with a number K, not {text!r}")
+        raise UsageError(f"--repeats-as must be mean, pass@K, pass^K, majority or first, with a number K, not {text!r}")
     return RepeatsAs(found[1] or found[2], int(found[3] or 1), errors_as_wrong)

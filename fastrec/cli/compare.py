@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, format_p, print_json, print_notice, safe
-from fastrec.cli.options import Count, choice_option, command, complete_names, filter_options, run_options
+from fastrec.cli.options import (
+    Count,
+    choice_option,
+    command,
+    complete_names,
+    filter_options,
+    repeats_as_option,
+    run_options,
+)
 from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
@@ -29,6 +37,7 @@ _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow te
 @filter_options
 @click.option("--examples", type=Count(min=0), metavar="N", default=2, show_default=True,
               help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip
+@repeats_as_option
 @click.option("--full", is_flag=True, help="Show the examples in full.")
 @choice_option("--format", ["text", "json"], "Output format.", to="output_format")
 @run_options
@@ -37,8 +46,8 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
 
     A and B are model_ids, or patterns that match only one model. Each evaluation and metric is compared by itself:
     questions on which A is better (wins), worse (losses) or equal (ties), and the accuracy of both. A model with
-    several answers to a question counts with their mean; a record with an error is no answer. Graded metrics, which
-    have scores other than 0 and 1, are compared by score; higher counts as better.
+    several answers to a question counts with their mean, or as --repeats-as says; a record with an error is no answer.
+    Graded metrics, which have scores other than 0 and 1, are compared by score; higher counts as better.
 
     p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have several
     answers, or if scores are compared. The adjusted p allows for the number of rows (Benjamini and Hochberg). A line
@@ -99,9 +108,15 @@ def _print(found: Comparison, *, full: bool) -> None:
 
 
 def _print_remarks(found: Comparison) -> None:
+    from fastrec.summary.present_ranking import repeats_in_words
+
     tests = dict.fromkeys(TESTS[one.test] for one in found.evaluations if one.test)
     if tests:
         click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))
+    if found.repeats_as != "mean":
+        click.echo(
+            click.style("".join(f"  {line}\n" for line in repeats_in_words(found.repeats_as)), dim=True), nl=False
+        )
     if any(one.graded for one in found.evaluations):
         click.echo(click.style("  * graded: mean scores; higher counts as better", dim=True))
     for one in [one for one in found.evaluations if one.questions][:_MOST_POWERS]:

@@ -15,6 +15,7 @@ from fastrec.cli.options import (
     filter_options,
     given_filters,
     prepare_reading,
+    repeats_as_option,
     run_options,
 )
 from fastrec.cli.progress import make_progress
@@ -28,6 +29,7 @@ from fastrec.errors import shown
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @accuracy_option
 @errors_as_wrong_option
+@repeats_as_option
 @click.option("--questions", type=Count(min=0), default=20, show_default=True, metavar="N",
               help="Show this many of the hardest and most disputed questions, with answers; 0 for none.")  # fmt: skip
 @click.option("--trend", type=click.Path(), multiple=True, metavar="PATH",

@@ -29,6 +29,7 @@ from fastrec.cli.options import (
     no_progress_option,
     prepare_reading,
     raw_cells_option,
+    repeats_as_option,
 )
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, csv_table, escaped, markdown_sections, more_rows, print_sections
@@ -326,6 +327,7 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
               help="Show how many questions models have in common, and what keeps the others apart.")  # fmt: skip
 @click.option("--overlap", is_flag=True, help="Show which evaluations have questions in common.")
 @errors_as_wrong_option
+@repeats_as_option
 @choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
 @raw_cells_option
 @jobs_option
@@ -373,6 +375,7 @@ def stats(
       fastrec stats new-corpus --metric acc --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats corpus --group-by metadata.subject
+      fastrec stats corpus --repeats-as pass^4
       fastrec stats corpus --joins --evaluation GSM8K
       fastrec stats runs/ --by latency --format csv > models.csv
     """

@@ -12,6 +12,7 @@ import msgspec
 from fastrec.answers.index import Index, check_questions, choose_model
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
+from fastrec.answers.trials import MEAN, RepeatsAs, parse_repeats
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
@@ -48,7 +49,7 @@ class ComparedEvaluation(msgspec.Struct, kw_only=True):
     metric: str | None
     """The `evaluation_result_id`; null for records without one."""
     graded: bool
-    """Whether the metric has scores other than 0 and 1. Then scores are compared, and higher counts as better."""
+    """Whether scores are compared, because the metric has others than 0 and 1; then higher counts as better."""
     questions: int
     """Questions that both models have answered; the numbers below are about these."""
     only_a: int
@@ -100,6 +101,8 @@ class Comparison(Tabular):
     """The model A."""
     b: str
     """The model B."""
+    repeats_as: str
+    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or first."""
     evaluations: list[ComparedEvaluation]
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
@@ -115,6 +118,7 @@ def compare(
     a: str,
     b: str,
     *,
+    repeats_as: str = "mean",
     examples: int = 2,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -126,6 +130,8 @@ def compare(
         corpus: A directory or URL that `normalize` published.
         a: A model, or a pattern that matches only one.
         b: The other model.
+        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
+            `first`.
         examples: The number of questions per evaluation and metric to return with both answers.
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
@@ -137,6 +143,7 @@ def compare(
         ShardError: A part cannot be read completely.
     """
     limits = current_limits()
+    repeats = parse_repeats(repeats_as)
     chosen = make_filters(**filters)
     with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
         models = {model for scope, _ in scopes for model in scope.models}
@@ -151,22 +158,26 @@ def compare(
             else:
                 if query.models:
                     query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, first, second})))
-                compared.append(_compare_scope(index, scope, query, (first, second), examples))
+                compared.append(
+                    _compare_scope(index, scope, query, (first, second), repeats=repeats, examples=examples)
+                )
     tested = [one for one in compared if one.p is not None]
     for one, adjusted in zip(tested, adjust([one.p for one in tested if one.p is not None]), strict=True):
         one.p_adjusted = adjusted
-    return Comparison(first, second, compared, uncompared)
+    return Comparison(first, second, str(repeats), compared, uncompared)
 
 
 def _compare_scope(
-    index: Index, scope: Scope, query: Query, pair: tuple[str, str], examples: int
+    index: Index, scope: Scope, query: Query, pair: tuple[str, str], *, repeats: RepeatsAs, examples: int
 ) -> ComparedEvaluation:
-    values = index.values(query, pair)
-    found = compare_pairs(((b, a) for a, b in values.values()), graded=scope.graded)
+    means = index.values(query, pair)
+    values = means if repeats == MEAN else index.values(query, pair, repeats=repeats)
+    graded = scope.graded and not repeats.by_verdict
+    found = compare_pairs(((b, a) for a, b in values.values()), graded=graded)
     return ComparedEvaluation(
         evaluation_name=scope.evaluation_name,
         metric=scope.metric,
-        graded=scope.graded,
+        graded=graded,
         questions=found.questions,
         only_a=found.only_second,
         only_b=found.only_first,
@@ -181,7 +192,7 @@ def _compare_scope(
         p_adjusted=None,
         detectable=found.detectable,
         questions_needed=found.needed,
-        examples=_distinguishing_questions(index, scope, query, pair, values, number=examples)
+        examples=_distinguishing_questions(index, scope, query, pair, means, number=examples)
         if examples and found.rose + found.fell
         else [],
     )

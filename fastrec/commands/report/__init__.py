@@ -13,12 +13,14 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Unpack
 
 from fastrec._version import __version__
-from fastrec.answers.index import open_index
+from fastrec.answers.index import open_index, reduce_repeats
+from fastrec.answers.trials import parse_repeats
 from fastrec.commands.report import sections
 from fastrec.commands.report.charts import dot_plots, heat_maps
 from fastrec.commands.report.evaluations import evaluation_tables, histograms, other_evaluations, question_cards, tokens
@@ -46,6 +48,7 @@ def report(
     overwrite: bool = False,
     accuracy: bool = False,
     errors_as_wrong: bool = False,
+    repeats_as: str = "mean",
     questions: int = 20,
     trend: Paths = (),
     jobs: int = 1,
@@ -60,6 +63,8 @@ def report(
         overwrite: Replace an existing file.
         accuracy: Show the accuracy even where scores are other than 0 and 1.
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
+        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
+            `first`. The questions and the trend show means.
         questions: How many of the hardest and most disputed questions to show, together.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         jobs: Processes to use for finding matching records, and for building an index.
@@ -83,6 +88,7 @@ def report(
         corpus,
         accuracy=accuracy,
         errors_as_wrong=errors_as_wrong,
+        repeats_as=repeats_as,
         questions=questions,
         trend=trend,
         jobs=jobs,
@@ -102,6 +108,7 @@ def make_page(
     *,
     accuracy: bool = False,
     errors_as_wrong: bool = False,
+    repeats_as: str = "mean",
     questions: int = 20,
     trend: Paths = (),
     jobs: int = 1,
@@ -113,21 +120,27 @@ def make_page(
     if questions < 0:
         raise UsageError(f"questions must be at least 0, not {questions}")
     paths, wanted = several_paths("trend", trend), make_filters(**filters)
+    repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     path = os.fspath(corpus)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
     with matching_corpus(path, wanted, jobs=jobs, progress=progress, limits=limits) as directory:
         manifest = read_manifest(directory)
         summary = read_summary(directory, manifest)
+        # The index of matching records is kept next to them, since both are removed afterwards.
+        cache = Path(directory).with_name("index") if wanted else None
+        opened = partial(open_index, directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
+        if repeats.kind != "mean":
+            with opened() as index:
+                summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
         chosen = choose(summary, errors_as_wrong=errors_as_wrong)
-        found = rank(chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+        facts = facts_of(summary)
+        found = rank(chosen, facts, accuracy=accuracy, errors_as_wrong=errors_as_wrong, repeats_as=str(repeats))
         drawn = largest(found, limits.report_scopes)
         rejects = sections.examples(directory, manifest)
         over_corpora = _trend(paths, wanted, jobs=jobs, progress=progress, limits=limits)
         some_questions = Html("")
         if questions:
-            # The index of matching records is kept next to them, since both are removed afterwards.
-            cache = Path(directory).with_name("index") if wanted else None
-            with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
+            with opened() as index:
                 some_questions = question_cards(index, questions, name, drawn)
     bodies = {
         "Line counts": sections.line_counts(summary, manifest),
@@ -145,7 +158,9 @@ def make_page(
         "Rejected lines": sections.rejected_lines(summary, rejects),
         "Inputs": sections.inputs(manifest),
     }
-    banner = joined(sections.only_matching(wanted), sections.skipped(manifest), sections.not_judged(found))
+    banner = joined(
+        sections.only_matching(wanted), sections.repeated(found), sections.skipped(manifest), sections.not_judged(found)
+    )
     return _fill_template(name, _about(summary, manifest), banner, bodies)
 
 

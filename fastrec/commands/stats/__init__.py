@@ -17,10 +17,13 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Unpack
 
 import msgspec
 
+from fastrec.answers.index import open_index, reduce_repeats
+from fastrec.answers.trials import parse_repeats
 from fastrec.commands.stats.common import only_common
 from fastrec.commands.stats.groups import summarize_groups, with_groups
 from fastrec.commands.stats.joins import find_joins
@@ -51,6 +54,7 @@ def stats(
     joins: bool = False,
     overlap: bool = False,
     errors_as_wrong: bool = False,
+    repeats_as: str = "mean",
     jobs: int = 1,
     group_by: Strings = (),
     work_dir: str | os.PathLike[str] | None = None,
@@ -70,6 +74,8 @@ def stats(
             (`Stats.joins`).
         overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
+        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
+            `first`.
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a field, as in `where`, or
             FIELD:N for N bins of its numbers.
@@ -95,6 +101,9 @@ def stats(
     groups = tuple(map(parse_group, as_tuple("group_by", group_by)))
     if groups and (common or joins or hashes):
         raise UsageError("--group-by cannot be combined with --common, --joins or --hashes")
+    repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
+    if common and repeats.kind != "mean":
+        raise UsageError("--repeats-as cannot be combined with --common")
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
@@ -111,6 +120,10 @@ def stats(
                 note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
             if saved := summary.repairable.lines:
                 note(f"`fastrec normalize --repair all` would keep {saved:,} of them")
+        if repeats.kind != "mean":
+            cache = None if corpus == names[0] else Path(corpus).with_name("index")
+            with open_index(corpus, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
+                summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
         chosen = choose(summary, wanted, errors_as_wrong=errors_as_wrong)
         ranked = partial(
             rank,
@@ -119,6 +132,7 @@ def stats(
             accuracy=accuracy,
             common=common,
             errors_as_wrong=errors_as_wrong,
+            repeats_as=str(repeats),
             skipped=manifest.skipped,
         )
         found = ranked(chosen)
@@ -127,7 +141,9 @@ def stats(
             recipes = summary.sample_hash.by_model
             found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names_of]
         if groups:
-            grouped, groups = summarize_groups(corpus, wanted, groups, jobs=jobs, progress=progress, limits=limits)
+            grouped, groups = summarize_groups(
+                corpus, wanted, groups, jobs=jobs, repeats=repeats, progress=progress, limits=limits
+            )
             found.evaluations = with_groups(found.evaluations, ranked(choose(grouped)).evaluations, groups, note)
         if overlap:
             found.overlap = find_overlap(corpus, manifest, jobs=jobs, progress=progress, limits=limits)

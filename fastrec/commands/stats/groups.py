@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
+from fastrec.answers.index import open_index, reduce_repeats
+from fastrec.answers.trials import RepeatsAs
 from fastrec.corpus.manifest import read_manifest, read_summary
 from fastrec.corpus.scan import decode_lines, parts_of
 from fastrec.errors import NoMatchError
@@ -28,6 +31,7 @@ def summarize_groups(
     groups: tuple[GroupBy, ...],
     *,
     jobs: int,
+    repeats: RepeatsAs,
     progress: Progress | None,
     limits: Limits,
 ) -> tuple[Summary, tuple[GroupBy, ...]]:
@@ -36,7 +40,11 @@ def summarize_groups(
         groups = tuple(with_edges(one, _values(directory, one)) if one.bins else one for one in groups)
         grouped = matching_corpus(directory, Filters(), group_by=groups, jobs=jobs, progress=progress, limits=limits)
         with grouped as made:
-            return read_summary(made, read_manifest(made)), groups
+            summary = read_summary(made, read_manifest(made))
+            if repeats.kind != "mean":
+                with open_index(made, jobs=jobs, cache=Path(made).with_name("index"), limits=limits) as index:
+                    summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
+            return summary, groups
 
 
 def _values(corpus: str, group: GroupBy) -> list[Any]:
