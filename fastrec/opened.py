@@ -55,7 +55,7 @@ class OpenCorpus:
     def questions(self, **options: Any) -> Questions:
         return questions(self.path, **options)
 
-    def compare(self, a: str, b: str, **options: Any) -> Comparison:
+    def compare(self, a: str | None = None, b: str | None = None, **options: Any) -> Comparison:
         return compare(self.path, a, b, **options)
 
     def show(self, question: int | str, **options: Any) -> Shown:

@@ -44,7 +44,7 @@ from fastrec.answers.scan import (
     scan_part,
 )
 from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
-from fastrec.answers.trials import MEAN, RepeatsAs, mean_of, unpack_trials
+from fastrec.answers.trials import MEAN, RepeatsAs, Trial, mean_of, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
     PartFile,
@@ -374,6 +374,41 @@ class Index:
         for questions, *marks in self._database.marks(query, self._database.ids(query), cut, *names):
             found.update(zip(questions, map(values, *marks), strict=True))
         return found
+
+    def pairs(self, first: Query, second: Query) -> Iterator[tuple[str, str, Trial, Trial]]:
+        """The records of two metrics about the same answers: the name of the question, the model, and both records.
+
+        Records of a model and question are about the same answer if their outputs have the same length. If several
+        have, they are in the order of trials.
+        """
+        others = dict(self._records(second))
+        for name, records in self._records(first):
+            for model, found in records.items():
+                same = [(one, other) for other in others.get(name, {}).get(model, ()) for one in found]
+                while pair := next((pair for pair in same if pair[0].length == pair[1].length), None):
+                    yield name, model, *pair
+                    same = [(one, other) for one, other in same if one is not pair[0] and other is not pair[1]]
+
+    def _records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
+        """The records of each question by model."""
+        scope = self._database.scope(query)
+        models = enumerate(scope.models if scope else ())
+        chosen = [(at, model) for at, model in models if not query.models or model in query.models]
+        cut = Cut(range(len(scope.models) if scope else 0))
+        names = ("trials", "flags", "shares", "scores", "lengths")
+        for batch in self._database.marks(query, self._database.ids(query), cut, *names) if scope else ():
+            for name, trials, *marks in zip(*batch, strict=True):
+                several, packed = unpack_trials(trials), Marks(*marks)
+                scores = values_or_none(packed, [at for at, _ in chosen], graded=True)
+                lengths = array("d", packed.lengths)
+                yield (
+                    name,
+                    {
+                        model: several.get(at) or [Trial(packed.flags[at], score or 0.0, 0, int(lengths[at]))]
+                        for (at, model), score in zip(chosen, scores, strict=True)
+                        if packed.flags[at]
+                    },
+                )
 
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""

@@ -32,8 +32,10 @@ _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow te
 
 @command("Compare two models of a corpus, and show where they differ.")
 @click.argument("corpus", type=click.Path())
-@click.argument("a", shell_complete=complete_names("models"))
-@click.argument("b", shell_complete=complete_names("models"))
+@click.argument("a", required=False, shell_complete=complete_names("models"))
+@click.argument("b", required=False, shell_complete=complete_names("models"))
+@click.option("--metrics", nargs=2, metavar="M1 M2",
+              help="Compare two metrics (graders) on the same answers, instead of two models.")  # fmt: skip
 @filter_options
 @click.option("--examples", type=Count(min=0), metavar="N", default=2, show_default=True,
               help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip
@@ -58,6 +60,10 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     models mostly agree with each other. Questions that A wins and questions that B wins take turns. For graded metrics,
     they are the questions with the largest differences. The filters choose the questions, and which other models count.
 
+    With --metrics, two metrics (evaluation_result_id) are compared on the answers that both have judged: how often
+    they agree, Cohen's kappa with a 95 % interval (a jackknife over questions), and the first answers on which they
+    differ. In the viewer, "another metric differs" lists these questions.
+
     \b
     Exit codes:
       0     done, whatever the difference
@@ -69,6 +75,7 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
       fastrec compare corpus org/model other/model
       fastrec compare corpus 'org/m*' 'other/*' --evaluation GSM8K --examples 5
       fastrec compare corpus org/model other/model --format json | jq .evaluations
+      fastrec compare corpus --metrics exact_match judge --examples 20
     """
     from fastrec.commands.compare import compare as run
 
@@ -81,7 +88,31 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
             _print(found, full=full)
 
 
+def _print_agreement(found: Comparison) -> None:
+    names = ["evaluation", "answers", "agree", "kappa", "95% interval", "both right", "only M1", "only M2", "neither"]
+    rows = []
+    for one in found.agreement:
+        counts = [one.both_right, one.only_first, one.only_second, one.both_wrong]
+        kappa = "–" if one.kappa is None else f"{one.kappa:.3f}"
+        interval = "–" if one.kappa_low is None else f"{one.kappa_low:.3f} to {one.kappa_high:.3f}"
+        agree = value_text(one.agreement, graded=False)
+        rows.append([one.evaluation_name, f"{one.answers:,}", agree, kappa, interval, *map("{:,}".format, counts)])
+    for number, metric in enumerate(found.metrics, start=1):
+        click.echo(f"M{number}  {click.style(safe(metric), bold=True)}")
+    click.echo()
+    hidden = print_table(Table(columns(names, hidden=("neither", "both right", "95% interval")), rows))
+    click.echo(click.style("  only M1: right by M1, wrong by M2; interval: jackknife over questions", dim=True))
+    for one in found.agreement:
+        for answer in one.disputed:
+            where = f"sample {safe(str(answer.sample_id))}, hash {safe(answer.sample_hash[:12])}"
+            click.echo(f"  {safe(answer.model_id)}, {where}: right by {safe(answer.right_by)} only")
+    print_hidden(hidden)
+
+
 def _print(found: Comparison, *, full: bool) -> None:
+    if found.metrics:
+        _print_agreement(found)
+        return
     for letter, model in (("A", found.a), ("B", found.b)):
         click.echo(f"{letter}  {click.style(safe(model), bold=True)}")
     if not found.evaluations:

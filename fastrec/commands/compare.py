@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any, Final, Literal, NamedTuple, Unpack
@@ -10,16 +11,17 @@ from typing import Any, Final, Literal, NamedTuple, Unpack
 import msgspec
 
 from fastrec.answers.index import Index, check_questions, choose_model
+from fastrec.answers.marks import ERROR, RIGHT
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.trials import MEAN, RepeatsAs, parse_repeats
-from fastrec.errors import UsageError
-from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.errors import NoMatchError, UsageError
+from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
-from fastrec.summary.significance import Test, Value, adjust, compare_pairs
+from fastrec.summary.significance import Test, Value, adjust, compare_pairs, kappa_interval
 
 _ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
 _Values = Mapping[str, Sequence[Value]]
@@ -94,8 +96,48 @@ class Uncompared(msgspec.Struct):
     """Which of the two models have no records."""
 
 
+class Disputed(msgspec.Struct):
+    """An answer on which two metrics differ."""
+
+    sample_id: int | str
+    """The sample."""
+    sample_hash: str
+    """The question."""
+    model_id: str
+    """The model."""
+    right_by: str
+    """The metric by which it is right."""
+
+
+class Agreement(msgspec.Struct, kw_only=True):
+    """Two metrics (graders) on the same answers of an evaluation."""
+
+    evaluation_name: str
+    """The evaluation."""
+    answers: int
+    """Answers that both have judged, without errors."""
+    both_right: int
+    """Right by both."""
+    only_first: int
+    """Right by the first metric only."""
+    only_second: int
+    """Right by the second metric only."""
+    both_wrong: int
+    """Wrong by both."""
+    agreement: float | None
+    """The share of answers with the same verdict; null without answers."""
+    kappa: float | None
+    """Cohen's kappa; null if all answers have one verdict."""
+    kappa_low: float | None
+    """Lower end of its 95 % interval, by a jackknife over questions."""
+    kappa_high: float | None
+    """Upper end of this interval."""
+    disputed: list[Disputed]
+    """The first answers on which they differ, in the order of the corpus."""
+
+
 class Comparison(Tabular):
-    """Two models, compared on each evaluation and metric."""
+    """Two models, compared on each evaluation and metric; or two metrics, on each evaluation that has both."""
 
     a: str
     """The model A."""
@@ -107,17 +149,22 @@ class Comparison(Tabular):
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
     """The others."""
+    metrics: tuple[str, ...] = ()
+    """With --metrics: the two metrics."""
+    agreement: list[Agreement] = msgspec.field(default_factory=list)
+    """With --metrics: how they agree on each evaluation."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation and metric."""
-        return [flat(one, {}) for one in self.evaluations]
+        """A row for each evaluation and metric, or for each evaluation that has both metrics."""
+        return [flat(one, {}) for one in (*self.evaluations, *self.agreement)]
 
 
 def compare(
     corpus: str | os.PathLike[str],
-    a: str,
-    b: str,
+    a: str | None = None,
+    b: str | None = None,
     *,
+    metrics: Strings = (),
     repeats_as: str = "mean",
     examples: int = 2,
     jobs: int = 1,
@@ -130,6 +177,7 @@ def compare(
         corpus: A directory or URL that `normalize` published.
         a: A model, or a pattern that matches only one.
         b: The other model.
+        metrics: Instead of two models, two metrics that judge the same answers.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
             `first`.
         examples: The number of questions per evaluation and metric to return with both answers.
@@ -145,6 +193,15 @@ def compare(
     limits = current_limits()
     repeats = parse_repeats(repeats_as)
     chosen = make_filters(**filters)
+    graders = as_tuple("metrics", metrics)
+    if graders:
+        if a is not None or len(set(graders)) != 2 or chosen.metric:
+            raise UsageError("name two models, or two different metrics with --metrics; --model chooses models")
+        names = msgspec.structs.replace(chosen, metric=graders)
+        with open_scopes(corpus, names, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+            return Comparison("", "", str(repeats), [], [], graders, _agreements(index, scopes, graders, examples))
+    if a is None or b is None:
+        raise UsageError("name two models, A and B, or two metrics with --metrics")
     with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
         models = {model for scope, _ in scopes for model in scope.models}
         first, second = choose_model(a, models), choose_model(b, models)
@@ -195,6 +252,50 @@ def _compare_scope(
         examples=_distinguishing_questions(index, scope, query, pair, means, number=examples)
         if examples and found.rose + found.fell
         else [],
+    )
+
+
+def _agreements(
+    index: Index, scopes: Sequence[tuple[Scope, Query]], graders: tuple[str, ...], examples: int
+) -> list[Agreement]:
+    """Compare two metrics on each evaluation that has both."""
+    found = []
+    queries = {(scope.evaluation_name, scope.metric): query for scope, query in scopes}
+    for name in dict.fromkeys(name for name, _ in queries):
+        pair = [queries.get((name, metric)) for metric in graders]
+        if pair[0] is not None and pair[1] is not None:
+            found.append(_agreement(index, pair[0], pair[1], examples))
+    if not found:
+        raise NoMatchError(f"no evaluation has both metrics, {' and '.join(graders)}")
+    return found
+
+
+def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agreement:
+    tables: dict[str, list[int]] = {}
+    disputed: list[Disputed] = []
+    for name, model, one, other in index.pairs(first, second):
+        if ERROR not in (one.flag, other.flag):
+            cell = 2 * (one.flag != RIGHT) + (other.flag != RIGHT)
+            tables.setdefault(name, [0] * 4)[cell] += 1
+            if cell in (1, 2) and len(disputed) < examples and (row := index.row(first, name)):
+                right_by = first.metric if cell == 1 else second.metric
+                disputed.append(Disputed(row.sample_id, row.sample_hash, model, right_by or ""))
+    counts = Counter((table[0], table[1], table[2], table[3]) for table in tables.values())
+    both, only_first, only_second, neither = (sum(table[at] for table in tables.values()) for at in range(4))
+    answers = both + only_first + only_second + neither
+    kappa, low, high = kappa_interval(counts)
+    return Agreement(
+        evaluation_name=first.evaluation_name,
+        answers=answers,
+        both_right=both,
+        only_first=only_first,
+        only_second=only_second,
+        both_wrong=neither,
+        agreement=(both + neither) / answers if answers else None,
+        kappa=kappa,
+        kappa_low=low,
+        kappa_high=high,
+        disputed=disputed,
     )
 
 

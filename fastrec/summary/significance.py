@@ -256,6 +256,8 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
     return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
 
 
+Table = tuple[int, int, int, int]
+"""Answers that two graders judge: right by both, by the first only, by the second only, by none."""
 _Z: Final = 1.959963984540054  # 97.5 % of a normal distribution lie below
 _Z_POWER: Final = 0.8416212335729143  # 80 % lie below
 _FEWEST: Final = 6  # differences of one sign that give p < 0.05
@@ -305,7 +307,7 @@ def wilson_interval(
     the same variance over questions: at least `questions`, and at most `answers`.
 
     >>> wilson_interval(0.5, 0.05, questions=101, answers=101)
-    (0.40419..., 0.59580...)
+    (0.40429..., 0.59570...)
     """
     if accuracy is None:
         return None, None
@@ -320,6 +322,39 @@ def wilson_interval(
     half = _Z / (1 + z2 / n) * math.sqrt(variance / n + z2 / (4 * n * n))
     # Rounding must not move an end to the wrong side of 0, of 1 or of the accuracy itself.
     return max(min(middle - half, p), 0.0) if p else 0.0, min(max(middle + half, p), 1.0) if p < 1 else 1.0
+
+
+def kappa_interval(tables: Mapping[Table, int]) -> tuple[float | None, float | None, float | None]:
+    """Cohen's kappa of two graders, and its 95 % interval; None if it is undefined.
+
+    Given are the tables of all questions, with the number of questions that have each. The standard error is that of a
+    jackknife, which leaves out one question at a time: answers of several models to a question are not independent.
+
+    >>> kappa_interval({(1, 0, 0, 0): 20, (0, 1, 0, 0): 5, (0, 0, 1, 0): 10, (0, 0, 0, 1): 15})
+    (0.4, 0.14..., 0.65...)
+    """
+    whole = [sum(table[cell] * number for table, number in tables.items()) for cell in range(4)]
+    kappa, questions = _kappa(whole), sum(tables.values())
+    others = [
+        (_kappa([total - cell for total, cell in zip(whole, table, strict=True)]), number)
+        for table, number in tables.items()
+    ]
+    known = [(value, number) for value, number in others if value is not None]
+    if kappa is None or questions < 2 or len(known) < len(others):
+        return kappa, None, None
+    mean = math.fsum(value * number for value, number in known) / questions
+    error = math.sqrt(math.fsum((value - mean) ** 2 * number for value, number in known) * (1 - 1 / questions))
+    return kappa, max(kappa - _Z * error, -1.0), min(kappa + _Z * error, 1.0)
+
+
+def _kappa(table: Sequence[int]) -> float | None:
+    """How much more two graders agree than by chance, given the shares of right answers that each has."""
+    both, first, second, neither = table
+    answers = sum(table)
+    by_chance = (both + first) * (both + second) + (neither + first) * (neither + second)
+    if not answers or by_chance == answers**2:
+        return None
+    return ((both + neither) * answers - by_chance) / (answers**2 - by_chance)
 
 
 def score_interval(mean: float | None, standard_error: float | None) -> tuple[float | None, float | None]:
