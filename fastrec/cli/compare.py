@@ -80,7 +80,7 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     from fastrec.commands.compare import compare as run
 
     with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
-        found = run(corpus, **options, progress=progress)
+        found = run(corpus, **options | {"metrics": options["metrics"] or ()}, progress=progress)
     with allow_broken_pipe():
         if output_format == "json":
             print_json(found)

@@ -112,7 +112,8 @@ def test_text_and_what_may_be_given(corpus: Path) -> None:
     assert text.startswith("M1  m1\nM2  m2\n\n")
     assert text.count(" only\n") == 1
     for arguments in ([], [MODELS[0]], [*MODELS, "--metrics", "m1", "m2"], ["--metrics", "m1", "m1"]):
-        assert run_here("compare", corpus, *arguments).returncode == 2
+        done = run_here("compare", corpus, *arguments)
+        assert (done.returncode, done.stderr[:16]) == (2, b"error: name two ")
     with pytest.raises(UsageError, match="no metric matches 'm3'"):
         fastrec.compare(corpus, metrics=("m1", "m3"))
     with pytest.raises(UsageError, match="name two models, A and B, or two metrics"):
