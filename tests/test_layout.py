@@ -117,6 +117,7 @@ EDGES = {
         "schemas",
         "storage",
         "summary",
+        "where",
     },
     "corpus": {
         "engine",

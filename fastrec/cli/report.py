@@ -30,6 +30,8 @@ from fastrec.errors import shown
 @accuracy_option
 @errors_as_wrong_option
 @repeats_as_option
+@click.option("--confidence", metavar="FIELD",
+              help="Draw how often answers are right against their confidence, a field or a metric.")  # fmt: skip
 @click.option("--questions", type=Count(min=0), default=20, show_default=True, metavar="N",
               help="Show this many of the hardest and most disputed questions, with answers; 0 for none.")  # fmt: skip
 @click.option("--trend", type=click.Path(), multiple=True, metavar="PATH",

@@ -10,6 +10,7 @@ import msgspec
 from fastrec.errors import counted
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
+from fastrec.summary.calibration import Calibration
 from fastrec.summary.document import (
     ErrorsAsWrong,
     Latency,
@@ -253,6 +254,8 @@ class Stats(Tabular, kw_only=True):
     """With --joins: which questions the chosen models have in common, for each evaluation; otherwise null."""
     overlap: list[Overlap] | None = None
     """With --overlap: pairs of evaluations that have questions in common; otherwise null."""
+    calibration: list[Calibration] | None = None
+    """With --confidence: how well each chosen model is calibrated; otherwise null."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Unpack
 
 from fastrec._version import __version__
+from fastrec.answers.calibration import find_calibration
 from fastrec.answers.index import open_index, reduce_repeats
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import dot_plots, heat_maps
+from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots
 from fastrec.commands.report.evaluations import evaluation_tables, histograms, other_evaluations, question_cards, tokens
 from fastrec.commands.report.trends import trend_plots
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
@@ -49,6 +50,7 @@ def report(
     accuracy: bool = False,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
+    confidence: str | None = None,
     questions: int = 20,
     trend: Paths = (),
     jobs: int = 1,
@@ -65,6 +67,7 @@ def report(
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
             `first`. The questions and the trend show means.
+        confidence: Draw how often answers are right against this field or metric, their confidence.
         questions: How many of the hardest and most disputed questions to show, together.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         jobs: Processes to use for finding matching records, and for building an index.
@@ -89,6 +92,7 @@ def report(
         accuracy=accuracy,
         errors_as_wrong=errors_as_wrong,
         repeats_as=repeats_as,
+        confidence=confidence,
         questions=questions,
         trend=trend,
         jobs=jobs,
@@ -109,6 +113,7 @@ def make_page(
     accuracy: bool = False,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
+    confidence: str | None = None,
     questions: int = 20,
     trend: Paths = (),
     jobs: int = 1,
@@ -132,6 +137,10 @@ def make_page(
         if repeats.kind != "mean":
             with opened() as index:
                 summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
+        reliability = Html("")
+        if confidence is not None:
+            with opened() as index:
+                reliability = reliability_plots(find_calibration(index, confidence, Filters()), limits)
         chosen = choose(summary, errors_as_wrong=errors_as_wrong)
         facts = facts_of(summary)
         found = rank(chosen, facts, accuracy=accuracy, errors_as_wrong=errors_as_wrong, repeats_as=str(repeats))
@@ -146,6 +155,7 @@ def make_page(
         "Line counts": sections.line_counts(summary, manifest),
         "Evaluations × models": heat_maps(found, limits),
         "Accuracy with intervals": dot_plots(drawn, found),
+        "Calibration": reliability,
         "Trend": over_corpora,
         "Models by evaluation": joined(evaluation_tables(drawn, limits), other_evaluations(drawn, found, limits)),
         "Questions": some_questions,

@@ -22,6 +22,7 @@ from typing import Unpack
 
 import msgspec
 
+from fastrec.answers.calibration import find_calibration
 from fastrec.answers.index import open_index, reduce_repeats
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.stats.common import only_common
@@ -53,6 +54,7 @@ def stats(
     hashes: bool = False,
     joins: bool = False,
     overlap: bool = False,
+    confidence: str | None = None,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
     jobs: int = 1,
@@ -73,6 +75,8 @@ def stats(
         joins: Also find out which questions the chosen models have in common, and what keeps others apart
             (`Stats.joins`).
         overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
+        confidence: Also compare this field or metric, the confidence of answers, with how often they are right
+            (`Stats.calibration`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
             `first`.
@@ -120,10 +124,15 @@ def stats(
                 note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
             if saved := summary.repairable.lines:
                 note(f"`fastrec normalize --repair all` would keep {saved:,} of them")
-        if repeats.kind != "mean":
+        calibration = None
+        if repeats.kind != "mean" or confidence is not None:
             cache = None if corpus == names[0] else Path(corpus).with_name("index")
             with open_index(corpus, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
-                summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
+                if repeats.kind != "mean":
+                    summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
+                if confidence is not None:
+                    by_name = Filters(**{name: getattr(wanted, name) for name in NAME_FILTERS})
+                    calibration = find_calibration(index, confidence, by_name)
         chosen = choose(summary, wanted, errors_as_wrong=errors_as_wrong)
         ranked = partial(
             rank,
@@ -136,6 +145,7 @@ def stats(
             skipped=manifest.skipped,
         )
         found = ranked(chosen)
+        found.calibration = calibration
         if hashes:
             names_of = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
