@@ -159,16 +159,16 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
     if operator == "=~":
         search = _regular_expression(wanted)
         return lambda value: search(text_of(value)) is not None
-    compare, number = _COMPARISONS[operator], _number(wanted)
+    compare, number = _COMPARISONS[operator], number_of(wanted)
 
     def holds(value: Any) -> bool:
-        own = None if number is None else _number(value)
+        own = None if number is None else number_of(value)
         return compare(text_of(value), wanted) if own is None else compare(own, number)
 
     return holds
 
 
-def _number(value: Any) -> float | None:
+def number_of(value: Any) -> float | None:
     """A number, or the number that a text spells; None if it is anything else."""
     if isinstance(value, str) and _NUMBER.fullmatch(value):
         value = msgspec.json.decode(value)
@@ -215,7 +215,7 @@ class GroupBy(msgspec.Struct, frozen=True):
         """The group of a decoded record as letters and digits (`_decoded`); empty if it lacks the field."""
         value: Any = next(values_of(record, self.path), None)
         if value is not None and self.bins:
-            value = None if (number := _number(value)) is None else self._bin(number)
+            value = None if (number := number_of(value)) is None else self._bin(number)
         return "" if value is None else "x" + text_of(value).encode(errors="surrogatepass").hex()
 
     def _bin(self, number: float) -> str:
@@ -306,7 +306,7 @@ def with_groups(
 
 def with_edges(group: GroupBy, numbers: Iterable[Any]) -> GroupBy:
     """Set the borders of bins so that they have about the same number of values."""
-    found = sorted(number for number in map(_number, numbers) if number is not None)
+    found = sorted(number for number in map(number_of, numbers) if number is not None)
     borders = {found[len(found) * number // group.bins - 1] for number in range(1, group.bins)} if found else set()
     return GroupBy(group.path, group.bins, tuple(sorted(borders - set(found[-1:]))))
 

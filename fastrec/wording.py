@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, Protocol
 
 from fastrec.errors import counted
 
+_MOST_SIGNS: Final = 16
 _NO_METRIC: Final = "(no metric)"
 
 TESTS: Final = {
@@ -17,6 +18,10 @@ TESTS: Final = {
     "t": "paired t-test over questions",
 }
 """The tests that compare a model's answers with others to the same questions."""
+
+
+SIGNS: Final = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}
+"""By outcome."""
 
 
 class Scope(Protocol):
@@ -125,6 +130,35 @@ def value_text(value: float | None, *, graded: bool) -> str:
     ('50.0%', '0.5', '–')
     """
     return NONE if value is None else score_text(value) if graded else f"{value:.1%}"
+
+
+def power_text(differences: Sequence[tuple[float | None, float | None, int | None]]) -> str:
+    """Say which differences could have been seen.
+
+    Given are, for some models: the smallest one, the observed one, both in points, and how many questions this needs.
+
+    >>> power_text([(3.1, -1.2, 9_120)])
+    'detects 3.1 points with 80% power at p < 0.05; to detect 1.2 takes 9,120 questions'
+    >>> power_text([(3.1, -1.2, 9_120), (4, 6, 70), (None, None, None)])
+    'detects 3.1 to 4 points with 80% power at p < 0.05; to detect 1.2 takes 9,120 questions, 6 takes 70'
+    """
+    least = sorted(smallest for smallest, _, _ in differences if smallest)
+    ends = dict.fromkeys(f"{end:.3g}" for end in (*least[:1], *least[-1:]))
+    text = f"{' to '.join(ends)} points" if ends else "no difference"
+    needs = sorted((abs(observed), needed) for _, observed, needed in differences if observed and needed)
+    named = [f"{size:.3g} takes {number:,}" for size, number in dict.fromkeys([*needs[:1], *needs[-1:]])]
+    named[:1] = [f"; to detect {one} questions" for one in named[:1]]
+    return f"detects {text} with 80% power at p < 0.05{', '.join(named)}"
+
+
+def signs_of(outcomes: Sequence[str]) -> str:
+    """Show the outcomes of some trials, each with a sign; of many, only how many are right.
+
+    >>> signs_of(["right", "wrong", "error"]), signs_of(["right"] * 40)
+    ('✓✗!', '40/40')
+    """
+    short = len(outcomes) <= _MOST_SIGNS
+    return "".join(map(SIGNS.__getitem__, outcomes)) if short else f"{outcomes.count('right')}/{len(outcomes)}"
 
 
 def tally_facts(tally: _Tallied, *, graded: bool) -> list[str]:

@@ -38,6 +38,8 @@ _WHICH: Final[dict[Which, str]] = {
     "all-wrong": f"q.kinds & {ANSWERS} = {WRONG}",
     "all-right": f"q.kinds & {ANSWERS} = {RIGHT}",
     "disagreement": "q.spread > 0",
+    "metrics-differ": "EXISTS (SELECT 1 FROM marks o WHERE o.id = q.id AND o.flags != m.flags AND o.scope IN "
+    "(SELECT s.id FROM scope s JOIN scope t ON t.id = ?1 AND t.models = s.models))",
     "errors": f"q.kinds & {ERROR}",
 }
 _KINDS: Final = {"right": RIGHT, "wrong": WRONG, "error": ERROR}

@@ -28,7 +28,7 @@ from hashlib import sha256
 from heapq import merge
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -46,6 +46,7 @@ from fastrec.answers.scan import (
     scan_part,
 )
 from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
+from fastrec.answers.trials import MEAN, RepeatsAs, Trial, mean_of, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
     PartFile,
@@ -58,14 +59,15 @@ from fastrec.corpus.scan import (
 )
 from fastrec.corpus.sources import has_sources
 from fastrec.engine import check_jobs
-from fastrec.errors import DamagedFileError, NoMatchError, UsageError, listed
+from fastrec.errors import DamagedFileError, NoMatchError, UsageError, counted, listed
 from fastrec.filters import Filters, matches_any
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import join, storage_of
-from fastrec.summary.document import EvaluationSummary
+from fastrec.summary.document import EvaluationSummary, ModelSummary
 from fastrec.summary.present_choice import check_patterns, matching_scopes
+from fastrec.summary.significance import Value
 
 _SUFFIX: Final = ".index"
 TABLES_SUFFIX: Final = ".tables"
@@ -139,7 +141,7 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 6
+_INDEX_FORMAT: Final = 7
 """To be increased whenever the content of an index changes."""
 
 # `question` and `marks` have a row per question and scope, `asked` one per question. A question is
@@ -159,6 +161,7 @@ CREATE TABLE question (
 ) WITHOUT ROWID;
 CREATE TABLE marks (
     scope INTEGER, id INTEGER, sample_ids BLOB, flags BLOB, shares BLOB, scores BLOB, lengths BLOB,
+    trials BLOB,
     PRIMARY KEY (scope, id)
 ) WITHOUT ROWID;
 CREATE TABLE several_ids (sample_id BLOB, scope INTEGER, id INTEGER);
@@ -252,7 +255,7 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
             [(*entry[:2], *entry[3:_FACTS_END], input_chars) for entry, input_chars in entries],
         )
         database.executemany(
-            "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [(*entry[:3], *entry[_FACTS_END:]) for entry, _ in entries],
         )
         for entry, _ in entries:
@@ -348,13 +351,22 @@ class Index:
         _, flags = next(self._database.marks(query, [number], everyone, "flags"))
         return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(scope.models, flags[0], strict=True)}
 
+    def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
+        """The outcome of each record of the models that have several of a question, in the order of trials."""
+        scope, number = self._database.scope(query), self._database.number_of(query, name)
+        if scope is None or number is None:
+            return {}
+        _, packed = next(self._database.marks(query, [number], Cut([]), "trials"))
+        several = unpack_trials(packed[0]).items()
+        return {scope.models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
+
     def values(
-        self, query: Query, models: Sequence[str], *, graded: bool | None = None
-    ) -> dict[str, tuple[float | None, ...]]:
-        """By name (`QuestionRow.name`), the mean value of each of some models on a question; None without an answer.
+        self, query: Query, models: Sequence[str], *, graded: bool | None = None, repeats: RepeatsAs = MEAN
+    ) -> dict[str, tuple[Value, ...]]:
+        """By name (`QuestionRow.name`), the value of each of some models on a question; None without an answer.
 
         The value is the share of right answers, or the score if the metric is graded; `graded` says so if it must be
-        the same in several corpora.
+        the same in several corpora. Several answers become one value, an exact one, as `repeats` says.
         """
         scope = self._database.scope(query)
         if scope is None:
@@ -362,19 +374,63 @@ class Index:
         wanted = set(models)
         numbers = [number for number, model in enumerate(scope.models) if model in wanted]
         cut = Cut(numbers)
-        positions = {scope.models[number]: at for number, at in zip(numbers, cut.models, strict=True)}
-        chosen = [positions.get(model) for model in models]
-        by_score = scope.graded if graded is None else graded
+        positions = {scope.models[number]: (number, at) for number, at in zip(numbers, cut.models, strict=True)}
+        places = [positions.get(model, (None, None)) for model in models]
+        chosen = [at for _, at in places]
+        by_score = (scope.graded if graded is None else graded) and not repeats.by_verdict
 
         @lru_cache(maxsize=1 << 12)  # of few models, most questions have the same marks as another one
-        def values(*marks: bytes) -> tuple[float | None, ...]:
-            return values_or_none(Marks(*marks), chosen, graded=by_score)
+        def values(trials: bytes, flags: bytes, *marks: bytes) -> tuple[Value, ...]:
+            found: list[Value] = list(values_or_none(Marks(flags, *marks), chosen, graded=by_score))
+            several = unpack_trials(trials)
+            if several or repeats != MEAN:
+                for column, (number, at) in enumerate(places):
+                    if number in several:
+                        found[column] = repeats.value(several[number], graded=by_score)
+                    elif at is not None:
+                        found[column] = repeats.alone(found[column], flags[at])
+            return tuple(found)
 
-        names = ("flags", "shares", "scores") if by_score else ("flags", "shares")
-        found: dict[str, tuple[float | None, ...]] = {}
+        names = ("trials", "flags", "shares", *(["scores"] if by_score else []))
+        found: dict[str, tuple[Value, ...]] = {}
         for questions, *marks in self._database.marks(query, self._ids(query), cut, *names):
             found.update(zip(questions, map(values, *marks), strict=True))
         return found
+
+    def pairs(self, first: Query, second: Query) -> Iterator[tuple[str, str, Trial, Trial]]:
+        """The records of two metrics about the same answers: the name of the question, the model, and both records.
+
+        Records of a model and question are about the same answer if their outputs have the same length. If several
+        have, they are in the order of trials.
+        """
+        others = dict(self._records(second))
+        for name, records in self._records(first):
+            for model, found in records.items():
+                same = [(one, other) for other in others.get(name, {}).get(model, ()) for one in found]
+                while pair := next((pair for pair in same if pair[0].length == pair[1].length), None):
+                    yield name, model, *pair
+                    same = [(one, other) for one, other in same if one is not pair[0] and other is not pair[1]]
+
+    def _records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
+        """The records of each question by model."""
+        scope = self._database.scope(query)
+        models = enumerate(scope.models if scope else ())
+        chosen = [(at, model) for at, model in models if not query.models or model in query.models]
+        cut = Cut(range(len(scope.models) if scope else 0))
+        names = ("trials", "flags", "shares", "scores", "lengths")
+        for batch in self._database.marks(query, self._database.ids(query), cut, *names) if scope else ():
+            for name, trials, *marks in zip(*batch, strict=True):
+                several, packed = unpack_trials(trials), Marks(*marks)
+                scores = values_or_none(packed, [at for at, _ in chosen], graded=True)
+                lengths = array("d", packed.lengths)
+                yield (
+                    name,
+                    {
+                        model: several.get(at) or [Trial(packed.flags[at], score or 0.0, 0, int(lengths[at]))]
+                        for (at, model), score in zip(chosen, scores, strict=True)
+                        if packed.flags[at]
+                    },
+                )
 
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""
@@ -447,6 +503,38 @@ def open_index(
     if database is None:
         raise DamagedFileError(str(path), "it cannot be read after it was written")
     return Index(corpus, manifest, database, limits)
+
+
+_CELLS: Final = 1_000_000  # values of questions and models to hold at a time
+_MEANS: Final = ("accuracy", "accuracy_standard_error", "mean_score", "score_standard_error")
+
+
+def reduce_repeats(
+    evaluations: Sequence[EvaluationSummary], index: Index, repeats: RepeatsAs
+) -> list[EvaluationSummary]:
+    """Replace the means over answers in a summary by means over the values that several answers become.
+
+    Raises:
+        NoMatchError: No model has enough answers to a question.
+    """
+    reduced = []
+    for one in evaluations:
+        query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
+        graded = one.graded and not repeats.by_verdict
+        models: list[ModelSummary] = []
+        while some := one.by_model[len(models) :][: max(_CELLS // one.questions, 1)]:
+            names = [model.model_id for model in some]
+            values = (index.values(query, names, graded=by_score, repeats=repeats) for by_score in (False, graded))
+            shares, scores = (zip(*found.values(), strict=True) for found in values)
+            for model, share, score in zip(some, map(mean_of, shares), map(mean_of, scores), strict=True):
+                means: dict[str, Any] = dict(zip(_MEANS, (*share[1:], *score[1:]), strict=True))
+                with_errors = msgspec.structs.replace(model.errors_as_wrong, **means)
+                means |= {"questions": share[0], "questions_answered": share[0], "errors_as_wrong": with_errors}
+                models.append(msgspec.structs.replace(model, **means))
+        reduced.append(msgspec.structs.replace(one, graded=graded, by_model=models))
+    if reduced and not any(model.questions_answered for one in reduced for model in one.by_model):
+        raise NoMatchError(f"no model has {counted(repeats.k, 'answer')} to a question, which {repeats} needs")
+    return reduced
 
 
 def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope, Query]]:

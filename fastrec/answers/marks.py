@@ -4,6 +4,7 @@
     shares    the share of right answers of each model; empty if the flags tell it: no model is both right and wrong
     scores    the mean score of each model; empty if it is the share
     lengths   the mean length of the outputs of each model
+    trials    the records of models with several of them (`trials.pack_trials`); empty if there are none
 
 Shares, scores and lengths are doubles. Those of a model without an answer mean nothing. Models are in order of their
 ids.
@@ -33,8 +34,9 @@ ANSWERS: Final = RIGHT | WRONG
 _LARGEST: Final = sys.float_info.max
 _SQUARED: Final = 1e140  # the squares of smaller scores can be added up
 
-RecordMark = tuple[int, int, float, int]
-"""Of a record: the position of its model in the scope, its flag, its score, and the length of its output."""
+RecordMark = tuple[int, int, float, int, bytes]
+"""Of a record: the position of its model in the scope, its flag, its score, the length of its output, and the fields of
+its line from `answer_attribution` on, as a JSON object."""
 
 
 class Marks(NamedTuple):
@@ -42,6 +44,7 @@ class Marks(NamedTuple):
     shares: bytes
     scores: bytes = b""
     lengths: bytes = b""
+    trials: bytes = b""
 
 
 class Facts(NamedTuple):
@@ -70,7 +73,7 @@ def as_double(score: float) -> float:
 
 
 def mark(records: Sequence[RecordMark], models: int) -> Marks:
-    numbers, kinds, scores, lengths = zip(*records, strict=True)
+    numbers, kinds, scores, lengths, _ = zip(*records, strict=True)
     if numbers == _first(models):  # one record of each model
         is_scored = scores != tuple([kind == RIGHT for kind in kinds])
         return Marks(bytes(kinds), b"", _pack(scores) if is_scored else b"", _pack(lengths))
@@ -98,12 +101,12 @@ def _mark(records: Sequence[RecordMark], models: int) -> Marks:
     for model, found in answers.items():
         count = len(found)
         if count == 1:
-            _, flag, scores[model], lengths[model] = found[0]
+            _, flag, scores[model], lengths[model], _ = found[0]
             shares[model] = float(flag == RIGHT)
         else:
-            shares[model] = sum([flag == RIGHT for _, flag, _, _ in found]) / count
-            scores[model] = _mean_of([score for _, _, score, _ in found])
-            lengths[model] = sum([length for _, _, _, length in found]) / count
+            shares[model] = sum([flag == RIGHT for _, flag, *_ in found]) / count
+            scores[model] = _mean_of([score for _, _, score, *_ in found])
+            lengths[model] = sum([length for _, _, _, length, _ in found]) / count
     is_mixed = any(kind & ANSWERS == ANSWERS for kind in flags)
     return Marks(
         bytes(flags),
@@ -233,6 +236,8 @@ class Cut:
         self.models = [positions[model] for model in models]
 
     def column(self, name: str) -> str:
+        if name not in _WIDTHS:
+            return f"m.{name}"  # with the positions of models in the scope
         width = _WIDTHS[name]
         pieces = [f"substr(m.{name}, {run.start * width + 1}, {len(run) * width})" for run in self._runs]
         # A piece of an empty column is NULL.

@@ -21,6 +21,7 @@ from stringzilla import count, find
 
 from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, as_double, facts_of, mark, mean_length
 from fastrec.answers.table import Scope
+from fastrec.answers.trials import pack_trials
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
@@ -31,7 +32,7 @@ from fastrec.limits import Limits
 # {…,"evaluation_name":…,"sample_hash":…,"interaction_type":"single_turn","input":{…},"output":{…},"answer_attribution":
 #  ┊ run    ┊ question                  ┊ asked                                      ┊ answer     ┊
 # […],"evaluation":{"score":…,"is_correct":…},…}
-#    ┊ verdict
+# ┊ tail, from "answer_attribution" on, with the verdict
 #
 # A line in normal form has its fields in this order, and adjacent lines mostly have the same question and input. So
 # these are decoded when they change. The marks between the stretches are found as bytes. Inside a string their quotes
@@ -47,7 +48,6 @@ _OUTPUT: Final = key_mark("output") + b"{"
 _TEXT: Final = b'{"raw":"'
 _AROUND_TEXT: Final = len('{"raw":""}')
 _ATTRIBUTION: Final = key_mark("answer_attribution") + b"["
-_EVALUATION: Final = key_mark("evaluation") + b"{"
 _NO_RUN: Final = b"\n", ""  # no line begins so
 _SINGLE: Final = _TYPE + b'"single_turn"' + _INPUT
 
@@ -125,6 +125,8 @@ class LineReader:
     score: float
     length: int
     """Characters of the output, or of all messages."""
+    tail: bytes
+    """The fields from `answer_attribution` on, or all of them, as a JSON object."""
     input: _Input
 
     def __init__(self, turns_field: str) -> None:
@@ -153,9 +155,9 @@ class LineReader:
             answer_at = question_at + len(self._known) - 1
             attribution_at = find(data, _ATTRIBUTION, answer_at)
             length = self._length(data, answer_at, attribution_at)
-            verdict_at = find(data, _EVALUATION, attribution_at)
-            end: int = find(data, b"\n", verdict_at)
-            verdict = _decode_verdict(b"{" + data[verdict_at + 1 : end])
+            end: int = find(data, b"\n", attribution_at)
+            self.tail = tail = b"{" + data[attribution_at + 1 : end]
+            verdict = _decode_verdict(tail)
         except _FAILED:
             return self._read_slowly(data, begin)
         self.model_id, self.length = model, length
@@ -209,7 +211,7 @@ class LineReader:
     def _read_slowly(self, data: bytearray, begin: int) -> int:
         self._known, self._question = b"\n", b""
         end = data.find(b"\n", begin)
-        line = bytes(memoryview(data)[begin:end])
+        self.tail = line = bytes(memoryview(data)[begin:end])
         try:
             record = _decode_record(line)
         except msgspec.MsgspecError:
@@ -313,7 +315,7 @@ def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
     for found in question.scopes:
         scope = scopes[found.scope]
         everyone = range(len(scope.models))
-        marks = mark(found.records, len(scope.models))
+        marks = mark(found.records, len(scope.models))._replace(trials=pack_trials(found.records))
         facts = facts_of(marks, everyone, graded=scope.graded)
         length = mean_length(marks.flags, marks.lengths, everyone)
         ids = b"[" + b",".join(found.sample_ids) + b"]"
@@ -419,7 +421,7 @@ class _Scanner:
                         question = self._begin(names, offset + begin)
                     scope, models = self._scopes[name, metric]
                     records = question.records_of(scope, sample_id)
-                records.append((models[reader.model_id], reader.flag, reader.score, reader.length))
+                records.append((models[reader.model_id], reader.flag, reader.score, reader.length, reader.tail))
                 self.records += 1
                 begin = end
             offset += size

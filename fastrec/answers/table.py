@@ -16,8 +16,9 @@ OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 OutcomeFilter = Literal["right", "wrong", "error"]
 OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {"right": "right", "wrong": "wrong", "errors": "error"}
 """The outcome of a record by the name of its filter."""
-Which = Literal["all", "all-wrong", "all-right", "disagreement", "errors"]
-"""Questions that all models with an answer get wrong, or right; questions on which they differ; with an error."""
+Which = Literal["all", "all-wrong", "all-right", "disagreement", "metrics-differ", "errors"]
+"""Questions that all models with an answer get wrong, or right; questions on which they differ; on which another metric
+of the same models gives another verdict; with an error."""
 Sort = Literal["order", "hardest", "easiest", "disagreement", "longest-input", "longest-output", "errors"]
 """The order of questions; `order` is that of the corpus."""
 SORTS: Final[tuple[Sort, ...]] = get_args(Sort)

@@ -33,7 +33,7 @@ from fastrec.cli.tables import (
     print_table,
 )
 from fastrec.errors import counted, listed
-from fastrec.wording import title_of
+from fastrec.wording import power_text, title_of
 
 if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, ModelDifference
@@ -100,6 +100,11 @@ def _titles(found: Difference) -> dict[tuple[str, str | None], str]:
     return {(name, metric): title_of(name, metric, metrics[name]) for name, metric in scopes}
 
 
+def _power_lines(models: Sequence[ModelDifference]) -> list[str]:
+    tested = [(model.detectable, model.points, model.questions_needed) for model in models if model.p is not None]
+    return [power_text(tested)] if tested else []
+
+
 def _legend(found: Difference) -> Iterator[str]:
     answers = "questions that both corpora answered"
     if found.errors_as_wrong:
@@ -138,6 +143,7 @@ def _print_tables(found: Difference) -> None:
         rows = [(m.model_id, *_cells(m, errors=errors), _remark(m)) for m in models[:_MOST_MODELS]]
         table = Table(columns(("model", *head), hidden=_OPTIONAL), rows)
         notes = more_rows(len(models) - _MOST_MODELS, "model", "--format json")
+        notes += _power_lines(models)
         hidden += print_section(Section(name, counted(len(models), "model"), table, notes))
         click.echo()
     print_hidden(hidden)
@@ -232,7 +238,7 @@ def _markdown_of(found: Difference) -> Iterator[str]:
         for remark in [_remark(m)]
     ]
     yield from _markdown_table(Table(columns(("evaluation", "model", *head), left=("model",)), rows))
-    for line in _legend(found):
+    for line in (*_power_lines(found.models), *_legend(found)):
         yield from ("", line)
     fields = [(_code(field.path), f"{field.records:,}") for field in found.fields]
     if fields:
@@ -311,7 +317,8 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
     Accuracies cover questions that both corpora answered; a record with an error is no answer. Graded metrics, which
     have scores other than 0 and 1, are compared by mean score; higher is better, unless --lower-is-better says
     otherwise. p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have
-    several answers, or if scores are compared.
+    several answers, or if scores are compared. Below each table: which change these questions would show in 80 % of
+    all cases (power), if as many answers change as observed, and how many questions the observed ones would need.
 
     Without --fail-on, the exit code is 0 whatever changed. With it, a model that NEW lacks or that could hardly be
     compared is a failure, too.

@@ -205,6 +205,10 @@ findings_format_option = choice_option("--format", ["text", "json", "github"],
 errors_as_wrong_option = click.option("--errors-as-wrong", is_flag=True,
                                       help="Count records with an error as wrong answers. By default they do not "
                                            "count.")  # fmt: skip
+repeats_as_option = click.option("--repeats-as", metavar="HOW", default="mean", show_default=True,
+                                 help="What several answers of a model to a question become: mean, pass@K (one of K "
+                                      "is right), pass^K (all of K are), majority (of the extracted answers; a tie is "
+                                      "wrong), or first.")  # fmt: skip
 accuracy_option = click.option("--accuracy", is_flag=True,
                                help="Show the accuracy even where scores are other than 0 and 1.")  # fmt: skip
 raw_cells_option = click.option("--raw-cells", is_flag=True,

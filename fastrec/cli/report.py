@@ -16,6 +16,7 @@ from fastrec.cli.options import (
     given_filters,
     group_by_option,
     prepare_reading,
+    repeats_as_option,
     run_options,
 )
 from fastrec.cli.progress import make_progress
@@ -29,6 +30,9 @@ from fastrec.errors import shown
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
 @accuracy_option
 @errors_as_wrong_option
+@repeats_as_option
+@click.option("--confidence", metavar="FIELD",
+              help="Draw how often answers are right against their confidence, a field or a metric.")  # fmt: skip
 @click.option("--questions", type=Count(min=0), default=20, show_default=True, metavar="N",
               help="Show this many of the hardest and most disputed questions, with answers; 0 for none.")  # fmt: skip
 @click.option("--trend", type=click.Path(), multiple=True, metavar="PATH",

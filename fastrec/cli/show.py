@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -21,7 +22,7 @@ from fastrec.cli.console import (
 from fastrec.cli.options import choice_option, command, filter_options, run_options
 from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
-from fastrec.wording import latency_text, score_text, tally_facts, tokens_text
+from fastrec.wording import latency_text, score_text, signs_of, tally_facts, tokens_text
 
 if TYPE_CHECKING:
     from fastrec.answers.shown import ShownAnswer, ShownQuestion, Verdict
@@ -267,6 +268,11 @@ def _print(found: Shown, *, full: bool) -> None:
         for tally in question.tallies:
             metric = f"{safe(tally.metric)}: " if tally.metric else ""
             click.echo(metric + ", ".join(tally_facts(tally, graded=tally.graded)))
+            for (model, total), some in groupby(question.answers, key=lambda one: (one.model_id, one.total)):
+                outcomes = [one.outcome for answer in some for one in answer.verdicts if one.metric == tally.metric]
+                if len(outcomes) == total > 1:  # filters leave out none
+                    right = f"{outcomes.count('right')} of {len(outcomes)} right"
+                    click.echo(f"{safe(model)}: {signs_of(outcomes)} ({right})")
         printer.print_question(question)
         for answer in question.answers:
             click.echo()

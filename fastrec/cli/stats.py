@@ -30,12 +30,14 @@ from fastrec.cli.options import (
     no_progress_option,
     prepare_reading,
     raw_cells_option,
+    repeats_as_option,
 )
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, csv_table, escaped, markdown_sections, more_rows, print_sections
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
+    from fastrec.summary.calibration import Calibration
     from fastrec.summary.document import ModelRecipes, Tokens
     from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, Overlap, QuestionGroup, Stats
 
@@ -178,6 +180,8 @@ def _questions_sections(found: Stats) -> Sections:
     sections += map(_joins_section, found.joins or ())
     if found.overlap is not None:
         sections.append(_overlap_section(found.overlap))
+    for (name, metric), some in groupby(found.calibration or (), key=lambda one: (one.evaluation_name, one.metric)):
+        sections.append(_calibration_section(name if metric is None else f"{name} · {metric}", list(some)))
     return sections, [[*(_HASHES if found.hashes else ()), *(_JOINS if found.joins else ())]]
 
 
@@ -200,6 +204,19 @@ def _overlap_section(pairs: Sequence[Overlap]) -> Section:
     table = Table(columns(names, left=left), rows[:_MOST_OVERLAPS]) if rows else "no question occurs in two evaluations"
     notes = more_rows(len(rows) - _MOST_OVERLAPS, "pair", "--format json")
     return Section("overlap", about, table, [*notes, "same input: input.raw is the same but for white space"])
+
+
+def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
+    names = ["model", "answers", "left out", "confidence", "accuracy", "calibration error", "Brier score"]
+    rows = [
+        [one.model_id, f"{one.answers:,}", f"{one.left_out:,}", _or_empty(one.confidence, "{:.1%}"),
+         _or_empty(one.accuracy, "{:.1%}"), _or_empty(one.ece, "{:.3f}"), _or_empty(one.brier, "{:.3f}")]
+        for one in sorted(models, key=lambda one: (one.ece is None, one.ece, one.model_id))
+    ]  # fmt: skip
+    notes = ["calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"]
+    if any(one.left_out for one in models):
+        notes.append("left out: answers without a confidence from 0 to 1")
+    return Section(title, counted(len(models), "model"), Table(columns(names), rows), notes)
 
 
 def _hashes_section(name: str, models: Sequence[ModelRecipes]) -> Section:
@@ -275,6 +292,11 @@ def _csv_questions(found: Stats) -> Table:
             for recipe in _recipes_of([one])
         ]
         return Table(columns(["evaluation_name", "model_id", "recipe", "lines"]), recipes)
+    if found.calibration is not None:
+        fields = [
+            "evaluation_name", "metric", "model_id", "answers", "left_out", "confidence", "accuracy", "ece", "brier",
+        ]  # fmt: skip
+        return Table(columns(fields), [[getattr(one, name) for name in fields] for one in found.calibration])
     if found.overlap is not None:
         rows = [[one.first, one.second, one.hashes, one.inputs] for one in found.overlap]
         return Table(columns(["evaluation_name", "other_evaluation_name", "hashes", "inputs"]), rows)
@@ -323,8 +345,12 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
               help="Show how producers computed sample_hash, for each evaluation and model.")  # fmt: skip
 @click.option("--joins", is_flag=True,
               help="Show how many questions models have in common, and what keeps the others apart.")  # fmt: skip
+@click.option("--confidence", metavar="FIELD",
+              help="Compare the confidence of answers, a field such as metadata.confidence or a metric, with how often "
+                   "they are right: expected calibration error and Brier score.")  # fmt: skip
 @click.option("--overlap", is_flag=True, help="Show which evaluations have questions in common.")
 @errors_as_wrong_option
+@repeats_as_option
 @choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
 @raw_cells_option
 @jobs_option
@@ -355,7 +381,8 @@ def stats(
     the number of tokens. Fields are those of --where.
 
     --overlap shows which evaluations have questions in common: the same sample_hash, or the same input but for white
-    space. --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same
+    space. --confidence shows whether the confidence that answers state, from 0 to 1, is how often they are right.
+    --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same
     question if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt
     (input.raw), the reference, or only white space.
 
@@ -372,13 +399,15 @@ def stats(
       fastrec stats new-corpus --metric acc --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats corpus --group-by metadata.subject
+      fastrec stats corpus --repeats-as pass^4
+      fastrec stats corpus --confidence metadata.confidence
       fastrec stats corpus --joins --evaluation GSM8K
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run
     from fastrec.corpus.manifest import skipped_lines
 
-    other_tables = [name for name in ("hashes", "joins", "overlap") if options[name]]
+    other_tables = [name for name in ("hashes", "joins", "overlap", "confidence") if options[name]]
     about_questions = bool(other_tables)
     if len(other_tables) > 1 and output_format == "csv":
         raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")

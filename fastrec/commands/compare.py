@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from typing import Any, Final, Literal, NamedTuple, Unpack
@@ -10,19 +11,21 @@ from typing import Any, Final, Literal, NamedTuple, Unpack
 import msgspec
 
 from fastrec.answers.index import Index, check_questions, choose_model
+from fastrec.answers.marks import ERROR, RIGHT
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
-from fastrec.errors import UsageError
-from fastrec.filters import FilterArguments, Filters, Strings, make_filters
+from fastrec.answers.trials import MEAN, RepeatsAs, parse_repeats
+from fastrec.errors import NoMatchError, UsageError
+from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes, parse_groups
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
-from fastrec.summary.significance import Test, adjust, compare_pairs
+from fastrec.summary.significance import Test, Value, adjust, compare_pairs, kappa_interval
 from fastrec.where import with_groups
 
 _ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
-_Values = Mapping[str, Sequence[float | None]]
+_Values = Mapping[str, Sequence[Value]]
 """By question, the values of both models."""
 
 
@@ -49,7 +52,7 @@ class ComparedEvaluation(msgspec.Struct, kw_only=True):
     metric: str | None
     """The `evaluation_result_id`; null for records without one."""
     graded: bool
-    """Whether the metric has scores other than 0 and 1. Then scores are compared, and higher counts as better."""
+    """Whether scores are compared, because the metric has others than 0 and 1; then higher counts as better."""
     questions: int
     """Questions that both models have answered; the numbers below are about these."""
     only_a: int
@@ -74,6 +77,11 @@ class ComparedEvaluation(msgspec.Struct, kw_only=True):
     """Its p-value: how likely so large a difference is if both models are equally good."""
     p_adjusted: float | None
     """The p-value, adjusted for the number of evaluations and metrics by the method of Benjamini and Hochberg."""
+    detectable: float | None
+    """The smallest difference that this test of these questions finds with p < 0.05 in 80 % of all cases, if the models
+    differ on as many questions as observed; null if it finds none."""
+    questions_needed: int | None
+    """How many questions it takes to find the observed difference so; null if there is none."""
     examples: list[Example]
     """The most distinguishing questions; groups have none."""
     group: dict[str, str | None] | None = None
@@ -91,29 +99,78 @@ class Uncompared(msgspec.Struct):
     """Which of the two models have no records."""
 
 
+class Disputed(msgspec.Struct):
+    """An answer on which two metrics differ."""
+
+    sample_id: int | str
+    """The sample."""
+    sample_hash: str
+    """The question."""
+    model_id: str
+    """The model."""
+    right_by: str
+    """The metric by which it is right."""
+
+
+class Agreement(msgspec.Struct, kw_only=True):
+    """Two metrics (graders) on the same answers of an evaluation."""
+
+    evaluation_name: str
+    """The evaluation."""
+    answers: int
+    """Answers that both have judged, without errors."""
+    both_right: int
+    """Right by both."""
+    only_first: int
+    """Right by the first metric only."""
+    only_second: int
+    """Right by the second metric only."""
+    both_wrong: int
+    """Wrong by both."""
+    agreement: float | None
+    """The share of answers with the same verdict; null without answers."""
+    kappa: float | None
+    """Cohen's kappa; null if all answers have one verdict."""
+    kappa_low: float | None
+    """Lower end of its 95 % interval, by a jackknife over questions."""
+    kappa_high: float | None
+    """Upper end of this interval."""
+    disputed: list[Disputed]
+    """The first answers on which they differ, in the order of the corpus."""
+
+
 class Comparison(Tabular):
-    """Two models, compared on each evaluation and metric."""
+    """Two models, compared on each evaluation and metric; or two metrics, on each evaluation that has both."""
 
     a: str
     """The model A."""
     b: str
     """The model B."""
+    repeats_as: str
+    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or first."""
     evaluations: list[ComparedEvaluation]
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
     """The others."""
+    metrics: tuple[str, ...] = ()
+    """With --metrics: the two metrics."""
+    agreement: list[Agreement] = msgspec.field(default_factory=list)
+    """With --metrics: how they agree on each evaluation."""
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each evaluation and metric."""
+        """A row for each evaluation, metric and group, or for each evaluation that has both metrics."""
         names = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
-        return [flat(one, {}) | {name: (one.group or {}).get(name) for name in names} for one in self.evaluations]
+        compared = [flat(one, {}) | {name: (one.group or {}).get(name) for name in names} for one in self.evaluations]
+        return compared + [flat(one, {}) for one in self.agreement]
 
 
 def compare(
     corpus: str | os.PathLike[str],
-    a: str,
-    b: str,
+    a: str | None = None,
+    b: str | None = None,
     *,
+    metrics: Strings = (),
+    repeats_as: str = "mean",
     examples: int = 2,
     group_by: Strings = (),
     jobs: int = 1,
@@ -127,6 +184,9 @@ def compare(
         corpus: A directory or URL that `normalize` published.
         a: A model, or a pattern that matches only one.
         b: The other model.
+        metrics: Instead of two models, two metrics that judge the same answers.
+        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
+            `first`.
         examples: The number of questions per evaluation and metric to return with both answers.
         group_by: Also compare the models on groups of records, as in `stats`. All p-values are adjusted together.
         jobs: Processes to use if the index of the corpus has to be built.
@@ -140,27 +200,39 @@ def compare(
         ShardError: A part cannot be read completely.
     """
     limits = current_limits()
+    repeats = parse_repeats(repeats_as)
     chosen, groups = make_filters(**filters), parse_groups(group_by)
+    graders = as_tuple("metrics", metrics)
+    if graders:
+        if a is not None or len(set(graders)) != 2 or chosen.metric:
+            raise UsageError("name two models, or two different metrics with --metrics; --model chooses models")
+        if groups:
+            raise UsageError("--group-by cannot be combined with --metrics")
+        names = msgspec.structs.replace(chosen, metric=graders)
+        with open_scopes(corpus, names, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+            return Comparison("", "", str(repeats), [], [], graders, _agreements(index, scopes, graders, examples))
+    if a is None or b is None:
+        raise UsageError("name two models, A and B, or two metrics with --metrics")
     with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
         models = {model for scope, _ in scopes for model in scope.models}
         first, second = choose_model(a, models), choose_model(b, models)
         if first == second:
             raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
         check_questions(index, scopes, chosen)
-        compared, uncompared = _compare_scopes(index, scopes, (first, second), examples)
+        compared, uncompared = _compare_scopes(index, scopes, (first, second), repeats=repeats, examples=examples)
     if groups:
         with open_scopes(corpus, chosen, groups, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
-            parts, _ = _compare_scopes(index, scopes, (first, second), 0)
+            parts, _ = _compare_scopes(index, scopes, (first, second), repeats=repeats, examples=0)
         note = notice or (lambda _message: None)
         compared = with_groups(compared, parts, groups, lambda one: one.questions, note)
     tested = [one for one in compared if one.p is not None]
     for one, adjusted in zip(tested, adjust([one.p for one in tested if one.p is not None]), strict=True):
         one.p_adjusted = adjusted
-    return Comparison(first, second, compared, uncompared)
+    return Comparison(first, second, str(repeats), compared, uncompared)
 
 
 def _compare_scopes(
-    index: Index, scopes: Iterable[tuple[Scope, Query]], pair: tuple[str, str], examples: int
+    index: Index, scopes: Iterable[tuple[Scope, Query]], pair: tuple[str, str], *, repeats: RepeatsAs, examples: int
 ) -> tuple[list[ComparedEvaluation], list[Uncompared]]:
     compared, uncompared = [], []
     for scope, query in scopes:
@@ -169,19 +241,21 @@ def _compare_scopes(
         else:
             if query.models:
                 query = msgspec.structs.replace(query, models=tuple(sorted({*query.models, *pair})))
-            compared.append(_compare_scope(index, scope, query, pair, examples))
+            compared.append(_compare_scope(index, scope, query, pair, repeats=repeats, examples=examples))
     return compared, uncompared
 
 
 def _compare_scope(
-    index: Index, scope: Scope, query: Query, pair: tuple[str, str], examples: int
+    index: Index, scope: Scope, query: Query, pair: tuple[str, str], *, repeats: RepeatsAs, examples: int
 ) -> ComparedEvaluation:
-    values = index.values(query, pair)
-    found = compare_pairs(((b, a) for a, b in values.values()), graded=scope.graded)
+    means = index.values(query, pair)
+    values = means if repeats == MEAN else index.values(query, pair, repeats=repeats)
+    graded = scope.graded and not repeats.by_verdict
+    found = compare_pairs(((b, a) for a, b in values.values()), graded=graded)
     return ComparedEvaluation(
         evaluation_name=scope.evaluation_name,
         metric=scope.metric,
-        graded=scope.graded,
+        graded=graded,
         questions=found.questions,
         only_a=found.only_second,
         only_b=found.only_first,
@@ -194,9 +268,55 @@ def _compare_scope(
         test=found.test,
         p=found.p,
         p_adjusted=None,
-        examples=_distinguishing_questions(index, scope, query, pair, values, number=examples)
+        detectable=found.detectable,
+        questions_needed=found.needed,
+        examples=_distinguishing_questions(index, scope, query, pair, means, number=examples)
         if examples and found.rose + found.fell
         else [],
+    )
+
+
+def _agreements(
+    index: Index, scopes: Sequence[tuple[Scope, Query]], graders: tuple[str, ...], examples: int
+) -> list[Agreement]:
+    """Compare two metrics on each evaluation that has both."""
+    found = []
+    queries = {(scope.evaluation_name, scope.metric): query for scope, query in scopes}
+    for name in dict.fromkeys(name for name, _ in queries):
+        pair = [queries.get((name, metric)) for metric in graders]
+        if pair[0] is not None and pair[1] is not None:
+            found.append(_agreement(index, pair[0], pair[1], examples))
+    if not found:
+        raise NoMatchError(f"no evaluation has both metrics, {' and '.join(graders)}")
+    return found
+
+
+def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agreement:
+    tables: dict[str, list[int]] = {}
+    disputed: list[Disputed] = []
+    for name, model, one, other in index.pairs(first, second):
+        if ERROR not in (one.flag, other.flag):
+            cell = 2 * (one.flag != RIGHT) + (other.flag != RIGHT)
+            tables.setdefault(name, [0] * 4)[cell] += 1
+            if cell in (1, 2) and len(disputed) < examples and (row := index.row(first, name)):
+                right_by = first.metric if cell == 1 else second.metric
+                disputed.append(Disputed(row.sample_id, row.sample_hash, model, right_by or ""))
+    counts = Counter((table[0], table[1], table[2], table[3]) for table in tables.values())
+    both, only_first, only_second, neither = (sum(table[at] for table in tables.values()) for at in range(4))
+    answers = both + only_first + only_second + neither
+    kappa, low, high = kappa_interval(counts)
+    return Agreement(
+        evaluation_name=first.evaluation_name,
+        answers=answers,
+        both_right=both,
+        only_first=only_first,
+        only_second=only_second,
+        both_wrong=neither,
+        agreement=(both + neither) / answers if answers else None,
+        kappa=kappa,
+        kappa_low=low,
+        kappa_high=high,
+        disputed=disputed,
     )
 
 
@@ -259,7 +379,7 @@ def _largest(index: Index, query: Query, values: _Values, number: int) -> Iterab
 
 def _candidate(row: QuestionRow, values: _Values, *, graded: bool) -> _Candidate:
     """Take the two models out of a row, which leaves the others."""
-    a, b = (value or 0.0 for value in values[row.name])
+    a, b = (float(value or 0) for value in values[row.name])
     mean = row.mean_score if graded else row.share
     others = row.models - 2
     value = (mean * row.models - a - b) / others if others and mean is not None else None

@@ -25,8 +25,11 @@ written:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
+from math import comb
+from statistics import median
 from typing import Final, Self
 
 import msgspec
@@ -123,6 +126,27 @@ _hash: Final = LIST_HASHES["sha256"]
 _NOT_SCORED: Final = Score(metric="", value=None, problem="the log has no score for this sample")
 
 
+def _right(scores: Sequence[float]) -> int:
+    return sum(score >= 1 for score in scores)
+
+
+REDUCERS: Final[dict[str, Callable[[Sequence[float], int], float]]] = {
+    "median": lambda scores, _: median(scores),
+    "mode": lambda scores, _: Counter(scores).most_common(1)[0][0],
+    "max": lambda scores, _: max(scores),
+    "at_least": lambda scores, k: float(_right(scores) >= k),
+    "pass_at": lambda scores, k: 1 - comb(len(scores) - _right(scores), k) / comb(len(scores), k),
+    "pass_k": lambda scores, k: comb(_right(scores), k) / comb(len(scores), k),
+}
+"""What Inspect makes of the scores of a sample, by name; the last three with a number."""
+
+
+def reducer_of(text: str) -> tuple[str, int]:
+    """Split the name of a reducer, such as `pass_at_2`."""
+    kind, _, number = text.rpartition("_")
+    return (kind, int(number)) if number.isdecimal() else (text, 1)
+
+
 class MetricTotals(msgspec.Struct):
     """The records of one metric, added up."""
 
@@ -132,6 +156,14 @@ class MetricTotals(msgspec.Struct):
     sum: float = 0.0
     graded: bool = False
     """Whether some score is neither 0 nor 1."""
+    by_sample: dict[str, list[float]] = {}
+    """All scores, if a figure of the log needs them."""
+
+    def reduced_mean(self, reducer: str) -> float | None:
+        """The mean over samples of what a reducer makes of their scores; samples with too few do not count."""
+        kind, k = reducer_of(reducer)
+        reduced = [REDUCERS[kind](scores, k) for scores in self.by_sample.values() if len(scores) >= k]
+        return sum(reduced) / len(reduced) if reduced else None
 
     @property
     def mean(self) -> float | None:
@@ -142,14 +174,17 @@ class MetricTotals(msgspec.Struct):
         self.scored += other.scored
         self.sum += other.sum
         self.graded = self.graded or other.graded
+        for sample, scores in other.by_sample.items():
+            self.by_sample.setdefault(sample, []).extend(scores)
         return self
 
 
 class Converter:
     """Turns the samples of one run into lines, and counts them."""
 
-    def __init__(self, harness: str, run: RunInfo, patterns: Iterable[str] = ()) -> None:
-        """Write records of the metrics that match one of `patterns`, or of all."""
+    def __init__(self, harness: str, run: RunInfo, patterns: Iterable[str] = (), *, by_sample: bool = False) -> None:
+        """Write records of the metrics that match one of `patterns`, or of all; `by_sample`: collect their scores."""
+        self._by_sample = by_sample
         self._run = run
         self._patterns = tuple(patterns)
         self._common = {"harness": harness} | ({"harness_version": run.version} if run.version else {}) | run.metadata
@@ -202,6 +237,8 @@ class Converter:
             else:
                 totals.scored += 1
                 totals.sum += value
+                if self._by_sample:
+                    totals.by_sample.setdefault(sample.sample_id, []).append(value)
                 if value not in (0, 1):
                     totals.graded = True
             evaluation = b',"evaluation":{"score":' + encode(value) + ends[value == 1 and can_be_correct and not error]

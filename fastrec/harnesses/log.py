@@ -95,6 +95,8 @@ class Aggregate(msgspec.Struct, frozen=True):
     value: float
     samples: int | None = None
     """The number of scores that it is the mean of, if the log says it."""
+    reducer: str = ""
+    """What makes one score of those that a sample has in several epochs (`REDUCERS`); empty if it is a mean of all."""
 
 
 class LogPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import msgspec
 from fastrec.errors import counted
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
+from fastrec.summary.calibration import Calibration
 from fastrec.summary.document import (
     ErrorsAsWrong,
     Latency,
@@ -237,6 +238,8 @@ class Stats(Tabular, kw_only=True):
     """Whether only common questions count: those answered by all chosen models of the evaluation that have answers."""
     errors_as_wrong: bool
     """Whether records with an error count as wrong answers. If not, they do not count."""
+    repeats_as: str
+    """What several answers of a model to a question become: mean, pass@K, pass^K, majority or first."""
     skipped: list[str]
     """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; their records do not count."""
     corpus: CorpusFacts
@@ -248,6 +251,8 @@ class Stats(Tabular, kw_only=True):
     """With --joins: which questions the chosen models have in common, for each evaluation; otherwise null."""
     overlap: list[Overlap] | None = None
     """With --overlap: pairs of evaluations that have questions in common; otherwise null."""
+    calibration: list[Calibration] | None = None
+    """With --confidence: how well each chosen model is calibrated; otherwise null."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""
@@ -319,6 +324,7 @@ def rank(
     accuracy: bool = False,
     common: bool = False,
     errors_as_wrong: bool = False,
+    repeats_as: str = "mean",
     skipped: Sequence[str] = (),
 ) -> Stats:
     """Rank the models of each evaluation and metric.
@@ -337,6 +343,7 @@ def rank(
         accuracy=accuracy or by == "accuracy",
         common=common,
         errors_as_wrong=errors_as_wrong,
+        repeats_as=repeats_as,
         skipped=list(skipped),
         corpus=corpus,
         evaluations=evaluations,
@@ -463,6 +470,18 @@ def has_repeats(evaluation: EvaluationStats) -> bool:
     return any(model.answers > model.questions for model in evaluation.by_model)
 
 
+def repeats_in_words(repeats_as: str) -> list[str]:
+    """Explain what several answers of a model to a question become, in short lines."""
+    if repeats_as == "first":
+        return ["Of several answers to a question, the first one counts: that of the lowest trial or epoch."]
+    if repeats_as == "majority":
+        first = "majority: whether the answer that most trials extracted is right."
+        return [first, "If two answers are as frequent, the question counts as wrong."]
+    some, number = "at least one" if "@" in repeats_as else "all", counted(int(repeats_as[5:]), "answer")
+    first = f"{repeats_as}: the chance that {some} of {number} to a question would be right, estimated without bias"
+    return [first, f"from all of its answers. Questions with fewer than {number} do not count."]
+
+
 def legend(stats: Stats) -> list[str]:
     if not any(evaluation.by_model for evaluation in stats.evaluations):
         return []
@@ -474,7 +493,9 @@ def legend(stats: Stats) -> list[str]:
     if not all(map(stats.shows_accuracy, answered)):
         lines.append("Where scores are other than 0 and 1, the score counts; --accuracy shows both.")
         lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
-    if any(map(has_repeats, stats.evaluations)):
+    if stats.repeats_as != "mean":
+        lines += repeats_in_words(stats.repeats_as)
+    elif any(map(has_repeats, stats.evaluations)):
         lines.append("A question with several answers counts once, with the mean of its answers.")
     if any(evaluation.errors for evaluation in stats.evaluations):
         if stats.errors_as_wrong:

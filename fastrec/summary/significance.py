@@ -28,17 +28,27 @@ _TINY: Final = 1e-300
 
 
 def paired_test(
-    differences: Mapping[Fraction, int] | None, questions: int, *, total: Fraction, squares: Fraction, binary: bool
+    differences: Mapping[Fraction, int] | None,
+    questions: int,
+    *,
+    changed: int,
+    total: Fraction,
+    squares: Fraction,
+    binary: bool,
 ) -> tuple[Test, float]:
     """Choose a test and return its name and p-value.
 
     `differences` has the number of questions by difference, without those that did not change; None if there are too
-    many different ones for an exact test. `binary`: every question has one answer in each corpus, right or wrong.
+    many different ones for an exact test. `changed` is the number of these questions. `binary`: every question has one
+    answer in each corpus, right or wrong.
     """
     if binary and differences is not None:
         return "mcnemar", mcnemar(differences.get(Fraction(-1), 0), differences.get(Fraction(1), 0))
     exact = None if differences is None else sign_flip(differences)
-    return ("t", t_test(total, squares, questions)) if exact is None else ("sign-flip", exact)
+    if exact is not None:
+        return "sign-flip", exact
+    # A t-test assumes that differences are normal. So it may claim no more than the same sign of all of them does.
+    return "t", max(t_test(total, squares, questions), math.ldexp(1.0, 1 - changed))
 
 
 def mcnemar(one_way: int, other_way: int) -> float:
@@ -158,6 +168,8 @@ def adjust(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
+Value = float | Fraction | None
+"""What a model made of a question: a share of right answers, or a score; a fraction if it is exact."""
 _MOST_SIZES: Final = 1_000  # of differences; the exact sign-flip test gives up far below
 _MOST_ANSWERS: Final = 1_000_000  # of a model to a question
 
@@ -178,10 +190,15 @@ class Paired(NamedTuple):
     """The mean of the second values minus that of the first, rounded once."""
     test: Test | None
     p: float | None
+    detectable: float | None
+    needed: int | None
 
 
-def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded: bool) -> Paired:
-    """Compare two values of each question: shares of right answers, or scores if `graded`; None without an answer."""
+def compare_pairs(pairs: Iterable[tuple[Value, Value]], *, graded: bool) -> Paired:
+    """Compare two values of each question: shares of right answers, or scores if `graded`; None without an answer.
+
+    A fraction is exact, a double stands for a decimal score or for a share.
+    """
     counts = Counter(pairs)
     both = {(old, new): number for (old, new), number in counts.items() if old is not None and new is not None}
     only_first, only_second = (
@@ -190,16 +207,17 @@ def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded:
     )
     questions = sum(both.values())
     if not questions:
-        return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None)
+        return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None, None, None)
     differences: Counter[Fraction] = Counter()
     for (old, new), number in both.items():
-        if old != new:
-            differences[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
+        if difference := _exact(new, graded=graded) - _exact(old, graded=graded):
+            differences[difference] += number
     gain = sum((number * size for size, number in differences.items()), Fraction())
     squares = sum((number * size**2 for size, number in differences.items()), Fraction())
     test, p = paired_test(
         differences if len(differences) <= _MOST_SIZES else None,
         questions,
+        changed=differences.total(),
         total=gain,
         squares=squares,
         binary=not graded and all(value in (0, 1) for pair in both for value in pair),
@@ -216,10 +234,11 @@ def compare_pairs(pairs: Iterable[tuple[float | None, float | None]], *, graded:
         to_double(gain / questions),
         test,
         p,
+        *power(questions, gain, squares, test),
     )
 
 
-def _mean(pairs: Mapping[tuple[float, float], int], side: int, questions: int) -> float:
+def _mean(pairs: Mapping[tuple[float | Fraction, float | Fraction], int], side: int, questions: int) -> float:
     values = [(pair[side], number) for pair, number in pairs.items()]
     try:
         total = math.fsum(value * number for value, number in values)
@@ -230,12 +249,52 @@ def _mean(pairs: Mapping[tuple[float, float], int], side: int, questions: int) -
     return to_double(sum((Fraction(value) * number for value, number in values), Fraction()) / questions)
 
 
-def _exact(value: float, *, graded: bool) -> Fraction:
+def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
     """The number that a double stands for: a decimal score, or a share of some answers."""
+    if isinstance(value, Fraction):
+        return value
     return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
 
 
+Table = tuple[int, int, int, int]
+"""Answers that two graders judge: right by both, by the first only, by the second only, by none."""
 _Z: Final = 1.959963984540054  # 97.5 % of a normal distribution lie below
+_Z_POWER: Final = 0.8416212335729143  # 80 % lie below
+_FEWEST: Final = 6  # differences of one sign that give p < 0.05
+
+
+def power(questions: int, total: Fraction, squares: Fraction, test: Test) -> tuple[float | None, int | None]:
+    """The smallest difference that a test of so many questions detects, and how many questions the observed one needs.
+
+    To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected, or none was observed.
+
+    `total` and `squares` are sums over the differences of questions. The mean of their squares is the discordance: of
+    single answers, the share of questions on which only one of both is right. It stays as observed, or is as large as
+    a difference needs. With z = 1.96 for p and 0.84 for the power, n questions find a mean difference d if
+
+        n d ≥ z_p √(n discordance) + z_power √(n (discordance - d²))
+
+    The exact McNemar test counts whole flips, and needs half a flip more.
+    """
+    observed, discordance = abs(to_double(total / questions)), to_double(squares / questions)
+    step = 0.5 if test == "mcnemar" else 0.0
+
+    def finds(difference: float) -> bool:
+        square = difference * difference  # with ** it may overflow
+        spread = max(discordance, difference if step else square)
+        needed = _Z * math.sqrt(questions * spread) + _Z_POWER * math.sqrt(questions * (spread - square))
+        return questions >= _FEWEST and questions * difference >= needed + step
+
+    low, high = 0.0, 1.0 if step else (_Z + _Z_POWER) * math.sqrt(discordance / questions)
+    detectable = high if high and finds(high) else None
+    while detectable and low < (middle := (low + high) / 2) < high:
+        low, high = (low, middle) if finds(middle) else (middle, high)
+        detectable = high
+    if not observed:
+        return detectable, None
+    one = _Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(max(discordance - observed * observed, 0.0))
+    root = (one + math.sqrt(one * one + 4 * observed * step)) / (2 * observed)
+    return detectable, max(math.ceil(root**2), _FEWEST) if root < 1e9 else None
 
 
 def wilson_interval(
@@ -248,7 +307,7 @@ def wilson_interval(
     the same variance over questions: at least `questions`, and at most `answers`.
 
     >>> wilson_interval(0.5, 0.05, questions=101, answers=101)
-    (0.40419..., 0.59580...)
+    (0.40429..., 0.59570...)
     """
     if accuracy is None:
         return None, None
@@ -263,6 +322,39 @@ def wilson_interval(
     half = _Z / (1 + z2 / n) * math.sqrt(variance / n + z2 / (4 * n * n))
     # Rounding must not move an end to the wrong side of 0, of 1 or of the accuracy itself.
     return max(min(middle - half, p), 0.0) if p else 0.0, min(max(middle + half, p), 1.0) if p < 1 else 1.0
+
+
+def kappa_interval(tables: Mapping[Table, int]) -> tuple[float | None, float | None, float | None]:
+    """Cohen's kappa of two graders, and its 95 % interval; None if it is undefined.
+
+    Given are the tables of all questions, with the number of questions that have each. The standard error is that of a
+    jackknife, which leaves out one question at a time: answers of several models to a question are not independent.
+
+    >>> kappa_interval({(1, 0, 0, 0): 20, (0, 1, 0, 0): 5, (0, 0, 1, 0): 10, (0, 0, 0, 1): 15})
+    (0.4, 0.14..., 0.65...)
+    """
+    whole = [sum(table[cell] * number for table, number in tables.items()) for cell in range(4)]
+    kappa, questions = _kappa(whole), sum(tables.values())
+    others = [
+        (_kappa([total - cell for total, cell in zip(whole, table, strict=True)]), number)
+        for table, number in tables.items()
+    ]
+    known = [(value, number) for value, number in others if value is not None]
+    if kappa is None or questions < 2 or len(known) < len(others):
+        return kappa, None, None
+    mean = math.fsum(value * number for value, number in known) / questions
+    error = math.sqrt(math.fsum((value - mean) ** 2 * number for value, number in known) * (1 - 1 / questions))
+    return kappa, max(kappa - _Z * error, -1.0), min(kappa + _Z * error, 1.0)
+
+
+def _kappa(table: Sequence[int]) -> float | None:
+    """How much more two graders agree than by chance, given the shares of right answers that each has."""
+    both, first, second, neither = table
+    answers = sum(table)
+    by_chance = (both + first) * (both + second) + (neither + first) * (neither + second)
+    if not answers or by_chance == answers**2:
+        return None
+    return ((both + neither) * answers - by_chance) / (answers**2 - by_chance)
 
 
 def score_interval(mean: float | None, standard_error: float | None) -> tuple[float | None, float | None]:

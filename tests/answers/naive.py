@@ -125,6 +125,17 @@ class Naive:
             rows.sort(key=lambda row: (row[column] is None, sign * round(row[column] or 0, 9)))
         return [row["sample_hash"] for row in rows]
 
+    def _differs(self, scope: tuple[str, str | None], sample_hash: str) -> bool:
+        """Whether another metric that judged the same models has other outcomes of some model."""
+        others = [one for one in self.scopes() if one[0] == scope[0] and self.models(one) == self.models(scope)]
+        records = [self.of(one, sample_hash, ()) for one in (scope, *others)]
+        kinds = [
+            {(one["model_id"], "error" if one.get("error") else right_of(one)) for one in some}
+            for some in records
+            if some
+        ]
+        return any(one != kinds[0] for one in kinds)
+
     def _accepts(self, query: Query, sample_hash: str) -> bool:
         scope = query.evaluation_name, query.metric
         records = self.of(scope, sample_hash, query.models)
@@ -139,6 +150,7 @@ class Naive:
             "all-wrong": outcomes - {"error"} == {"wrong"},
             "all-right": outcomes - {"error"} == {"right"},
             "disagreement": bool(row["disagreement"] and round(row["disagreement"], 9)),
+            "metrics-differ": self._differs(scope, sample_hash),
             "errors": "error" in outcomes,
         }
         return (

@@ -450,7 +450,7 @@ def test_wrong_option(command: str) -> None:
         (["questions", "corpus", "--split", "org-0/*", "no"], "no model matches 'no'; available: org-0/"),
         (["show", "corpus"], "Missing argument 'QUESTION'"),
         (["show", "corpus", "no"], "no question of this corpus has the sample_id 'no', or a sample_hash that begins"),
-        (["compare", "corpus", "org-0/*"], "Missing argument 'B'"),
+        (["compare", "corpus", "org-0/*"], "name two models, A and B, or two metrics with --metrics"),
         (["compare", "corpus", "org-0/*", "org-*"], "'org-*' matches"),
         (["cat", "corpus", "--limit", "none"], "'--limit': 'none' is not a valid integer"),
         (["export", "corpus", "-o", "tables", "--format", "xls"], "'xls' is not one of 'parquet', 'csv', 'matrix'"),

@@ -117,6 +117,20 @@ def test_shares_of_several_answers_are_exact(tmp_path: Path) -> None:
     assert (found.test, found.p, found.wins, found.losses) == ("sign-flip", 2 * (1 + 6) / 64, 5, 1)
 
 
+def test_means_of_several_scores_are_exact(tmp_path: Path) -> None:
+    """The mean of 0.1 and 0.2 is that of 0 and 0.3, though not as doubles."""
+    records = [
+        answer("e", f"q{number}", model, score, metadata={"trial": str(trial)})
+        for number in range(6)
+        for model, better in ((A, True), (B, False))
+        for trial, score in enumerate(((0.5, 0.9) if better else (0, 0.1)) if number < 4 else (0.1, 0.2)[::-1])
+        for score in [score if number < 4 or better else (0, 0.3)[trial]]
+    ]
+    found = scope_of(make_corpus(tmp_path, records), "e")
+    assert (found.test, found.p, found.wins, found.ties) == ("sign-flip", 2 / 2**4, 4, 2)
+    assert found.difference == 4 * 0.65 / 6
+
+
 def test_examples_are_those_on_which_the_others_agree(tmp_path: Path) -> None:
     """Questions that A wins and questions that B wins take turns; each time, the one with the clearest majority."""
     rows = {  # A, B, then four others
@@ -181,19 +195,20 @@ def test_the_text(tmp_path: Path) -> None:
     records += [answer("sums", f"{number} + 1?", hostile, int(number == "1"), sample_id=number) for number in "123"]
     corpus = make_corpus(tmp_path, [*records, answer("talk", "hi", "org/a", 1)])
     lines = run(corpus, "*a", hostile, "--examples", "1").stdout.decode().splitlines()
-    assert lines[:8] == [
+    assert lines[:9] == [
         "A  org/a",
         "B  org/\\x1b[31mb\\u202e",
         "",
         "  evaluation  questions       A      B  points  wins  losses  ties       p  adjusted p",
         "  sums                3  100.0%  33.3%  +66.67     2       0     1  0.5000      0.5000",
         "  p: exact McNemar test; wins: A is better",
+        "  sums: detects no difference with 80% power at p < 0.05; to detect 66.7 takes 11 questions",
         "  not compared: 1 evaluation without records of both models: talk",
         "",
     ]
-    assert lines[8] == "sums, example 1: A 100.0%, B 0.0%"
-    assert lines[9].startswith("sample 2, hash ")
-    assert lines[10:] == [
+    assert lines[9] == "sums, example 1: A 100.0%, B 0.0%"
+    assert lines[10].startswith("sample 2, hash ")
+    assert lines[11:] == [
         "question",
         "  2 + 1?",
         "reference",

@@ -221,7 +221,7 @@ def test_a_metric_that_becomes_graded(tmp_path: Path) -> None:
 def test_a_p_value_is_never_zero(tmp_path: Path) -> None:
     """If many scores change by nearly the same, the p-value of the t-test is too small for a number."""
     for night in (0, 1):
-        scores = {number: 0.1 + night * (0.5 + number / 1e9) for number in range(200)}
+        scores = {number: 0.1 + night * (0.5 + number / 1e9) for number in range(1_200)}
         records = [
             record("m", number, "+") | {"evaluation": {"score": score, "is_correct": True}}
             for number, score in scores.items()
@@ -232,6 +232,22 @@ def test_a_p_value_is_never_zero(tmp_path: Path) -> None:
     assert b"0 worse  p <1e-300\n" in run_here("trend", tmp_path).stdout
     fastrec.report(tmp_path / "night-1", tmp_path / "report.html", trend=tmp_path)
     assert "&lt;1e-300</td>" in (tmp_path / "report.html").read_text()
+
+
+def test_means_of_scores_are_exact(tmp_path: Path) -> None:
+    """The mean of 0.1 and 0.2 is that of 0 and 0.3, though not as doubles: four of six questions changed."""
+    for night, tied in (("night-1", (0.0, 0.3)), ("night-2", (0.1, 0.2))):
+        better = (0.25, 0.35) if night == "night-2" else (0.1, 0.2)
+        records = [
+            record("m", number, "+", metadata={"trial": trial}) | {"evaluation": {"score": score, "is_correct": True}}
+            for number in range(6)
+            for trial, score in enumerate(better if number < 4 else tied)
+        ]
+        make_corpus(tmp_path / night, records)
+    ((model,),) = [evaluation.models for evaluation in fastrec.trend(tmp_path).evaluations]
+    (change,) = model.changes
+    assert (change.test, change.better, change.worse, change.p) == ("sign-flip", 4, 0, 2 / 2**4)
+    assert change.difference == 0.1
 
 
 def test_hashes_that_differ(nights: Path, tmp_path: Path) -> None:

@@ -425,6 +425,10 @@ def test_several_answers_of_a_model(client: Client, corpus: Path) -> None:
     here = hash_of(corpus, "q4")
     page = client.page(f"/question/{here}?evaluation=sums")
     assert page.count('<article class="card answer') == 4
+    assert re.findall(r'title="(org/b: .*?)" aria-label=".*?">(.*?)<', page) in (
+        [("org/b: right, wrong", "✓✗")],
+        [("org/b: wrong, right", "✗✓")],
+    )
     texts = [client.page(f"/answer/{here}?evaluation=sums&show={quote(show)}") for show in ("org/b", "org/b\\2")]
     assert ["It is 28 after all" in text for text in texts].count(True) == 1
     assert ["answer 1 of 2" in texts[0], "answer 2 of 2" in texts[1]] == [True, True]

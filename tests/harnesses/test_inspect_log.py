@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+import fastrec
 from fastrec.errors import LogError
 from fastrec.harnesses import inspect
 from fastrec.harnesses.inspect.files import role_of
@@ -296,14 +297,16 @@ def test_entries_that_name_keys_as_scorers(tmp_path):
         (None, 1, True),
         ("mean", 1, True),
         ("mode", 1, True),
-        ("pass_at_1", 1, False),
+        ("pass_at_1", 1, True),
+        ("own_reducer", 1, False),
         (None, 2, True),
         ("mean", 2, True),
-        ("max", 2, False),
-        ("at_least_1", 2, False),
+        ("max", 2, True),
+        ("at_least_1", 2, True),
+        ("own_2", 2, False),
     ],
 )
-def test_only_means_over_epochs_are_compared(tmp_path, reducer, epochs, is_compared):
+def test_known_reducers_are_compared(tmp_path, reducer, epochs, is_compared):
     head = header(entry("match", accuracy=1.0, reducer=reducer), samples=epochs, epochs=epochs)
     samples = [sample(epoch=epoch + 1) for epoch in range(epochs)]
     plan = imported(write_eval(tmp_path / "log.eval", *samples, head=head)).plan
@@ -311,6 +314,32 @@ def test_only_means_over_epochs_are_compared(tmp_path, reducer, epochs, is_compa
     if not is_compared:
         (reason,) = plan.not_compared.values()
         assert reason == f"the epochs are reduced by {reducer}"
+
+
+@pytest.mark.parametrize(
+    ("reducer", "value"),
+    [  # by hand, of 2 and of 1 right answers in 4
+        ("mean", 3 / 8),
+        ("median", (0.5 + 0) / 2),
+        ("max", 1),
+        ("at_least_2", 1 / 2),
+        ("pass_at_1", 3 / 8),
+        ("pass_at_2", ((1 - 1 / 6) + (1 - 3 / 6)) / 2),
+        ("pass_k_2", (1 / 6 + 0) / 2),
+        ("pass_k_5", None),
+    ],
+)
+def test_reducers_are_reproduced_from_the_records(tmp_path, reducer, value):
+    head = header(entry("match", accuracy=0.5 if value is None else value, reducer=reducer), samples=8, epochs=4)
+    samples = [
+        sample(name, epoch=epoch + 1, scores={"match": {"value": "C" if epoch in right else "I"}})
+        for name, right in (("a", (0, 3)), ("b", (2,)))
+        for epoch in range(4)
+    ]
+    found = fastrec.import_logs(write_eval(tmp_path / "log.eval", *samples, head=head), tmp_path / "out")
+    ((_, mean),) = [log.comparisons for log in found.logs]
+    assert (mean.stated, mean.recomputed) == (0.5 if value is None else value, pytest.approx(value))
+    assert mean.agrees is (value is not None)
 
 
 def test_epochs_without_scores_have_no_common_mean(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.summary.significance import adjust, mcnemar, paired_test, sign_flip, t_test
+from fastrec.summary.significance import adjust, mcnemar, paired_test, power, sign_flip, t_test
 from tests.commands.comparing import adjusted, flipped, p_value
 
 
@@ -87,7 +87,7 @@ def sums(values: Iterable[Fraction]) -> tuple[Fraction, Fraction]:
 def paired(counts: Counter[Fraction], questions: int) -> tuple[str, float]:
     """The test of differences that are not all -1 or 1."""
     total, squares = sums(counts.elements())
-    return paired_test(counts, questions, total=total, squares=squares, binary=False)
+    return paired_test(counts, questions, changed=counts.total(), total=total, squares=squares, binary=False)
 
 
 def drawn(questions: int, trials: int, seed: int = 1) -> list[Fraction]:
@@ -133,6 +133,75 @@ def test_the_approximation_begins_where_it_is_good() -> None:
     assert 0.01 < exact < 0.5
     assert t_test(*sums(values), len(values)) == pytest.approx(exact, rel=0.05)
     assert sign_flip(Counter(filter(None, drawn(400, 4)))) is None
+
+
+def test_a_t_test_claims_no_more_than_a_sign_flip_test_could() -> None:
+    """With n differences of one sign, n - 1 further coins would have to agree with the first."""
+    values = [Fraction(1) + Fraction(number, 10**9) for number in range(60)]
+    total, squares = sums(values)
+    assert t_test(total, squares, 60) < 1e-300
+    for questions, p in ((60, 2.0**-59), (2_000, t_test(total, squares, 2_000))):
+        found = paired_test(None, questions, changed=60, total=total, squares=squares, binary=False)
+        assert found == ("t", p)
+
+
+@pytest.mark.parametrize(("questions", "discordance"), [(60, 0.3), (150, 0.02), (400, 0.2), (20, 0.2)])
+def test_the_smallest_difference_is_found_in_four_of_five_simulations(questions: int, discordance: float) -> None:
+    """McNemar's test, with a discordance that is large enough for the difference or is not."""
+    flips = Fraction(round(questions * discordance))
+    difference, _ = power(questions, Fraction(), flips, "mcnemar")
+    assert difference is not None
+    spread = max(float(flips / questions), difference)
+    draw_from = random.Random(3)
+
+    def is_found() -> bool:
+        draws = [draw_from.random() for _ in range(questions)]
+        rose = sum(draw < (spread + difference) / 2 for draw in draws)
+        return mcnemar(sum(draw < spread for draw in draws) - rose, rose) < 0.05
+
+    found = sum(is_found() for _ in range(600)) / 600
+    assert 0.75 < found < 0.9  # few questions have few p-values
+
+
+@pytest.mark.parametrize("questions", [40, 120])
+def test_the_smallest_difference_of_scores_is_found_in_four_of_five_simulations(questions: int) -> None:
+    """With the number of questions that it needs, the same power results."""
+    draw_from = random.Random(4)
+    squares = Fraction(questions) * Fraction("0.09")
+    difference, _ = power(questions, Fraction(), squares, "t")
+    assert difference is not None
+    _, needed = power(questions, Fraction(difference) * questions, squares, "t")
+    assert needed is not None
+    assert abs(needed - questions) <= 1
+    deviation = sqrt(0.09 - difference**2)
+
+    def is_found() -> bool:
+        values = [Fraction(round(draw_from.gauss(difference, deviation) * 1e6)) for _ in range(questions)]
+        return t_test(*sums(values), questions) < 0.05
+
+    assert 0.75 < sum(is_found() for _ in range(400)) / 400 < 0.86
+
+
+@pytest.mark.parametrize(
+    ("questions", "rose", "fell", "needed"),
+    [
+        # By hand: discordance 0.3, d = 0.1, √n = (s + √(s² + 0.2)) / 0.2 with s = 1.96 √0.3 + 0.8416 √0.29 = 1.5267
+        (100, 20, 10, 243),
+        (5, 5, 0, 6),
+        (100, 10, 10, None),
+    ],
+)
+def test_how_many_questions_a_difference_needs(questions: int, rose: int, fell: int, needed: int | None) -> None:
+    """Five questions detect nothing: five flips of one sign have p = 0.0625."""
+    smallest, found = power(questions, Fraction(rose - fell), Fraction(rose + fell), "mcnemar")
+    assert found == needed
+    assert (smallest is None) is (questions == 5)
+
+
+def test_the_power_of_huge_scores_and_of_no_difference() -> None:
+    assert power(9, Fraction(10) ** 309, Fraction(10) ** 640, "t")[1] in (None, 6)
+    assert power(9, Fraction(), Fraction(), "sign-flip") == (None, None)
+    assert power(100, Fraction(), Fraction(), "mcnemar")[0] == pytest.approx(0.0875, abs=0.005)
 
 
 def test_few_questions_are_tested_exactly_whatever_their_numbers_of_repeats() -> None:

@@ -49,7 +49,7 @@ from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, field_n
 from fastrec.limits import Limits, current_limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.summary.document import ModelSummary
-from fastrec.summary.significance import adjust, paired_test, to_double
+from fastrec.summary.significance import adjust, paired_test, power, to_double
 
 
 def _compare_models(
@@ -136,10 +136,12 @@ def _statistics(compared: Compared, read: Read, *, scored: bool, lower: bool) ->
     """Compute the fields of a `ModelDifference` about its questions; `lower` says whether a lower score is better."""
     number = compared.questions
     gain, squares = read.gain.total(), read.squares.total()
-    test, p = None, None
+    test, p, detectable, needed = None, None, None, None
     if number:
         binary = not (scored or compared.repeats)
-        test, p = paired_test(read.differences, number, total=gain, squares=squares, binary=binary)
+        changed = read.fell + read.rose
+        test, p = paired_test(read.differences, number, changed=changed, total=gain, squares=squares, binary=binary)
+        detectable, needed = power(number, gain, squares, test)
     means = [
         to_double(total / number) if number and total is not None else None
         for total in (compared.old_means, compared.new_means)
@@ -159,6 +161,8 @@ def _statistics(compared: Compared, read: Read, *, scored: bool, lower: bool) ->
         "better": read.fell if lower else read.rose,
         "test": test,
         "p": p,
+        "detectable": None if detectable is None else 100 * detectable,
+        "questions_needed": needed,
     }
 
 

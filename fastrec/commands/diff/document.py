@@ -130,6 +130,11 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     compared."""
     p: float | None
     """p-value: how likely chance alone makes the differences at least this one-sided."""
+    detectable: float | None
+    """The smallest difference in points that this test of these questions finds with p < 0.05 in 80 % of all cases, if
+    as many answers change as observed; null if it finds none."""
+    questions_needed: int | None
+    """How many questions it takes to find a difference of `points` so; null if there is none."""
     p_adjusted: float | None = None
     """`p` adjusted by the method of Benjamini and Hochberg for the number of models that have one, counted per
     evaluation and metric."""

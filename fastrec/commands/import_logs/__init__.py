@@ -96,7 +96,7 @@ def _compare(
         if stated.metric in left_out:
             continue
         total = totals.get(stated.metric)
-        mean = total.mean if total else None
+        mean = None if not total else total.reduced_mean(stated.reducer) if stated.reducer else total.mean
         is_equal = mean is not None and agrees(stated.value, mean)
         found.append(Comparison(stated.name, stated.metric, stated.value, mean, agrees=is_equal))
         if total and stated.samples is not None:
@@ -152,9 +152,10 @@ class Pipeline(msgspec.Struct, frozen=True):
     ) -> Iterator[ConvertTask | ShardTask]:
         """Yield the slices of all logs; meanwhile, write shards, so that no worker waits for the largest log."""
         for number, plan in plans.items():
+            by_sample = any(figure.reducer for figure in plan.aggregates)
             for position, log_slice in enumerate(plan.slices):
                 path = f"{self.output.work}/{number:06d}-{position:06d}"
-                yield ConvertTask(wanted[number], plan.run, log_slice, self.patterns, path, number)
+                yield ConvertTask(wanted[number], plan.run, log_slice, self.patterns, path, number, by_sample)
                 while shards:
                     yield shards.pop()
 

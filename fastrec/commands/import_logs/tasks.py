@@ -42,6 +42,8 @@ class ConvertTask(msgspec.Struct, frozen=True):
     """The work file to write."""
     number: int
     """The position of the log among all logs."""
+    by_sample: bool = False
+    """Whether a figure of the log needs the scores of each sample."""
 
     def __str__(self) -> str:
         return f"reading {shown(self.log.path)}"
@@ -103,7 +105,7 @@ def _reason(exc: Exception, log: Log) -> str:
 @collector_off()
 def convert_slice(task: ConvertTask) -> Converted:
     """Turn the samples of a slice into bundles in a work file."""
-    converter = Converter(task.log.harness, task.run, task.patterns)
+    converter = Converter(task.log.harness, task.run, task.patterns, by_sample=task.by_sample)
     result = Converted(task.number, task.path)
     try:
         with storage_of(task.path).create(task.path, for_work=True) as file:

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import Unpack
 
 from fastrec._version import __version__
-from fastrec.answers.index import open_index
+from fastrec.answers.calibration import find_calibration
+from fastrec.answers.index import open_index, reduce_repeats
+from fastrec.answers.trials import parse_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import dot_plots, heat_maps
+from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots
 from fastrec.commands.report.evaluations import evaluation_tables, histograms, other_evaluations, question_cards, tokens
 from fastrec.commands.report.trends import trend_plots
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
@@ -47,6 +49,8 @@ def report(
     overwrite: bool = False,
     accuracy: bool = False,
     errors_as_wrong: bool = False,
+    repeats_as: str = "mean",
+    confidence: str | None = None,
     questions: int = 20,
     trend: Paths = (),
     group_by: Strings = (),
@@ -62,6 +66,9 @@ def report(
         overwrite: Replace an existing file.
         accuracy: Show the accuracy even where scores are other than 0 and 1.
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
+        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
+            `first`. The questions and the trend show means.
+        confidence: Draw how often answers are right against this field or metric, their confidence.
         questions: How many of the hardest and most disputed questions to show, together.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         group_by: Also compare the models on groups of records, as in `stats`.
@@ -86,6 +93,8 @@ def report(
         corpus,
         accuracy=accuracy,
         errors_as_wrong=errors_as_wrong,
+        repeats_as=repeats_as,
+        confidence=confidence,
         questions=questions,
         trend=trend,
         group_by=group_by,
@@ -106,6 +115,8 @@ def make_page(
     *,
     accuracy: bool = False,
     errors_as_wrong: bool = False,
+    repeats_as: str = "mean",
+    confidence: str | None = None,
     questions: int = 20,
     trend: Paths = (),
     group_by: Strings = (),
@@ -118,32 +129,53 @@ def make_page(
     if questions < 0:
         raise UsageError(f"questions must be at least 0, not {questions}")
     paths, wanted, groups = several_paths("trend", trend), make_filters(**filters), parse_groups(group_by)
+    repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     path = os.fspath(corpus)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
     with matching_corpus(path, wanted, jobs=jobs, progress=progress, limits=limits) as directory:
         manifest = read_manifest(directory)
         summary = read_summary(directory, manifest)
-        ranked = partial(rank, corpus=facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+        # The index of matching records is kept next to them, since both are removed afterwards.
+        cache = Path(directory).with_name("index") if wanted else None
+        opened = partial(open_index, directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
+        if repeats.kind != "mean":
+            with opened() as index:
+                summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
+        reliability = Html("")
+        if confidence is not None:
+            with opened() as index:
+                reliability = reliability_plots(find_calibration(index, confidence, Filters()), limits)
+        ranked = partial(
+            rank,
+            corpus=facts_of(summary),
+            accuracy=accuracy,
+            errors_as_wrong=errors_as_wrong,
+            repeats_as=str(repeats),
+        )
         found = ranked(choose(summary, errors_as_wrong=errors_as_wrong))
         notes: list[Html] = []
         if groups:
             grouped = grouped_corpora([directory], Filters(), groups, jobs=jobs, progress=progress, limits=limits)
             with grouped as (made,):
-                parts = ranked(choose(read_summary(made, read_manifest(made)), errors_as_wrong=errors_as_wrong))
+                by_group = read_summary(made, read_manifest(made))
+                if repeats.kind != "mean":
+                    near = Path(made).with_name("index")
+                    with open_index(made, jobs=jobs, cache=near, progress=progress, limits=limits) as index:
+                        by_group.evaluations = reduce_repeats(by_group.evaluations, index, repeats)
+                parts = ranked(choose(by_group, errors_as_wrong=errors_as_wrong))
             add_groups(found, parts, groups, lambda text: notes.append(tag("p", text, class_="soft")))
         drawn = largest(found, limits.report_scopes)
         rejects = sections.examples(directory, manifest)
         over_corpora = _trend(paths, wanted, jobs=jobs, progress=progress, limits=limits)
         some_questions = Html("")
         if questions:
-            # The index of matching records is kept next to them, since both are removed afterwards.
-            cache = Path(directory).with_name("index") if wanted else None
-            with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
+            with opened() as index:
                 some_questions = question_cards(index, questions, name, drawn)
     bodies = {
         "Line counts": sections.line_counts(summary, manifest),
         "Evaluations × models": heat_maps(found, limits),
         "Accuracy with intervals": dot_plots(drawn, found),
+        "Calibration": reliability,
         "Trend": over_corpora,
         "Models by evaluation": joined(
             *notes, evaluation_tables(drawn, limits), other_evaluations(drawn, found, limits)
@@ -158,7 +190,9 @@ def make_page(
         "Rejected lines": sections.rejected_lines(summary, rejects),
         "Inputs": sections.inputs(manifest),
     }
-    banner = joined(sections.only_matching(wanted), sections.skipped(manifest), sections.not_judged(found))
+    banner = joined(
+        sections.only_matching(wanted), sections.repeated(found), sections.skipped(manifest), sections.not_judged(found)
+    )
     return _fill_template(name, _about(summary, manifest), banner, bodies)
 
 

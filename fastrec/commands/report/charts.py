@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from fastrec.errors import counted
 from fastrec.html import Html, joined, lazy, short_cell, short_row, table, tag
 from fastrec.limits import Limits
+from fastrec.summary.calibration import Calibration
 from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats
 
 
@@ -294,3 +295,29 @@ def _heat(value: float | None, spec: str, errors: int = 0, *, coloured: bool = T
     if value is None:
         return short_cell("–", note, class_="none")
     return short_cell(format(value, spec), note, class_=f"h{round(value * 10)}" if coloured else "")
+
+
+def reliability_plots(models: Sequence[Calibration], limits: Limits) -> Html:
+    """Draw the share of right answers against their confidence, for each model; on the line, both are equal."""
+    known = [one for one in models if one.answers]
+    plots = [_reliability(one) for one in known[: limits.report_scopes]]
+    about = "Each circle is a tenth of the range of confidence. On the line, as many answers are right as stated."
+    note = left_out(len(plots), len(known), "models and evaluations")
+    return joined(tag("p", about, class_="soft"), note, tag("div", *plots, class_="plots cards"))
+
+
+def _reliability(one: Calibration) -> Html:
+    circles = [
+        tag("circle", tag("title", f"{some.answers:,}: confidence {some.confidence:.1%}, right {some.accuracy:.1%}"),
+            cx=round(200 * some.confidence, 1), cy=round(200 - 200 * some.accuracy, 1),
+            r=round(3 + 7 * (some.answers / one.answers) ** 0.5, 1), class_="kept")
+        for some in one.bins
+    ]  # fmt: skip
+    frame = tag("path", class_="axis", d="M0 0V200H200M0 200L200 0", fill="none")
+    title = " · ".join(filter(None, (one.evaluation_name, one.metric, one.model_id)))
+    about = f"{counted(one.answers, 'answer')}, calibration error {one.ece:.3f}, Brier score {one.brier:.3f}"
+    drawing = tag("svg", frame, *circles, viewBox="-12 -12 224 224", role="img", aria_label=f"{title}: {about}")
+    ends = tag(
+        "p", *(tag("span", text) for text in ("0%", "confidence, and share of right answers", "100%")), class_="ends"
+    )
+    return tag("article", tag("h3", title), tag("p", about, class_="soft"), tag("figure", drawing, ends))

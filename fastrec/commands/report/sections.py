@@ -13,7 +13,7 @@ from fastrec.html import Html, code, counts_table, joined, num, row, table, tag,
 from fastrec.judge.findings import CODES
 from fastrec.storage import join, parent_and_name
 from fastrec.summary.document import Identities, SampleHashes, Summary
-from fastrec.summary.present_ranking import Stats, facts_of
+from fastrec.summary.present_ranking import Stats, facts_of, repeats_in_words
 from fastrec.wording import titles
 
 _EXAMPLES: Final = 5  # per code
@@ -102,6 +102,14 @@ def only_matching(filters: Filters) -> Html:
         return joined()
     about = tag("p", "All numbers on this page are those of the matching records.")
     return tag("div", tag("strong", f"only records that match {filters}"), about, class_="banner", role="note")
+
+
+def repeated(stats: Stats) -> Html:
+    """Show at the top what several answers to a question become, unless it is their mean."""
+    if stats.repeats_as == "mean":
+        return joined()
+    about = tag("p", " ".join(repeats_in_words(stats.repeats_as)))
+    return tag("div", tag("strong", f"accuracy and score are {stats.repeats_as}"), about, class_="banner", role="note")
 
 
 def skipped(manifest: Manifest) -> Html:

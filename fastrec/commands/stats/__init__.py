@@ -17,10 +17,14 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TypedDict, Unpack
 
 import msgspec
 
+from fastrec.answers.calibration import find_calibration
+from fastrec.answers.index import open_index, reduce_repeats
+from fastrec.answers.trials import parse_repeats
 from fastrec.commands.stats.common import only_common
 from fastrec.commands.stats.joins import find_joins
 from fastrec.commands.stats.overlap import find_overlap
@@ -55,7 +59,9 @@ def stats(
     hashes: bool = False,
     joins: bool = False,
     overlap: bool = False,
+    confidence: str | None = None,
     errors_as_wrong: bool = False,
+    repeats_as: str = "mean",
     jobs: int = 1,
     group_by: Strings = (),
     work_dir: str | os.PathLike[str] | None = None,
@@ -74,7 +80,11 @@ def stats(
         joins: Also find out which questions the chosen models have in common, and what keeps others apart
             (`Stats.joins`).
         overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
+        confidence: Also compare this field or metric, the confidence of answers, with how often they are right
+            (`Stats.calibration`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
+        repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
+            `first`.
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a field, as in `where`, or
             FIELD:N for N bins of its numbers.
@@ -98,6 +108,9 @@ def stats(
         raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
     if groups and (common or joins or hashes):
         raise UsageError("--group-by cannot be combined with --common, --joins or --hashes")
+    repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
+    if common and repeats.kind != "mean":
+        raise UsageError("--repeats-as cannot be combined with --common")
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
@@ -105,6 +118,17 @@ def stats(
     with contextlib.ExitStack() as stack:
         made = stack.enter_context(_corpus_of(paths, options, progress=progress, notice=note))
         corpus, manifest, summary = made
+        given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+        is_temporary = corpus not in [os.fspath(name) for name in given]  # then its index is kept next to it
+        near = Path(corpus).with_name("index") if is_temporary else None
+        calibration = None
+        if repeats.kind != "mean" or confidence is not None:
+            with open_index(corpus, cache=near, **reading) as index:
+                if repeats.kind != "mean":
+                    summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
+                if confidence is not None:
+                    by_name = Filters(**{name: getattr(wanted, name) for name in NAME_FILTERS})
+                    calibration = find_calibration(index, confidence, by_name)
         chosen = choose(summary, wanted, errors_as_wrong=errors_as_wrong)
         ranked = partial(
             rank,
@@ -113,17 +137,22 @@ def stats(
             accuracy=accuracy,
             common=common,
             errors_as_wrong=errors_as_wrong,
+            repeats_as=str(repeats),
             skipped=manifest.skipped,
         )
         found = ranked(chosen)
+        found.calibration = calibration
         if hashes:
             names = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
             found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names]
         if groups:
-            grouped = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))
-            parts = choose(read_summary(grouped[0], read_manifest(grouped[0])), errors_as_wrong=errors_as_wrong)
-            add_groups(found, ranked(parts), groups, note)
+            grouped = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))[0]
+            by_group = read_summary(grouped, read_manifest(grouped))
+            if repeats.kind != "mean":
+                with open_index(grouped, cache=Path(grouped).with_name("index"), **reading) as index:
+                    by_group.evaluations = reduce_repeats(by_group.evaluations, index, repeats)
+            add_groups(found, ranked(choose(by_group, errors_as_wrong=errors_as_wrong)), groups, note)
         if overlap:
             found.overlap = find_overlap(corpus, manifest, **reading)
         if joins:

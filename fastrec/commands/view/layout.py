@@ -10,9 +10,8 @@ from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
-from fastrec.wording import NONE, latency_text, score_text, tokens_text
+from fastrec.wording import NONE, SIGNS, latency_text, score_text, tokens_text
 
-SIGNS: Final[dict[Outcome, str]] = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}
 FIGURES: Final = ("score", "tokens", "latency")
 MOST: Final = 1_000
 """Models or answers of a page: a browser shows no more at once."""

@@ -36,7 +36,6 @@ from fastrec.commands.view.addresses import (
 from fastrec.commands.view.layout import (
     FIGURES,
     MOST,
-    SIGNS,
     Frame,
     block,
     facts,
@@ -49,7 +48,7 @@ from fastrec.commands.view.layout import (
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
-from fastrec.wording import tally_facts
+from fastrec.wording import SIGNS, signs_of, tally_facts
 
 _LONGEST: Final = 20_000
 """Characters of each text that are compared."""
@@ -337,7 +336,7 @@ def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, ro
         *(question_card(here, one.transcript) for one in some[:1]),
     )
     other = metric_links(index, query, lambda metric: here.question(query=replace(query, metric=metric)))
-    outcomes = _glance(here, index.outcomes(query, row.name))
+    outcomes = _glance(here, index.outcomes(query, row.name), index.trials(query, row.name))
     answers = _answers(here, shown)
     return frame.page(
         f"{title} · {query.evaluation_name}",
@@ -399,15 +398,16 @@ def _choice(choice: str, *, expected: bool) -> Html:
     return tag("li", block(choice, _PROMPT, class_="text"), note, class_="expected" if expected else None)
 
 
-def _glance(here: QuestionAddresses, outcomes: Mapping[str, Outcome]) -> Html:
-    """Show the outcome of every model as a small square, with a legend."""
+def _glance(here: QuestionAddresses, outcomes: Mapping[str, Outcome], trials: Mapping[str, Sequence[Outcome]]) -> Html:
+    """Show the outcome of every model, or of each of its trials, as a small square, with a legend."""
     counts = {outcome: sum(one == outcome for one in outcomes.values()) for outcome in OUTCOMES}
     legend = (
         tag("span", tag("i", SIGNS[outcome], class_=f"dot {outcome}"), f" {counts[outcome]:,} {outcome}")
         for outcome in OUTCOMES
         if counts[outcome]
     )
-    squares = (_square(here, model, outcome) for model, outcome in islice(outcomes.items(), MOST))
+    shown = islice(outcomes.items(), MOST)
+    squares = (_square(here, model, outcome, trials.get(model, ())) for model, outcome in shown)
     return tag(
         "div",
         tag("h2", "All models"),
@@ -418,13 +418,13 @@ def _glance(here: QuestionAddresses, outcomes: Mapping[str, Outcome]) -> Html:
     )
 
 
-def _square(here: QuestionAddresses, model: str, outcome: Outcome) -> Html:
-    label = f"{model}: {'no record' if outcome == 'none' else outcome}"
-    class_ = f"dot {outcome}"
+def _square(here: QuestionAddresses, model: str, outcome: Outcome, trials: Sequence[Outcome]) -> Html:
+    label = f"{model}: {'no record' if outcome == 'none' else ', '.join(trials) or outcome}"
+    class_ = f"dot {outcome}" + (" several" if trials else "")
     if outcome == "none":
         return tag("span", SIGNS[outcome], class_=class_, title=label)
     address = here.answer(AnswerName(model))
-    return tag("a", SIGNS[outcome], href=address, class_=class_, title=label, aria_label=label)
+    return tag("a", signs_of(trials or [outcome]), href=address, class_=class_, title=label, aria_label=label)
 
 
 def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:

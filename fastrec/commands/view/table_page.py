@@ -240,6 +240,7 @@ _WHICH: Final = {
     "all-wrong": "all models wrong",
     "all-right": "all models right",
     "disagreement": "models disagree",
+    "metrics-differ": "another metric differs",
     "errors": "with an error",
 }
 

@@ -4,7 +4,7 @@ An entry of `results.scores` names a scorer, or a key of its scores if they are 
 told by scores that the log has: results that were recomputed after an edit name keys as if they were scorers.
 
 `accuracy` and `mean` are means, over samples, of the means over their epochs. If each sample has a score in each epoch,
-that is the mean of all scores.
+that is the mean of all scores. Other reducers are applied to the scores of each sample (`REDUCERS`).
 
 A slice is members of an archive, or groups of items of a JSON document. A chunked sample has several members.
 `sample.json` is the sample without its messages; `messages/N.json` is the part of the sequence of all messages that
@@ -24,6 +24,7 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError
+from fastrec.harnesses.convert import REDUCERS, reducer_of
 from fastrec.harnesses.inspect.files import ARCHIVE, Archive, directory_of, unpack_members
 from fastrec.harnesses.inspect.messages import Attachments
 from fastrec.harnesses.inspect.sample import OLD_SCORE, Parts, Scorer, Scoring, sample_of, scores_in
@@ -151,7 +152,8 @@ def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, s
                 not_compared[label] = reason
             else:
                 count = entry.scored_samples if epochs == 1 else None
-                means.append(Aggregate(metric, label, float(figure.value), count))
+                reducer = "" if entry.reducer in (_SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL) else entry.reducer
+                means.append(Aggregate(metric, label, float(figure.value), count, reducer or ""))
     return means, not_compared
 
 
@@ -163,7 +165,7 @@ def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str
     name = figure.name.removeprefix("inspect_ai/")
     if name not in ("accuracy", "mean") or figure.group:
         return f"{figure.group or name or 'it'} is not the mean of all scores"
-    if entry.reducer not in (_SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL):
+    if entry.reducer not in _SAME_FOR_ALL and reducer_of(str(entry.reducer))[0] not in REDUCERS:
         return f"the epochs are reduced by {entry.reducer}"
     is_partial = bool(entry.unscored_samples) or (results.completed_samples or 0) < (results.total_samples or 0)
     if epochs > 1 and is_partial:
