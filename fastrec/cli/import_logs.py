@@ -38,6 +38,9 @@ _MOST_BAD = 20
                "Harness whose logs are imported; auto: recognise it by the content.", to="from_")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
               help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
+@click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
+              help="Metadata of samples to keep. Values of more than 4,096 characters are cut, unless you name "
+                   "their field.")  # fmt: skip
 @jobs_option
 @click.option("--strict", is_flag=True, help="Exit 1 if the records do not reproduce the figures of a log.")
 @click.option("--skip-bad-logs", is_flag=True, help="Exit 0 even if some logs could not be imported.")
@@ -123,6 +126,7 @@ def _print_account(result: Import) -> None:
         left_out.update(log.left_out)
     for reason, count in left_out.items():
         print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
+    _print_fields(result)
     rows = [
         [safe(shown(log.log)), safe(one.name)]
         + ["none" if number is None else f"{number:.6g}" for number in (one.stated, one.recomputed)]
@@ -132,6 +136,22 @@ def _print_account(result: Import) -> None:
     if rows:
         click.echo("\nThe records do not reproduce these figures of the logs:")
         print_table(Table(columns(["log", "figure", "stated", "recomputed"]), _fitting(rows[:_MOST_ROWS])))
+    if len(rows) > _MOST_ROWS:
+        click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
+
+
+def _print_fields(result: Import) -> None:
+    """Print which fields of logs are not in the records, or not whole."""
+    fields = Counter[tuple[str, str, str]]()
+    for log in result.logs:
+        for field, reasons in log.fields_left_out.items():
+            for reason, count in reasons.items():
+                fields[log.harness, field, reason] += count
+    if not fields:
+        return
+    click.echo("\nFields of the logs that are left out:")
+    rows = [[harness, safe(field), f"{fields[harness, field, reason]:,}", reason] for harness, field, reason in fields]
+    print_table(Table(columns(["harness", "field", "values", "why"], left=["field", "why"]), rows[:_MOST_ROWS]))
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
 

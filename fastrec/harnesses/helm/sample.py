@@ -236,6 +236,8 @@ def _sample_of(
         performance=_performance(requests),
         error=_error(requests),
         metadata=metadata,
+        fields=_fields(instance, shown[0].annotations),
+        unread=["tokens"] if any(one.tokens for one in completions) else (),
     )
 
 
@@ -248,6 +250,13 @@ def _metadata(key: Key, instance: Instance, labels: dict[str, str]) -> dict[str,
     if key.perturbation:
         metadata["perturbation"] = labels.get(key.perturbation, key.perturbation)
     return metadata
+
+
+def _fields(instance: Instance, annotations: Any) -> dict[str, Any]:
+    names = ("contrast_inputs", "contrast_references")
+    fields = {name: getattr(instance, name) for name in names} | {"annotations": annotations}
+    extra = instance.extra_data
+    return fields | (extra if isinstance(extra, dict) else {"extra_data": extra})
 
 
 def _text(completion: Completion) -> str:

@@ -36,6 +36,7 @@ from fastrec.harnesses.inspect.structs import (
     Results,
     SampleAttachments,
     SampleEvents,
+    SlowSample,
 )
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
@@ -321,7 +322,7 @@ _NOT_FINITE: Final = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}
 
 Buffer = bytes | bytearray | memoryview
 
-_decode_sample: Final = decoder(LoggedSample)
+_decode_sample: Final = decoder(SlowSample)
 _decode_messages: Final = decoder(list[LoggedMessage])
 _decode_texts: Final = decoder(list[str])
 _decode_attachments: Final = decoder(SampleAttachments)
@@ -329,7 +330,7 @@ _decode_events: Final = decoder(SampleEvents)
 _decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_DECODED: Final = {*LoggedSample.__struct_fields__, *SampleAttachments.__struct_fields__}
+_DECODED: Final = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
 
 MAX_SAMPLE_MEMORY: Final = 1_400_000_000
 """What a sample may need while it is converted, besides what the process has anyway."""
