@@ -60,7 +60,7 @@ class Grouped(msgspec.Struct):
     logs: list[Log] = []
     bad: list[BadLog] = []
     """Files that lack the others of their log."""
-    others: int = 0
+    others: list[str] = []
     """Files of the harness that are not needed."""
 
 

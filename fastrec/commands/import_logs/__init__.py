@@ -227,7 +227,9 @@ def import_logs(
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
             found = find_logs(engine, names, files, from_)
-            result = Import(fastrec=__version__, bad_logs=found.bad, other_files=found.others)
+            skipped = {kind: [*map(utf8, some)] for kind, some in found.skipped.items()}
+            result = Import(fastrec=__version__, bad_logs=found.bad, skipped_files=skipped)
+            result.other_files = sum(map(len, skipped.values()))
             made = outputs.enter_context(open_output(directory, limits))
             Pipeline(engine, made, patterns, chosen, progress or Progress()).run(found.logs, result)
         result.bad_logs.sort(key=lambda bad: bad.path)

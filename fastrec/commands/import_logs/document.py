@@ -124,6 +124,8 @@ class Import(msgspec.Struct, kw_only=True):
     """Logs with the same content as another one, which was imported."""
     other_files: int = 0
     """Files that were found, but are not needed or belong to no harness."""
+    skipped_files: dict[str, list[str]] = {}
+    """These files, by kind."""
 
 
 _WORK: Final = ".import-"

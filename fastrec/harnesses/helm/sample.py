@@ -33,9 +33,9 @@ from fastrec.harnesses.helm.structs import (
 )
 from fastrec.harnesses.helm.structs import Input as HelmInput
 from fastrec.harnesses.log import Log, RunInfo, Sample, Score, extracted
-from fastrec.harnesses.values import decoder, number_of, read_at, spell
+from fastrec.harnesses.values import decoder, number_of, open_plain, read_at, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
-from fastrec.storage import parent_and_name, storage_of
+from fastrec.storage import parent_and_name
 
 
 def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
@@ -328,7 +328,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
 
 
 def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:
-    with storage_of(path).open_reader(path) as source:
+    with open_plain(path) as source:
         for start, end in ranges:
             text = read_at(source, end - start, start)
             if len(text) < end - start:

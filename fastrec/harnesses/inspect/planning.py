@@ -40,8 +40,7 @@ from fastrec.harnesses.inspect.structs import (
 )
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import REFUSALS, check_is_plain, decoder, read_at
-from fastrec.storage import storage_of
+from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at
 
 _decode_header: Final = decoder(Header)
 
@@ -219,7 +218,6 @@ def plan(log: Log) -> LogPlan:
 
 
 def _plan_archive(path: str) -> LogPlan:
-    check_is_plain(path)
     directory = directory_of(path)
     header, notes = _archived_header(path, directory)
     members, cut_short = sample_members(directory)
@@ -234,7 +232,7 @@ def _plan_archive(path: str) -> LogPlan:
 def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
     for name, notes in (("header.json", []), ("_journal/start.json", ["the log has no header.json"])):
         if name in directory:
-            with storage_of(path).open_reader(path) as reader:
+            with open_plain(path) as reader:
                 (member,) = unpack_members(directory[name])
                 text = Archive(path, reader).read(member)
             return _decoded(path, f"its member {name}", text), notes
@@ -248,7 +246,7 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
         names = ["summaries.json"]
     if not names:
         return None
-    with storage_of(path).open_reader(path) as reader:
+    with open_plain(path) as reader:
         archive = Archive(path, reader)
         texts = (archive.read(member) for name in names for member in unpack_members(directory[name]))
         try:
@@ -258,8 +256,7 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
 
 
 def _plan_document(path: str) -> LogPlan:
-    check_is_plain(path)
-    with storage_of(path).open_reader(path) as reader:
+    with open_plain(path) as reader:
         array = JsonArray(path, reader.read, "samples")
         groups = [group[:3] for group in array.groups()]
     header = _decoded(path, "it", array.envelope)
@@ -398,7 +395,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
 
 
 def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[tuple[LoggedSample, Parts]]:
-    with storage_of(path).open_reader(path) as reader:
+    with open_plain(path) as reader:
         archive = Archive(path, reader)
         for members in samples:
             (member,) = unpack_members(members.sample)
@@ -433,7 +430,7 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
 
 
 def samples_in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[tuple[LoggedSample, Parts]]:
-    with storage_of(path).open_reader(path) as reader:
+    with open_plain(path) as reader:
         for start, end, _ in groups:
             text = b"[%b]" % read_at(reader, end - start, start)
             try:

@@ -333,7 +333,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     paths_used = {path for path, _ in used}
     idle = [run.file.path for some in runs.values() for run in some if run.file.path not in paths_used]
     if found.logs or broken:
-        found.others += len(idle)
+        found.others += idle
     else:
         found.bad += [BadLog(path, _NO_SAMPLES) for path in idle]
     return found
