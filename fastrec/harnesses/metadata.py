@@ -50,6 +50,9 @@ _OWN: Final[Mapping[str, Collection[str]]] = {
         *("log_likelihoods", "stop_reason"),
     },
     "lighteval": {*_LIKELIHOODS, "split", "task_version", "num_fewshot"},
+    "mt-bench": {"judge"},
+    "openai-evals": {"run_id", "split"},
+    "promptfoo": {"provider_label", "prompt_label", "eval_id"},
 }
 """Names of metadata that harnesses write themselves. A name means one thing in all records of a log."""
 

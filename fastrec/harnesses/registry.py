@@ -1,6 +1,6 @@
-"""The harnesses that fastrec knows. To add one, write a folder like `lm_eval` and add its name here.
+"""The harnesses that fastrec knows. To add one, write a module like `alpaca_eval` and add its name here.
 
-All of these folders have the same modules, besides their own:
+Harnesses whose logs are large or come in many versions are folders, with these modules besides their own:
 
     files.py       `role_of`: tells what a file is; `logs_of`: groups files into logs
     structs.py     the parts of the files that are read
@@ -23,7 +23,16 @@ from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 
-_MODULES: Final = {"lm-eval": "lm_eval", "inspect": "inspect", "helm": "helm", "lighteval": "lighteval"}
+_MODULES: Final = {
+    "lm-eval": "lm_eval",
+    "inspect": "inspect",
+    "helm": "helm",
+    "lighteval": "lighteval",
+    "alpaca-eval": "alpaca_eval",
+    "mt-bench": "mt_bench",
+    "openai-evals": "openai_evals",
+    "promptfoo": "promptfoo",
+}
 
 HARNESS_NAMES: Final = tuple(_MODULES)
 """In the order in which files are offered to them."""

@@ -1,0 +1,122 @@
+"""Logs of AlpacaEval: `annotations.json`, what a judge preferred, with the row of a leaderboard, if there is one.
+
+    preference p     win_rate    discrete_win_rate
+    1.5 < p <= 2     p - 1       1
+    1.5, 0           0.5         0.5: a draw; AlpacaEval 1 wrote 0
+    1 <= p < 1.5     p - 1       0
+    anything else    none: the judge failed, and the leaderboard does not count it
+
+`output_1` is the answer of the baseline, which is no reference: it is metadata.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from fastrec.errors import LogError
+from fastrec.harnesses.log import Aggregate, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.values import number_of, open_plain, read_at, read_rows
+from fastrec.schemas.newest import Input, Output
+
+NAME: Final = "alpaca-eval"
+
+_KEYS: Final = (b'"instruction"', b'"output_1"', b'"output_2"')
+_MEANS: Final = ("win_rate", "discrete_win_rate")
+_READ: Final = ("instruction", "output_2", "generator_2", "preference")
+
+
+def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
+    if re.match(rb"\s*\[\s*\{", head):
+        if all(key in head for key in _KEYS):
+            return "annotations"
+        return "outputs" if b'"instruction"' in head and b'"generator"' in head and b'"output"' in head else None
+    names = head.partition(b"\n")[0].strip().split(b",")
+    return "leaderboard" if names[0] == b"" and {b"win_rate", b"standard_error"} <= {*names} else None
+
+
+def logs_of(files: Sequence[FoundFile]) -> Grouped:
+    """Pair each file of annotations with the nearest leaderboard in a directory above it."""
+    found = Grouped()
+    used: set[FoundFile] = set()
+    boards = sorted((file for file in files if file.role == "leaderboard"), key=lambda file: -file.path.count("/"))
+    for file in files:
+        if file.role == "annotations":
+            above = [one for one in boards if file.path.startswith(one.path.rpartition("/")[0])][:1]
+            used.update((file, *above))
+            found.logs.append(Log(NAME, file.path, (file, *above)))
+    found.others = [file.path for file in files if file not in used]
+    return found
+
+
+def plan(log: Log) -> LogPlan:
+    rows = _rows(log)
+    runs = Counter((str(row.get("generator_2") or ""), str(row.get("annotator") or "")) for row in rows)
+    if len(runs) != 1:
+        raise LogError(log.path, f"has judgements of {len(runs)} models or annotators, and a log has those of one")
+    ((model, annotator),) = runs
+    if not model:
+        raise LogError(log.path, "does not name the model: generator_2 is missing")
+    stated = _stated(log, model)
+    total = number_of(stated.get("n_total"))
+    means = [(name, number_of(stated.get(name))) for name in _MEANS]
+    others = [name for name, value in stated.items() if name and name not in _MEANS and number_of(value) is not None]
+    return LogPlan(
+        run=RunInfo(task="alpaca_eval", model=model, started=annotator),
+        slices=[None],
+        aggregates=[
+            Aggregate(name, name, value / 100, None if total is None else int(total))
+            for name, value in means
+            if value is not None
+        ],
+        not_compared={name: "it is not the mean of a score" for name in others if name != "n_total"},
+    )
+
+
+def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
+    seen = Counter[str]()
+    for row in _rows(log):
+        asked = str(row["instruction"])
+        number = sha256(asked.encode()).hexdigest()[:16]  # the log has no ids, and rows differ from model to model
+        seen[number] += 1
+        yield Sample(
+            sample_id=number if seen[number] == 1 else f"{number}-{seen[number]}",
+            input=Input(raw=asked, reference=[]),
+            output=Output(raw=[str(row["output_2"])]),
+            scores=_scores(row.get("preference")),
+            fields={name: value for name, value in row.items() if name not in _READ},
+        )
+
+
+def _scores(preference: Any) -> list[Score]:
+    value = number_of(preference)
+    value = 1.5 if value == 0 else value
+    if value is None or not 1 <= value <= 2:
+        problem = f"the judge stated no preference from 1 to 2, but {preference!r}"
+        return [Score(metric=name, value=None, problem=problem) for name in _MEANS]
+    discrete = 0.5 if value == 1.5 else float(value > 1.5)
+    return [Score(metric=_MEANS[0], value=value - 1), Score(metric=_MEANS[1], value=discrete)]
+
+
+def _rows(log: Log) -> list[dict[str, Any]]:
+    rows = read_rows(log.files[0].path, "a judgement of AlpacaEval")
+    for number, row in enumerate(rows, 1):
+        if row.get("instruction") is None or row.get("output_2") is None:
+            raise LogError(log.path, f"item {number:,} has no instruction or no output_2")
+    return rows
+
+
+def _stated(log: Log, model: str) -> dict[str, str]:
+    """The row of a model in the leaderboard; empty if there is none."""
+    for file in log.files[1:]:
+        with open_plain(file.path) as reader:
+            text = read_at(reader, reader.size, 0).decode(errors="replace")
+        for row in csv.DictReader(io.StringIO(text)):
+            if row.get("") == model:
+                return row
+    return {}
