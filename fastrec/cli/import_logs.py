@@ -62,7 +62,9 @@ def import_logs(
     verbose: int,
     **options: Any,
 ) -> None:
-    """Turn logs of lm-eval, Inspect, HELM and lighteval into shards of records.
+    """Turn logs of evaluation harnesses into shards of records.
+
+    Known are lm-eval, Inspect, HELM, lighteval, AlpacaEval, MT-Bench, OpenAI evals and promptfoo.
 
     PATHS are logs, directories of logs, quoted patterns or URLs. Files are recognised by their content. Each log
     becomes one shard of records, one record per sample, metric and repeat; import.json accounts for every sample.

@@ -20,8 +20,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from fastrec.errors import LogError
-from fastrec.harnesses.log import Aggregate, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
-from fastrec.harnesses.values import number_of, open_plain, read_at, read_rows
+from fastrec.harnesses.log import Aggregate, BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.values import number_of, open_plain, read_at, read_rows, spell
 from fastrec.schemas.newest import Input, Output
 
 NAME: Final = "alpaca-eval"
@@ -41,33 +41,33 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    """Pair each file of annotations with the nearest leaderboard in a directory above it."""
+    """A log is the judgements on one model in one file, with the nearest leaderboard in a directory above it."""
     found = Grouped()
     used: set[FoundFile] = set()
     boards = sorted((file for file in files if file.role == "leaderboard"), key=lambda file: -file.path.count("/"))
     for file in files:
         if file.role == "annotations":
-            above = [one for one in boards if file.path.startswith(one.path.rpartition("/")[0])][:1]
+            above = [one for one in boards if file.path.startswith("".join(one.path.rpartition("/")[:2]))][:1]
             used.update((file, *above))
-            found.logs.append(Log(NAME, file.path, (file, *above)))
+            try:
+                models = dict.fromkeys(row["generator_2"] for row in _rows(file.path))
+            except LogError as exc:
+                found.bad.append(BadLog(file.path, exc.reason))
+                continue
+            found.logs += [Log(NAME, file.path, (file, *above), model) for model in models]
     found.others = [file.path for file in files if file not in used]
     return found
 
 
 def plan(log: Log) -> LogPlan:
-    rows = _rows(log)
-    runs = Counter((str(row.get("generator_2") or ""), str(row.get("annotator") or "")) for row in rows)
-    if len(runs) != 1:
-        raise LogError(log.path, f"has judgements of {len(runs)} models or annotators, and a log has those of one")
-    ((model, annotator),) = runs
-    if not model:
-        raise LogError(log.path, "does not name the model: generator_2 is missing")
-    stated = _stated(log, model)
+    rows = [row for row in _rows(log.path) if row["generator_2"] == log.task]
+    annotators = dict.fromkeys(spell(row.get("annotator") or "") for row in rows)
+    stated = _stated(log)
     total = number_of(stated.get("n_total"))
     means = [(name, number_of(stated.get(name))) for name in _MEANS]
     others = [name for name, value in stated.items() if name and name not in _MEANS and number_of(value) is not None]
     return LogPlan(
-        run=RunInfo(task="alpaca_eval", model=model, started=annotator),
+        run=RunInfo(task="alpaca_eval", model=log.task, started=",".join(annotators)),
         slices=[None],
         aggregates=[
             Aggregate(name, name, value / 100, None if total is None else int(total))
@@ -80,14 +80,16 @@ def plan(log: Log) -> LogPlan:
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
     seen = Counter[str]()
-    for row in _rows(log):
-        asked = str(row["instruction"])
+    for row in _rows(log.path):
+        if row["generator_2"] != log.task:
+            continue
+        asked, said = row["instruction"], row.get("output_2")
         number = sha256(asked.encode()).hexdigest()[:16]  # the log has no ids, and rows differ from model to model
         seen[number] += 1
         yield Sample(
             sample_id=number if seen[number] == 1 else f"{number}-{seen[number]}",
             input=Input(raw=asked, reference=[]),
-            output=Output(raw=[str(row["output_2"])]),
+            output=Output(raw=[] if said is None else [spell(said)]),
             scores=_scores(row.get("preference")),
             fields={name: value for name, value in row.items() if name not in _READ},
         )
@@ -103,20 +105,21 @@ def _scores(preference: Any) -> list[Score]:
     return [Score(metric=_MEANS[0], value=value - 1), Score(metric=_MEANS[1], value=discrete)]
 
 
-def _rows(log: Log) -> list[dict[str, Any]]:
-    rows = read_rows(log.files[0].path, "a judgement of AlpacaEval")
+def _rows(path: str) -> list[dict[str, Any]]:
+    rows = read_rows(path, "a judgement of AlpacaEval")
     for number, row in enumerate(rows, 1):
-        if row.get("instruction") is None or row.get("output_2") is None:
-            raise LogError(log.path, f"item {number:,} has no instruction or no output_2")
+        if not all(isinstance(row.get(name), str) for name in ("instruction", "generator_2")):
+            raise LogError(path, f"item {number:,} does not name the instruction and the model (generator_2)")
     return rows
 
 
-def _stated(log: Log, model: str) -> dict[str, str]:
-    """The row of a model in the leaderboard; empty if there is none."""
+def _stated(log: Log) -> dict[str, str]:
+    """The row of a model in the leaderboard, which calls it by its name or by its folder; empty if there is none."""
+    names = (log.task, *log.path.split("/")[-3:-2])
     for file in log.files[1:]:
         with open_plain(file.path) as reader:
             text = read_at(reader, reader.size, 0).decode(errors="replace")
         for row in csv.DictReader(io.StringIO(text)):
-            if row.get("") == model:
+            if row.get("") in names:
                 return row
     return {}

@@ -82,10 +82,15 @@ def test_alpaca_eval(tmp_path: Path) -> None:
     assert len({record["sample_id"] for record in records}) == 5
 
 
-def test_alpaca_eval_of_several_models_is_refused(tmp_path: Path) -> None:
-    path = write_annotations(tmp_path, judgement("a", 1), judgement("b", 2, generator_2="other"))
-    (bad,) = imported(tmp_path, path)[0].bad_logs
-    assert "has judgements of 2 models or annotators" in bad.reason
+def test_alpaca_eval_of_several_models(tmp_path: Path) -> None:
+    """Each model of a file is a log; a model without a name is an error."""
+    path = write_annotations(tmp_path, judgement("a", 1), judgement("b", 2, generator_2="other", output_2=None))
+    result, records = imported(tmp_path, path)
+    assert [(log.model_id, log.records) for log in result.logs] == [("mine", 2), ("other", 2)]
+    assert [record["output"]["raw"] for record in records] == [["Mine: a"]] * 2 + [[]] * 2
+    path.write_text(json.dumps([judgement("a", 1, generator_2=None)]))
+    (bad,) = import_logs(path, tmp_path / "more").bad_logs
+    assert "item 1 does not name the instruction and the model" in bad.reason
 
 
 @pytest.mark.skipif(not ALPACA.is_dir(), reason="the real logs are not beside the checkout")
