@@ -9,6 +9,7 @@ Each turn is a sample. The second one is a conversation: its question alone is `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -25,12 +26,13 @@ _KEYS: Final = {
     "answers": (b'"answer_id"', b'"choices"', b'"turns"', b'"model_id"'),
     "questions": (b'"category"', b'"turns"'),
 }
+_FIRST_KEY: Final = re.compile(rb'\{\s*"question_id"\s*:')
 _MISSING: Final = "give question.jsonl and the model_answer of {}, too: judgements do not have what was asked and said"
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
     line = head.lstrip().partition(b"\n")[0]
-    if not line.startswith(b"{") or b'"question_id"' not in line:
+    if not _FIRST_KEY.match(line):
         return None
     return next((role for role, keys in _KEYS.items() if all(key in line for key in keys)), None)
 

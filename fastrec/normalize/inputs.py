@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -32,7 +33,8 @@ from fastrec.where import Condition, parse_condition, paths_of, unknown_field
 _MOST_FILES: Final = 100  # looked at to tell what they are
 _PEEKED_SHARDS: Final = 64  # to find the names of fields
 _PEEKED_TEXT: Final = 64 << 10
-_DOC_ID: Final = b'"doc_id"'  # of a sample of lm-eval, the only harness that writes JSON lines
+_MOST_BESIDE: Final = 300  # files that are no shards, looked at to tell whether they are logs
+_MARKS: Final = (b'"doc_id"', b'"spec"', b'"question_id"')  # of harnesses that write JSON lines: one is in each line
 
 
 def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tuple[list[Shard], list[str]]:
@@ -66,13 +68,10 @@ def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
     """Find files of harnesses that are no shards in directories; only so many files are looked at."""
     from fastrec.harnesses.registry import harness_of  # noqa: PLC0415 - takes a millisecond
 
-    found: list[str] = []
-    for path in paths:
-        for folder, names in walk(path, []) if os.path.isdir(path) else ():  # noqa: PTH112 - paths stay str
-            files = [join(folder, name) for name in names if ".jsonl" not in name]
-            others = [file for file in files if file not in known][:_MOST_FILES]
-            found += [file for file in others if os.path.isfile(file) and harness_of(file)]  # noqa: PTH113 - the same
-    return found
+    directories = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - paths stay str
+    files = (join(folder, name) for path in directories for folder, names in walk(path, []) for name in names)
+    others = (file for file in files if ".jsonl" not in file and file not in known)
+    return [file for file in islice(others, _MOST_BESIDE) if os.path.isfile(file) and harness_of(file)]  # noqa: PTH113
 
 
 def find_unknown_field(shards: Sequence[Shard], conditions: Sequence[Condition]) -> str | None:
@@ -126,8 +125,10 @@ def _harness_of(shard: Shard) -> str | None:
     from fastrec.harnesses.registry import harness_of, head_of  # noqa: PLC0415 - takes a millisecond
 
     try:
-        if ".jsonl" in shard.path and _DOC_ID not in head_of(shard.path):
-            return None
+        if ".jsonl" in shard.path:
+            head = head_of(shard.path)
+            if not any(mark in head for mark in _MARKS):
+                return None
     except (OSError, ShardError):
         return None  # reading the shard will report the error
     return harness_of(shard.path)

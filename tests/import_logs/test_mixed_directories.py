@@ -59,6 +59,20 @@ def test_a_log_that_is_named_beside_shards_is_refused(mixed: Path, tmp_path: Pat
     assert f"these are lm-eval logs, not records: {log}\n".encode() in done.stderr
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"spec": {"eval_name": "e", "run_id": "r", "completion_fns": ["m"]}}',
+        '{"question_id": 1, "category": "math", "turns": ["1+1?"]}',
+    ],
+)
+def test_lines_of_other_logs_are_no_records(mixed: Path, tmp_path: Path, line: str) -> None:
+    (mixed / "run.jsonl").write_text(line + "\n")
+    done = run_command("normalize", mixed, "-o", tmp_path / "corpus")
+    assert done.returncode == 0
+    assert b"9 files not read" in done.stderr
+
+
 def test_directories_of_records_have_no_notice(tmp_path: Path) -> None:
     done = run_command("normalize", ROOT / "corpora" / "demo", "-o", tmp_path / "corpus")
     assert b"not read" not in done.stderr
