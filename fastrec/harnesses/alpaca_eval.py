@@ -26,7 +26,7 @@ from fastrec.schemas.newest import Input, Output
 
 NAME: Final = "alpaca-eval"
 
-_KEYS: Final = (b'"instruction"', b'"output_1"', b'"output_2"')
+_KEYS: Final = (b'"instruction"', b'"output_1"')
 _MEANS: Final = ("win_rate", "discrete_win_rate")
 _READ: Final = ("instruction", "output_2", "generator_2", "preference")
 

@@ -10,7 +10,7 @@ from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
-from fastrec.errors import LogError
+from fastrec.errors import LogError, ShardError
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
@@ -155,7 +155,10 @@ _MOST_COPIES: Final = 2  # a run of HELM has two long files
 
 
 def open_plain(path: str) -> Reader:
-    """Open a file whose text is read by byte ranges; a compressed one is decompressed into a temporary file first."""
+    """Open a file whose text is read by byte ranges; a compressed one is decompressed into a temporary file first.
+
+    LogError if it is damaged.
+    """
     reader = storage_of(path).open_reader(path)
     if not reader.size or detect(read_at(reader, MAGIC_BYTES, 0)) is Format.PLAIN:
         return reader
@@ -169,8 +172,10 @@ def open_plain(path: str) -> Reader:
             for block in shard_at(path).read_text():
                 copy.write(block)
             copy.flush()
-        except BaseException:
+        except BaseException as exc:
             copy.close()
+            if isinstance(exc, ShardError):
+                raise LogError(path, exc.reason) from exc
             raise
         _copies[key] = copy
     return storage_of(_copies[key].name).open_reader(_copies[key].name)

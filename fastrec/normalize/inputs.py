@@ -58,7 +58,7 @@ def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tupl
     if logs or others:
         found = [*logs, *others]
         notices.append(
-            f"{counted(len(found), 'file')} not read, logs of a harness: {listed([*map(shown, found)])}; "
+            f"{counted(len(found), 'file')} not read, logs of a harness: {listed([*map(shown, found)], 3)}; "
             f"for them: fastrec import {arguments(paths)} -o records"
         )
     return [shard for shard in shards if shard.path not in logs], notices

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrec.errors import ShardError
+from fastrec.errors import LogError
 from fastrec.harnesses.values import open_plain, read_at
 
 
@@ -37,5 +37,5 @@ def test_compressed_documents_are_read_by_byte_ranges(tmp_path: Path) -> None:
             with open_plain(str(path)) as reader:
                 assert (reader.size, read_at(reader, 2, 1)) == (len(text), text[1:3])
     path.write_bytes(gzip.compress(b"0" * 5000)[:-9])
-    with pytest.raises(ShardError):
+    with pytest.raises(LogError):
         open_plain(str(path))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
+import os
 import statistics
 from pathlib import Path
 from typing import Any
@@ -283,6 +285,14 @@ def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     (bad,) = imported(tmp_path, path)[0].bad_logs
     assert "damaged" in bad.reason
+
+
+def test_damaged_compressed_logs_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "annotations.json.gz"
+    rows = [judgement(f"{number} {'x' * 50_000}", 1, dataset=os.urandom(999).hex()) for number in range(9)]
+    path.write_bytes(gzip.compress(json.dumps(rows).encode())[:-500])
+    (bad,) = imported(tmp_path, path)[0].bad_logs
+    assert "ends early" in bad.reason or "cut" in bad.reason or "truncated" in bad.reason
 
 
 def test_foreign_files_are_not_taken(tmp_path: Path) -> None:
