@@ -292,7 +292,7 @@ def test_damaged_compressed_logs_are_named(tmp_path: Path) -> None:
     rows = [judgement(f"{number} {'x' * 50_000}", 1, dataset=os.urandom(999).hex()) for number in range(9)]
     path.write_bytes(gzip.compress(json.dumps(rows).encode())[:-500])
     (bad,) = imported(tmp_path, path)[0].bad_logs
-    assert "ends early" in bad.reason or "cut" in bad.reason or "truncated" in bad.reason
+    assert "ends inside the gzip member" in bad.reason
 
 
 def test_foreign_files_are_not_taken(tmp_path: Path) -> None:
