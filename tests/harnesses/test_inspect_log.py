@@ -219,7 +219,7 @@ def chunked(identity="a/b", **shell):
     whole = sample(identity, input="attachment://2", messages=None, message_refs=[[1, 4], [0, 1]]) | shell
     return [
         (f"{prefix}/sample.json", whole),
-        (f"{prefix}/metadata.json", {}),
+        (f"{prefix}/metadata.json", {"subject": "sums"}),
         (f"{prefix}/skeleton.json", {}),
         (f"{prefix}/messages/2.json", pool[2:]),
         (f"{prefix}/messages/0.json", pool[:2]),
@@ -237,6 +237,7 @@ def test_chunked_and_whole_samples_in_one_log(tmp_path):
     record, whole = imported(path).records
     assert (record["sample_id"], whole["sample_id"]) == ("a/b", "2")
     assert record["input"]["raw"] == "A sum."
+    assert record["metadata"]["subject"] == "sums"
     contents = [message["content"] for message in record["messages"]]
     assert contents == ["What is 6 x 7?", "It is 42.", "attachment://12x", "Thanks."]
 

@@ -314,6 +314,7 @@ _CHUNK: Final = re.compile(
     r"(samples/.+_epoch_\d+)/(?:sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
     re.DOTALL,
 )
+_SEQUENCES: Final = ("messages", "attachments", "events", "metadata")
 # A quote without a backslash before it is not inside a text, so this is the value of a key.
 _NOT_FINITE: Final = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
 
@@ -321,6 +322,7 @@ Buffer = bytes | bytearray | memoryview
 
 _decode_sample: Final = decoder(SlowSample)
 _decode_messages: Final = decoder(list[LoggedMessage])
+_decode_metadata: Final = decoder(dict[str, Any])
 _decode_texts: Final = decoder(list[str])
 _decode_attachments: Final = decoder(SampleAttachments)
 _decode_events: Final = decoder(SampleEvents)
@@ -343,12 +345,13 @@ class SampleMembers(msgspec.Struct, frozen=True):
     sample: bytes
     messages: bytes = b""
     attachments: bytes = b""
+    events: bytes = b""
+    metadata: bytes = b""
 
     @property
     def size(self) -> int:
-        return sum(
-            member.size for part in (self.sample, self.messages, self.attachments) for member in unpack_members(part)
-        )
+        parts = (self.sample, self.messages, self.attachments, self.metadata)
+        return sum(member.size for part in parts for member in unpack_members(part))
 
 
 def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers], int]:
@@ -360,9 +363,11 @@ def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers],
             continue
         chunk = _CHUNK.fullmatch(name)
         if chunk is not None:
-            sequences = chunks.setdefault(chunk[1], {"messages": {}, "attachments": {}})
+            sequences = chunks.setdefault(chunk[1], {name: {} for name in _SEQUENCES})
             if chunk[2] in sequences and chunk[3].isdecimal():
                 sequences[chunk[2]][int(chunk[3])] = member
+            if name.endswith("/metadata.json"):
+                sequences["metadata"][0] = member
             if name.endswith("/sample.json"):
                 whole[chunk[1]] = member
         elif name.endswith(".json"):
@@ -370,7 +375,7 @@ def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers],
     samples = []
     for name, member in whole.items():
         sequences = chunks.pop(name, {})
-        parts = (sequences.get(key, {}) for key in ("messages", "attachments"))
+        parts = (sequences.get(key, {}) for key in _SEQUENCES)
         samples.append(SampleMembers(member, *(b"".join(part[start] for start in sorted(part)) for part in parts)))
     return samples, len(chunks)
 
@@ -417,6 +422,10 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     _check_memory(b",".join(texts))
     chunks = [_decode_messages(memoryview(text)) for text in texts]
     pool = [message for chunk in chunks for message in chunk]
+    for member in unpack_members(members.metadata):
+        sample.metadata = _decode_metadata(memoryview(archive.read(member)))
+    if members.events:
+        sample.events = msgspec.Raw(b"[0]")  # they are not read
     for start, end in sample.message_refs or ():
         if not 0 <= start <= end <= len(pool):
             raise ValueError(f"it refers to messages {start} to {end}, and there are {len(pool)}")
