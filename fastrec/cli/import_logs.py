@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 _MOST_ROWS = 20
 _MOST_BAD = 20
 _EXAMPLES = 3
+_HARNESSES = ["auto", "lm-eval", "inspect", "helm", "lighteval", "alpaca-eval", "mt-bench", "openai-evals", "promptfoo"]
 
 
 @click.command(short_help="Turn logs of evaluation harnesses into shards of records.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
               help="Directory for the shards. Replaces an earlier import there.")  # fmt: skip
-@choice_option("--from", ["auto", "lm-eval", "inspect", "helm", "lighteval", "alpaca-eval", "mt-bench",
-                          "openai-evals", "promptfoo"],
-               "Harness whose logs are imported; auto: recognise it by the content.", to="from_")  # fmt: skip
+@choice_option("--from", _HARNESSES, f"Harness whose logs are imported: {', '.join(_HARNESSES[1:])}; auto: recognise it "
+               "by the content.", to="from_", metavar="HARNESS")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
               help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
 @click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
