@@ -37,8 +37,8 @@ _HARNESSES = ["auto", "lm-eval", "inspect", "helm", "lighteval", "alpaca-eval", 
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
               help="Directory for the shards. Replaces an earlier import there.")  # fmt: skip
-@choice_option("--from", _HARNESSES, f"Harness whose logs are imported: {', '.join(_HARNESSES[1:])}; auto: recognise it "
-               "by the content.", to="from_", metavar="HARNESS")  # fmt: skip
+@choice_option("--from", _HARNESSES, f"Harness whose logs are imported: {', '.join(_HARNESSES[1:])}; auto: recognise "
+               "it by the content.", to="from_", metavar="HARNESS")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
               help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
 @click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
