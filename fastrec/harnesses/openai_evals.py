@@ -73,6 +73,7 @@ def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
     for sample_id, some in events.items():
         asked = next((data for kind, data in some if kind == "sampling"), {})
         match = next((data for kind, data in some if kind == "match"), {})
+        sampled = sum(kind == "sampling" for kind, _ in some)
         raw, formatted = prompt_of(asked.get("prompt", match.get("prompt")))
         said = [spell(text) for text in as_list(asked.get("sampled", match.get("sampled")))]
         scores = [Score(metric="match", value=number_of(match.get("correct")))] if match else []
@@ -93,5 +94,5 @@ def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
             answers=[] if picked is None else [extracted(spell(picked), "match")],
             error="" if asked or match else "the log has no answer for this sample",
             fields=fields,
-            unread=[kind for kind, _ in some if kind not in _USED],
+            unread=[kind for kind, _ in some if kind not in _USED] + ["further sampling"] * (sampled - 1),
         )

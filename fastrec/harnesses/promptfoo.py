@@ -123,6 +123,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa
             fields={
                 **_object(row.get("vars")),
                 **_object(test.get("metadata")),
+                **_object(row.get("metadata")),
                 "description": test.get("description"),
                 "explanation": grading.get("reason"),
                 "cost": row.get("cost"),

@@ -207,7 +207,10 @@ def test_openai_evals(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_run_of_openai_evals(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "run.jsonl", SPEC, event(0, "metrics", f1=0.25, note="x"), event(1, "embedding", v=1))
+    twice = [event(0, "sampling", prompt="2+2?", sampled=[text]) for text in ("4", "grade: A")]
+    path = write_lines(
+        tmp_path / "run.jsonl", SPEC, event(0, "metrics", f1=0.25, note="x"), event(1, "embedding", v=1), *twice
+    )
     result, (record,) = imported(tmp_path, path)
     assert result.logs[0].notes == ["the log has no final report: the run did not finish"]
     assert (record["evaluation_result_id"], record["evaluation"]["score"], record["metadata"]["note"]) == (
@@ -215,7 +218,9 @@ def test_an_unfinished_run_of_openai_evals(tmp_path: Path) -> None:
         0.25,
         "x",
     )
-    assert result.logs[0].fields_left_out == {"embedding": {"a record has no place for it": 1}}
+    assert record["output"]["raw"] == ["4"]
+    reason = {"a record has no place for it": 1}
+    assert result.logs[0].fields_left_out == {"embedding": reason, "further sampling": reason}
 
 
 def promptfoo_row(test: int, **others: Any) -> dict[str, Any]:
