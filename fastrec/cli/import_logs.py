@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,10 +18,10 @@ from fastrec.cli.console import (
     terminal_width,
     width_of,
 )
-from fastrec.cli.options import choice_option, command, jobs_option, no_progress_option, prepare_reading
+from fastrec.cli.options import choice_option, jobs_option, no_progress_option, prepare_reading
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, print_table
-from fastrec.errors import arguments, counted, shown
+from fastrec.errors import arguments, counted, listed, shown
 
 if TYPE_CHECKING:
     from fastrec.commands.import_logs.document import Import
@@ -28,22 +29,29 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 20
 _MOST_BAD = 20
+_EXAMPLES = 3
+_HARNESSES = ["auto", "lm-eval", "inspect", "helm", "lighteval", "alpaca-eval", "mt-bench", "openai-evals", "promptfoo"]
 
 
-@command("Turn logs of evaluation harnesses into shards of records.")
+@click.command(short_help="Turn logs of evaluation harnesses into shards of records.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
               help="Directory for the shards. Replaces an earlier import there.")  # fmt: skip
-@choice_option("--from", ["auto", "lm-eval", "inspect", "helm", "lighteval"],
-               "Harness whose logs are imported; auto: recognise it by the content.", to="from_")  # fmt: skip
+@choice_option("--from", _HARNESSES, f"Harness whose logs are imported: {', '.join(_HARNESSES[1:])}; auto: recognise "
+               "it by the content.", to="from_", metavar="HARNESS")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
               help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
+@click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
+              help="Metadata of samples to keep. Values of more than 4,096 characters are cut, unless you name "
+                   "their field.")  # fmt: skip
 @jobs_option
 @click.option("--strict", is_flag=True, help="Exit 1 if the records do not reproduce the figures of a log.")
 @click.option("--skip-bad-logs", is_flag=True, help="Exit 0 even if some logs could not be imported.")
 @choice_option("--format", ["text", "json"], "Output format; json prints the account of all logs.",
                to="output_format")  # fmt: skip
 @no_progress_option
+@click.option("-v", "--verbose", count=True,
+              help="Name all skipped files; with -vv, print a traceback for unexpected errors.")  # fmt: skip
 def import_logs(
     paths: tuple[str, ...],
     *,
@@ -51,9 +59,12 @@ def import_logs(
     skip_bad_logs: bool,
     output_format: str,
     no_progress: bool,
+    verbose: int,
     **options: Any,
 ) -> None:
-    """Turn logs of lm-eval, Inspect, HELM and lighteval into shards of records.
+    """Turn logs of evaluation harnesses into shards of records.
+
+    Known are lm-eval, Inspect, HELM, lighteval, AlpacaEval, MT-Bench, OpenAI evals and promptfoo.
 
     PATHS are logs, directories of logs, quoted patterns or URLs. Files are recognised by their content. Each log
     becomes one shard of records, one record per sample, metric and repeat; import.json accounts for every sample.
@@ -89,6 +100,7 @@ def import_logs(
         if output_format == "json":
             print_json(result)
         else:
+            _print_skipped(result, paths, is_all=bool(verbose))
             _print_account(result)
             if result.logs:
                 click.echo(f"next: fastrec normalize {arguments([options['output']])} -o corpus")
@@ -103,8 +115,6 @@ def _print_account(result: Import) -> None:
         print_notice(f"{shown(same)} has the same content as {shown(first)}: imported once")
     for log in result.logs:
         print_notice(*(f"{shown(log.log)}: {note}" for note in log.notes))
-    if result.other_files:
-        print_notice(f"{counted(result.other_files, 'other file')} skipped: no logs, or not needed for them")
     rows = []
     for harness in dict.fromkeys(log.harness for log in result.logs):
         logs = [log for log in result.logs if log.harness == harness]
@@ -123,6 +133,7 @@ def _print_account(result: Import) -> None:
         left_out.update(log.left_out)
     for reason, count in left_out.items():
         print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
+    _print_fields(result)
     rows = [
         [safe(shown(log.log)), safe(one.name)]
         + ["none" if number is None else f"{number:.6g}" for number in (one.stated, one.recomputed)]
@@ -132,6 +143,30 @@ def _print_account(result: Import) -> None:
     if rows:
         click.echo("\nThe records do not reproduce these figures of the logs:")
         print_table(Table(columns(["log", "figure", "stated", "recomputed"]), _fitting(rows[:_MOST_ROWS])))
+    if len(rows) > _MOST_ROWS:
+        click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
+
+
+def _print_skipped(result: Import, paths: Sequence[str], *, is_all: bool) -> None:
+    """Say which files were skipped and why: all of them, or some examples of each kind."""
+    for kind, files in result.skipped_files.items():
+        named = listed([*map(shown, files)], len(files) if is_all else _EXAMPLES)
+        step = f"; for them: fastrec normalize {arguments(paths)} -o corpus" if "record" in kind else ""
+        print_notice(f"{counted(len(files), 'file')} skipped, {kind}: {named}{step}")
+
+
+def _print_fields(result: Import) -> None:
+    """Print which fields of logs are not in the records, or not whole."""
+    fields = Counter[tuple[str, str, str]]()
+    for log in result.logs:
+        for field, reasons in log.fields_left_out.items():
+            for reason, count in reasons.items():
+                fields[log.harness, field, reason] += count
+    if not fields:
+        return
+    click.echo("\nFields of the logs that are left out:")
+    rows = [[harness, safe(field), f"{fields[harness, field, reason]:,}", reason] for harness, field, reason in fields]
+    print_table(Table(columns(["harness", "field", "values", "why"], left=["field", "why"]), rows[:_MOST_ROWS]))
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
 

@@ -35,6 +35,7 @@ from typing import Final, Self
 import msgspec
 
 from fastrec.harnesses.log import RunInfo, Sample, Score
+from fastrec.harnesses.metadata import NO_PLACE, MetadataKeeper
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
 
@@ -182,8 +183,19 @@ class MetricTotals(msgspec.Struct):
 class Converter:
     """Turns the samples of one run into lines, and counts them."""
 
-    def __init__(self, harness: str, run: RunInfo, patterns: Iterable[str] = (), *, by_sample: bool = False) -> None:
-        """Write records of the metrics that match one of `patterns`, or of all; `by_sample`: collect their scores."""
+    def __init__(
+        self,
+        harness: str,
+        run: RunInfo,
+        patterns: Iterable[str] = (),
+        chosen: frozenset[str] | None = None,
+        *,
+        by_sample: bool = False,
+    ) -> None:
+        """Write records of the metrics that match one of `patterns`, or of all, with the chosen metadata, or all.
+
+        With `by_sample`, also collect their scores.
+        """
         self._by_sample = by_sample
         self._run = run
         self._patterns = tuple(patterns)
@@ -194,6 +206,7 @@ class Converter:
         self.head = encode(head)[:-1]
         self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}  # position, totals, whether a 1 can be correct
         self._wanted: dict[str, bool] = {}
+        self.keeper = MetadataKeeper(harness, chosen)
         self.samples = 0
         self.metrics: dict[str, MetricTotals] = {}
         """In the order in which they came up: bundles have positions in it."""
@@ -222,6 +235,11 @@ class Converter:
                 self.left_out[NO_METRIC] = self.left_out.get(NO_METRIC, 0) + 1
                 return None
         encode, metrics = self._encode, self._metrics
+        metadata = sample.metadata
+        if sample.fields:
+            metadata = metadata | self.keeper.keep(sample.fields, sample.input, "sample")
+        for field in sample.unread:
+            self.keeper.left_out[field, NO_PLACE] += 1
         turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
         calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
         ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
@@ -249,13 +267,14 @@ class Converter:
                 one.error = b',"error":' + encode(error)
             if score.output is not None or score.answers is not None:
                 one.answer = self._answer(sample, score)
-            if score.metadata:
-                one.metadata = self._metadata(sample.metadata | score.metadata)
+            if score.metadata or score.fields:
+                kept = self.keeper.keep(score.fields, sample.input, "score", metadata) if score.fields else {}
+                one.metadata = self._metadata(metadata | score.metadata | kept)
         return Bundle(
             question=self._question(sample),
             answer=self._answer(sample),
             measured=self._measured(sample),
-            metadata=self._metadata(sample.metadata),
+            metadata=self._metadata(metadata),
             scores=bundled,
         )
 

@@ -60,7 +60,7 @@ class Grouped(msgspec.Struct):
     logs: list[Log] = []
     bad: list[BadLog] = []
     """Files that lack the others of their log."""
-    others: int = 0
+    others: list[str] = []
     """Files of the harness that are not needed."""
 
 
@@ -128,6 +128,8 @@ class Score(msgspec.Struct, kw_only=True, gc=False):
     """What the model said, where that depends on the metric; None: as the sample says."""
     metadata: dict[str, str] = {}
     """Added to the sample's metadata, for example the filter."""
+    fields: dict[str, Any] = {}
+    """Metadata of the score in the log, as `Sample.fields`."""
 
 
 class Sample(msgspec.Struct, kw_only=True, gc=False):
@@ -150,6 +152,11 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     error: str = ""
     """What went wrong with the sample itself; it is the error of all its records."""
     metadata: dict[str, str] = {}
+    """What the harness says about the sample, under names of fastrec: see `metadata.py`."""
+    fields: dict[str, Any] = {}
+    """Metadata of the sample in the log, under its own names: the user chooses which are kept."""
+    unread: Sequence[str] = ()
+    """Fields that the log has for this sample, and that no record holds."""
 
 
 def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw") -> AnswerAttribution:

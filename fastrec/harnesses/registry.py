@@ -1,6 +1,6 @@
-"""The harnesses that fastrec knows. To add one, write a folder like `lm_eval` and add its name here.
+"""The harnesses that fastrec knows. To add one, write a module like `alpaca_eval` and add its name here.
 
-All of these folders have the same modules, besides their own:
+Harnesses whose logs are large or come in many versions are folders, with these modules besides their own:
 
     files.py       `role_of`: tells what a file is; `logs_of`: groups files into logs
     structs.py     the parts of the files that are read
@@ -13,8 +13,11 @@ All of these folders have the same modules, besides their own:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
 from typing import Final, cast
+
+from zstandard import ZstdDecompressor, ZstdError
 
 from fastrec.errors import ShardError
 from fastrec.harnesses.log import HEAD_BYTES, Harness
@@ -23,7 +26,16 @@ from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 
-_MODULES: Final = {"lm-eval": "lm_eval", "inspect": "inspect", "helm": "helm", "lighteval": "lighteval"}
+_MODULES: Final = {
+    "lm-eval": "lm_eval",
+    "inspect": "inspect",
+    "helm": "helm",
+    "lighteval": "lighteval",
+    "alpaca-eval": "alpaca_eval",
+    "mt-bench": "mt_bench",
+    "openai-evals": "openai_evals",
+    "promptfoo": "promptfoo",
+}
 
 HARNESS_NAMES: Final = tuple(_MODULES)
 """In the order in which files are offered to them."""
@@ -31,6 +43,7 @@ HARNESS_NAMES: Final = tuple(_MODULES)
 PARQUET_MAGIC: Final = b"PAR1"
 _MOST_FOOTER: Final = 1 << 20  # bytes of the footer of a Parquet file to look at: the schema comes first
 _DETAILS_COLUMNS: Final = ((b"doc", b"model_response", b"metric"), (b"example", b"metrics", b"predictions"))
+_ZSTD_BLOCK: Final = 128 << 10  # a block has at most this many bytes, and a part of one gives no text
 _BOM: Final = b"\xef\xbb\xbf"
 
 
@@ -47,8 +60,15 @@ def head_of(path: str) -> bytes:
         if not file.size:
             return b""  # stores refuse to read an empty object
         head = read_at(file, HEAD_BYTES, 0)
-    if detect(head[:MAGIC_BYTES]) is Format.PLAIN:
+        kind = detect(head[:MAGIC_BYTES])
+        if kind is Format.ZSTD:
+            head += read_at(file, _ZSTD_BLOCK, HEAD_BYTES)
+    if kind is Format.PLAIN:
         return head.removeprefix(_BOM)
+    if kind is Format.ZSTD:  # 10 times as fast as what follows, for input of many shards
+        with suppress(ZstdError), ZstdDecompressor().stream_reader(head) as reader:
+            if text := reader.read(HEAD_BYTES):
+                return text.removeprefix(_BOM)
     text = b""
     try:
         for block in shard_at(path).read_text():

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import IO, Any, Final, TypeVar
 
 import msgspec
 
-from fastrec.errors import LogError
+from fastrec.errors import LogError, ShardError
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 from fastrec.storage.base import Reader
 
@@ -118,13 +120,62 @@ def read_at(reader: Reader, size: int, offset: int) -> bytes:
 def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:
     """Read a small JSON document. If it does not decode, raise LogError with `problem` and the reason."""
     try:
-        return decode(storage_of(path).read_all(path))
+        with open_plain(path) as reader:
+            return decode(read_at(reader, reader.size, 0))
     except ValueError as exc:
         raise LogError(path, f"{problem}: {exc}") from exc
 
 
-def check_is_plain(path: str) -> None:
-    """Raise LogError if a file is compressed: a log that is read by byte ranges must not be."""
-    with storage_of(path).open_reader(path) as reader:
-        if detect(reader.pread(MAGIC_BYTES, 0)) is not Format.PLAIN:
-            raise LogError(path, "is compressed: decompress it first")
+_decode_any: Final = decoder(Any)
+
+
+def read_rows(path: str, what: str) -> list[dict[str, Any]]:
+    """Read the objects of a JSON array, or of JSON lines; LogError if there is something else. `what` names a row."""
+    with open_plain(path) as reader:
+        text = read_at(reader, reader.size, 0).removeprefix(b"\xef\xbb\xbf")
+    is_array = text.lstrip()[:1] == b"["
+    parts = [text] if is_array else text.split(b"\n")
+    rows: list[dict[str, Any]] = []
+    for number, part in enumerate(parts, 1):
+        place = "" if is_array else f"line {number:,} "
+        if not part or part.isspace():
+            continue
+        try:
+            found = as_list(_decode_any(part))
+        except ValueError as exc:
+            raise LogError(path, f"{place}is cut or damaged: {exc}") from exc
+        if not all(isinstance(row, dict) for row in found):
+            raise LogError(path, f"{place}is not {what}")
+        rows += found
+    return rows
+
+
+_copies: Final[dict[tuple[str, int, int], IO[bytes]]] = {}  # by path, size and version: one per process
+_MOST_COPIES: Final = 2  # a run of HELM has two long files
+
+
+def open_plain(path: str) -> Reader:
+    """Open a file whose text is read by byte ranges; a compressed one is decompressed into a temporary file first.
+
+    LogError if it is damaged.
+    """
+    reader = storage_of(path).open_reader(path)
+    if not reader.size or detect(read_at(reader, MAGIC_BYTES, 0)) is Format.PLAIN:
+        return reader
+    with reader:
+        key = path, reader.size, reader.version
+    if key not in _copies:
+        while len(_copies) >= _MOST_COPIES:
+            _copies.pop(next(iter(_copies))).close()
+        copy = tempfile.NamedTemporaryFile(prefix="fastrec-")  # noqa: SIM115 - closed when others replace it
+        try:
+            for block in shard_at(path).read_text():
+                copy.write(block)
+            copy.flush()
+        except BaseException as exc:
+            copy.close()
+            if isinstance(exc, ShardError):
+                raise LogError(path, exc.reason) from exc
+            raise
+        _copies[key] = copy
+    return storage_of(_copies[key].name).open_reader(_copies[key].name)

@@ -3,25 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fastrec.errors import BadShardsError, ForeignFormatError, NoMatchError, ShardError, UsageError, arguments, shown
+from fastrec.errors import (
+    BadShardsError,
+    ForeignFormatError,
+    NoMatchError,
+    ShardError,
+    UsageError,
+    arguments,
+    counted,
+    listed,
+    shown,
+)
 from fastrec.normalize.options import InputSettings
 from fastrec.schemas.registry import SCHEMAS, fields_of
 from fastrec.sources.formats import why_foreign
-from fastrec.sources.inputs import find_files, find_shards
+from fastrec.sources.inputs import find_files, find_shards, walk
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import is_url, storage_of
+from fastrec.storage import is_url, join, storage_of
 from fastrec.where import Condition, parse_condition, paths_of, unknown_field
 
 _MOST_FILES: Final = 100  # looked at to tell what they are
 _PEEKED_SHARDS: Final = 64  # to find the names of fields
 _PEEKED_TEXT: Final = 64 << 10
-_DOC_ID: Final = b'"doc_id"'  # of a sample of lm-eval, the only harness that writes JSON lines
+_MOST_BESIDE: Final = 300  # files that are no shards, looked at to tell whether they are logs
+_OWN: Final = ("manifest.json", "summary.json", "import.json")  # telling the others takes 70 ms to import harnesses
+_MARKS: Final = (b'"doc_id"', b'"spec"', b'"question_id"')  # of harnesses that write JSON lines: one is in each line
 
 
 def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tuple[list[Shard], list[str]]:
@@ -35,11 +49,31 @@ def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tupl
         if foreign:
             raise UsageError(f"{exc}\n{foreign}") from exc
         raise
-    # In a store, another request every night would cost more than it is worth.
-    first = next((shard for shard in shards if not shard.stream and not is_url(shard.path)), None)
-    if first is not None and (harness := _harness_of(first)):
-        raise _these_are_logs(harness, paths or [first.path])
-    return shards, notices
+    # In a store, another request for each shard would cost more than it is worth.
+    local = [shard for shard in shards if not shard.stream and not is_url(shard.path)]
+    logs = {shard.path: harness for shard in local if (harness := _harness_of(shard))}
+    named = [path for path in logs if path in paths or files_from]
+    if logs and (named or len(logs) == len(shards)):
+        raise _these_are_logs(next(iter(logs.values())), named or paths)
+    others = _logs_beside(paths, {shard.path for shard in shards})
+    if logs or others:
+        found = [*logs, *others]
+        notices.append(
+            f"{counted(len(found), 'file')} not read, logs of a harness: {listed([*map(shown, found)], 3)}; "
+            f"for them: fastrec import {arguments(paths)} -o records"
+        )
+    return [shard for shard in shards if shard.path not in logs], notices
+
+
+def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
+    """Find files of harnesses that are no shards in directories; only so many files are looked at."""
+    from fastrec.harnesses.registry import harness_of  # noqa: PLC0415 - takes a millisecond
+
+    directories = [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - paths stay str
+    files = (join(folder, name) for path in directories for folder, names in walk(path, []) for name in names
+             if name not in _OWN)  # fmt: skip
+    others = (file for file in files if ".jsonl" not in file and file not in known)
+    return [file for file in islice(others, _MOST_BESIDE) if os.path.isfile(file) and harness_of(file)]  # noqa: PTH113
 
 
 def find_unknown_field(shards: Sequence[Shard], conditions: Sequence[Condition]) -> str | None:
@@ -86,8 +120,10 @@ def _harness_of(shard: Shard) -> str | None:
     from fastrec.harnesses.registry import harness_of, head_of  # noqa: PLC0415 - takes a millisecond
 
     try:
-        if ".jsonl" in shard.path and _DOC_ID not in head_of(shard.path):
-            return None
+        if ".jsonl" in shard.path:
+            head = head_of(shard.path)
+            if not any(mark in head for mark in _MARKS):
+                return None
     except (OSError, ShardError):
         return None  # reading the shard will report the error
     return harness_of(shard.path)

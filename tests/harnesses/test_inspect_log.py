@@ -220,7 +220,7 @@ def chunked(identity="a/b", **shell):
     whole = sample(identity, input="attachment://2", messages=None, message_refs=[[1, 4], [0, 1]]) | shell
     return [
         (f"{prefix}/sample.json", whole),
-        (f"{prefix}/metadata.json", {}),
+        (f"{prefix}/metadata.json", {"subject": "sums"}),
         (f"{prefix}/skeleton.json", {}),
         (f"{prefix}/messages/2.json", pool[2:]),
         (f"{prefix}/messages/0.json", pool[:2]),
@@ -238,6 +238,7 @@ def test_chunked_and_whole_samples_in_one_log(tmp_path):
     record, whole = imported(path).records
     assert (record["sample_id"], whole["sample_id"]) == ("a/b", "2")
     assert record["input"]["raw"] == "A sum."
+    assert record["metadata"]["subject"] == "sums"
     contents = [message["content"] for message in record["messages"]]
     assert contents == ["What is 6 x 7?", "It is 42.", "attachment://12x", "Thanks."]
 
@@ -414,9 +415,9 @@ def test_a_header_of_wrong_types(tmp_path, broken):
 @pytest.mark.parametrize("write", [write_json, write_eval])
 def test_a_compressed_log(tmp_path, write):
     path = write(tmp_path / "log", sample())
+    plain = imported(path).records
     path.write_bytes(gzip.compress(path.read_bytes()))
-    with pytest.raises(LogError, match="decompress it first"):
-        imported(path)
+    assert imported(path).records == plain
 
 
 def test_a_document_that_is_nested_too_deeply(tmp_path):

@@ -61,6 +61,8 @@ def test_a_generated_answer_with_an_extracted_one(tmp_path: Path) -> None:
             "task_version": "1.0",
             "doc_hash": generation(3)["doc_hash"],
             "filter": "strict-match",
+            "question": "What is 3 + 1?",
+            "answer": "4",
         },
     }
 

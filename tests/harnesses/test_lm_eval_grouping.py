@@ -156,7 +156,7 @@ def test_results_without_samples(tmp_path: Path) -> None:
     assert bad.reason == "it has only aggregates, and there are no samples: run lm_eval with --log_samples"
     write_log(tmp_path / "other", [generation()], results(EM))
     groups = grouped(tmp_path)
-    assert (len(groups.logs), groups.bad, groups.others) == (1, [], 1)
+    assert (len(groups.logs), groups.bad, len(groups.others)) == (1, [], 1)
 
 
 def test_the_same_samples_twice(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
 
 from fastrec.errors import LogError
-from fastrec.harnesses.values import check_is_plain, read_at
+from fastrec.harnesses.values import open_plain, read_at
 
 
 class ShortReader:
@@ -27,9 +28,14 @@ def test_short_reads_are_continued() -> None:
     assert read_at(reader, 8, 1 << 70) == b""  # type: ignore[arg-type]
 
 
-def test_compressed_documents_are_refused(tmp_path: Path) -> None:
-    """A document that is read by byte ranges must be plain."""
-    path = str(tmp_path / "log.json")
-    Path(path).write_bytes(b"\x1f\x8b\x08\x00")
-    with pytest.raises(LogError, match="decompress it first"):
-        check_is_plain(path)
+def test_compressed_documents_are_read_by_byte_ranges(tmp_path: Path) -> None:
+    """They are decompressed once; a file that has changed is decompressed again."""
+    path = tmp_path / "log.json"
+    for text in (b"0123456789", b"abc"):
+        path.write_bytes(gzip.compress(text))
+        for _ in range(2):
+            with open_plain(str(path)) as reader:
+                assert (reader.size, read_at(reader, 2, 1)) == (len(text), text[1:3])
+    path.write_bytes(gzip.compress(b"0" * 5000)[:-9])
+    with pytest.raises(LogError):
+        open_plain(str(path))

@@ -92,8 +92,8 @@ def test_a_damaged_log_in_a_directory_is_named(run: Path, tmp_path: Path, name: 
     (run / "notes.txt").write_text("hello")
     done = run_command("import", run, "-o", tmp_path / "records")
     assert done.returncode == 3
-    assert f"{name}: it is {'no log' if content else 'empty'}".encode() in done.stderr
-    assert b"note: 1 other file skipped" in done.stderr
+    assert f"{name}: it is {'damaged' if content else 'empty'}".encode() in done.stderr
+    assert b"note: 1 file skipped, files of another kind: " in done.stderr
     assert names_of(import_logs(run, tmp_path / "records")) == [APPLES, CAPITALS]
     assert run_command("import", run, "-o", tmp_path / "records", "--skip-bad-logs").returncode == 0
 

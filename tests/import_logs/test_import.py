@@ -38,7 +38,7 @@ from tests.sizes import LONG
 from tests.systems import in_terminal, needs_script
 
 SEVERAL = Limits(small_input=0)
-NO_LOG = "it is no log of lm-eval, Inspect, HELM or lighteval"
+DAMAGED = "it is damaged: it has the name of a log, but not the content of one"
 SMALL = MODELS[0].replace("/", "__")
 
 
@@ -177,7 +177,7 @@ def test_a_file_with_the_name_of_a_log_and_other_content_is_named(
     (logs / "more" / "notes.eval.txt").write_bytes(text)
     result = import_logs(logs, tmp_path / "records")
     assert [Path(bad.path).name for bad in result.bad_logs] == [name]
-    assert result.bad_logs[0].reason == (NO_LOG if text else "it is empty")
+    assert result.bad_logs[0].reason == (DAMAGED if text else "it is empty")
     other = "lm-eval" if name.endswith(".eval") else "inspect"
     assert not import_logs(logs, tmp_path / "records", from_=other).bad_logs
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import groupby
+from operator import itemgetter
 
 import msgspec
 
@@ -42,6 +44,7 @@ from fastrec.errors import UsageError, listed, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import MetricTotals
 from fastrec.harnesses.log import BadLog, Log, LogPlan
+from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
@@ -53,13 +56,14 @@ def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> I
     plan = planned.plan
     assert plan is not None
     totals: dict[str, MetricTotals] = {}
-    left_out, metrics_left_out = Counter(plan.left_out), Counter[str]()
+    left_out, metrics_left_out, fields = Counter(plan.left_out), Counter[str](), FieldCounts()
     for one in slices:
         for name, metric in one.metrics.items():
             total = totals.setdefault(name, MetricTotals())
             total += metric
         left_out.update(one.left_out)
         metrics_left_out.update(one.metrics_left_out)
+        fields.update(one.fields_left_out)
     samples = sum(one.samples for one in slices) + sum(plan.left_out.values())
     return ImportedLog(
         log=utf8(log.path),
@@ -78,6 +82,11 @@ def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> I
         },
         left_out=dict(sorted(left_out.items())),
         metrics_left_out=dict(sorted(metrics_left_out.items())),
+        metadata=sorted(frozenset[str]().union(*(one.metadata for one in slices))),
+        fields_left_out={
+            name: {reason: fields[name, reason] for _, reason in some}
+            for name, some in groupby(sorted(fields), itemgetter(0))
+        },
         comparisons=_compare(plan, totals, samples, metrics_left_out),
         not_compared=dict(sorted(plan.not_compared.items())),
         notes=list(plan.notes),
@@ -109,6 +118,7 @@ class Pipeline(msgspec.Struct, frozen=True):
     engine: Engine
     output: ImportOutput
     patterns: tuple[str, ...]
+    chosen: frozenset[str] | None
     progress: Progress
 
     def run(self, logs: Sequence[Log], result: Import) -> None:
@@ -155,7 +165,9 @@ class Pipeline(msgspec.Struct, frozen=True):
             by_sample = any(figure.reducer for figure in plan.aggregates)
             for position, log_slice in enumerate(plan.slices):
                 path = f"{self.output.work}/{number:06d}-{position:06d}"
-                yield ConvertTask(wanted[number], plan.run, log_slice, self.patterns, path, number, by_sample)
+                yield ConvertTask(
+                    wanted[number], plan.run, log_slice, self.patterns, self.chosen, path, number, by_sample
+                )
                 while shards:
                     yield shards.pop()
 
@@ -184,6 +196,7 @@ def import_logs(
     *,
     from_: str = "auto",
     metric: Strings = (),
+    metadata: str = "all",
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> Import:
@@ -194,6 +207,7 @@ def import_logs(
         output: A directory for the shards. It replaces an earlier import there.
         from_: The harness whose logs are imported; `auto` recognises it by the content of each file.
         metric: Patterns of metrics; the scores of others are left out.
+        metadata: The metadata of samples to keep: `all`, `none`, or names separated by commas.
         jobs: Processes to use; small inputs are imported in this process.
         progress: Receives the progress.
 
@@ -205,7 +219,7 @@ def import_logs(
     check_jobs(jobs)
     if from_ not in ("auto", *HARNESS_NAMES):
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
-    patterns = as_tuple("metric", metric)
+    patterns, chosen = as_tuple("metric", metric), chosen_names(metadata)
     names = [os.fspath(path) for path in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
@@ -216,18 +230,25 @@ def import_logs(
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
             found = find_logs(engine, names, files, from_)
-            result = Import(fastrec=__version__, bad_logs=found.bad, other_files=found.others)
+            skipped = {kind: [*map(utf8, some)] for kind, some in found.skipped.items()}
+            result = Import(fastrec=__version__, bad_logs=found.bad, skipped_files=skipped)
+            result.other_files = sum(map(len, skipped.values()))
             made = outputs.enter_context(open_output(directory, limits))
-            Pipeline(engine, made, patterns, progress or Progress()).run(found.logs, result)
+            Pipeline(engine, made, patterns, chosen, progress or Progress()).run(found.logs, result)
         result.bad_logs.sort(key=lambda bad: bad.path)
-        _check_patterns(patterns, result)
+        _check_choices(patterns, chosen or (), result)
         if result.logs:  # otherwise an earlier import stays as it is
             made.publish(result)
     return result
 
 
-def _check_patterns(patterns: tuple[str, ...], result: Import) -> None:
+def _check_choices(patterns: tuple[str, ...], chosen: Collection[str], result: Import) -> None:
     if patterns and result.logs and not any(log.records for log in result.logs):
         known = sorted({name for log in result.logs for name in log.metrics_left_out})
         named = ", ".join(repr(pattern) for pattern in patterns)
         raise UsageError(f"no metric matches {named}; the logs have {listed(known, 30)}")
+    have = {name for log in result.logs for name in log.metadata}
+    unknown = [name for name in sorted(chosen) if have.isdisjoint(names_of(name))]
+    if unknown and result.logs:
+        others = f"the logs have {listed(sorted(have), 30)}" if have else "no sample of these logs has metadata"
+        raise UsageError(f"no sample has the metadata {listed([*map(repr, unknown)])}; {others}")

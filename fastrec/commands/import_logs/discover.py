@@ -15,51 +15,69 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, UsageError, arguments, counted, listed, shown
-from fastrec.harnesses.log import BadLog, FoundFile, Grouped
+from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named, head_of, role_in
 from fastrec.sources.inputs import AnyFile
 from fastrec.storage import join, parent_and_name, storage_of
 
 _LOG_NAMES: Final = {
     "lm-eval": re.compile(r"(?:^|/)samples_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.jsonl(?:\.\w+)?$"),
-    "inspect": re.compile(r"\.eval$"),
-    "helm": re.compile(r"(?:^|/)(?:scenario_state|per_instance_stats)\.json$"),
+    "inspect": re.compile(r"\.eval(?:\.(?:gz|zst|bz2|xz))?$"),
+    "helm": re.compile(r"(?:^|/)(?:scenario_state|per_instance_stats)\.json(?:\.(?:gz|zst|bz2|xz))?$"),
     "lighteval": re.compile(r"(?:^|/)details_[^/]*_\d{4}-\d\d-\d\dT[^/]*\.parquet$"),
 }
 """Names that only logs have. Such a file without the content of a log is damaged, and reported."""
 
 
-def find_logs(engine: Engine, paths: Sequence[str], files: Sequence[AnyFile], harness: str) -> Grouped:
+RECORDS: Final = "record shards"
+_NOT_NEEDED: Final = "files of a harness that no log needs"
+_FOREIGN: Final = "files of another kind"
+
+
+class Found(msgspec.Struct):
+    logs: list[Log] = []
+    bad: list[BadLog] = []
+    skipped: dict[str, list[str]] = {}
+    """Other files, by kind."""
+
+    def skip(self, kind: str, *paths: str) -> None:
+        if paths:
+            self.skipped.setdefault(kind, []).extend(paths)
+
+
+def find_logs(engine: Engine, paths: Sequence[str], files: Sequence[AnyFile], harness: str) -> Found:
     """Find the logs of one harness, or of all (`auto`), among the files of some paths; UsageError if there are none."""
     names = HARNESS_NAMES if harness == "auto" else (harness,)
-    kind = "lm-eval, Inspect, HELM or lighteval" if harness == "auto" else harness
-    found = Grouped()
+    kind = "a known harness" if harness == "auto" else harness
+    found = Found()
     by_harness: defaultdict[str, list[FoundFile]] = defaultdict(list)
-    has_records = False
     for number, (role, is_of_records, problem) in sorted(engine.run(partial(_tell, names), [f.path for f in files])):
         file = files[number]
         if role is not None:
             by_harness[role[0]].append(FoundFile(file.path, file.size, role[1]))
             continue
-        should_be_log = file.is_named or any(_LOG_NAMES[name].search(file.path) for name in names)
-        if should_be_log and not problem and not is_of_records:
+        has_name = any(name in names and pattern.search(file.path) for name, pattern in _LOG_NAMES.items())
+        if (file.is_named or has_name) and not problem and not is_of_records:
             problem = f"it is no log of {kind}" if file.size else "it is empty"
-        has_records = has_records or is_of_records
+            if has_name and file.size:
+                problem = "it is damaged: it has the name of a log, but not the content of one"
         if problem:
             found.bad.append(BadLog(file.path, problem))
         else:
-            found.others += 1
+            found.skip(RECORDS if is_of_records else _FOREIGN, file.path)
     for _, grouped in sorted(engine.run(partial(_group_files, by_harness, names), by_harness)):
         found.logs += grouped.logs
         found.bad += grouped.bad
-        found.others += grouped.others
+        found.skip(_NOT_NEEDED, *grouped.others)
     order = {file.path: number for number, file in enumerate(files)}
     found.logs.sort(key=lambda log: min(order[file.path] for file in log.files if file.path in order))
     if not found.logs and not found.bad:
         named = listed([*map(shown, paths)])
-        if has_records:
+        if RECORDS in found.skipped:
             step = f"fastrec normalize {arguments(paths)} -o corpus"
             raise UsageError(f"these are records already, and no logs: {named}\nThe next step is: {step}")
         raise UsageError(f"there are no logs of {kind} in {named}: looked at {counted(len(files), 'file')}")

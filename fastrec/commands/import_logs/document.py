@@ -93,6 +93,10 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     """Samples without a record, counted by reason."""
     metrics_left_out: dict[str, int]
     """Scores of metrics that no --metric matches, counted by metric."""
+    metadata: list[str] = []
+    """Names of the metadata that samples and scores of the log have, as records spell them; chosen or not."""
+    fields_left_out: dict[str, dict[str, int]] = {}
+    """Fields of the log that its records do not have, or not whole: values counted by reason."""
     comparisons: list[Comparison]
     """Means and numbers of samples that the log states."""
     not_compared: dict[str, str]
@@ -120,6 +124,8 @@ class Import(msgspec.Struct, kw_only=True):
     """Logs with the same content as another one, which was imported."""
     other_files: int = 0
     """Files that were found, but are not needed or belong to no harness."""
+    skipped_files: dict[str, list[str]] = {}
+    """These files, by kind."""
 
 
 _WORK: Final = ".import-"

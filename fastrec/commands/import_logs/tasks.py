@@ -18,6 +18,7 @@ from fastrec.engine.base import collector_off
 from fastrec.errors import LogError, ShardError, is_out_of_memory, out_of_memory, shown
 from fastrec.harnesses.convert import Bundle, Converter, LineMaker, MetricTotals, read_bundles, write_bundles
 from fastrec.harnesses.log import Log, LogPlan, RunInfo
+from fastrec.harnesses.metadata import FieldCounts
 from fastrec.harnesses.registry import harness_named
 from fastrec.storage import storage_of
 
@@ -38,6 +39,8 @@ class ConvertTask(msgspec.Struct, frozen=True):
     run: RunInfo
     log_slice: Any
     patterns: tuple[str, ...]
+    chosen: frozenset[str] | None
+    """The metadata to keep; None: all."""
     path: str
     """The work file to write."""
     number: int
@@ -60,6 +63,8 @@ class Converted(msgspec.Struct):
     """In the order in which they came up: bundles have positions in it."""
     left_out: dict[str, int] = {}
     metrics_left_out: dict[str, int] = {}
+    fields_left_out: FieldCounts = FieldCounts()
+    metadata: frozenset[str] = frozenset()
     problem: str = ""
 
 
@@ -105,7 +110,7 @@ def _reason(exc: Exception, log: Log) -> str:
 @collector_off()
 def convert_slice(task: ConvertTask) -> Converted:
     """Turn the samples of a slice into bundles in a work file."""
-    converter = Converter(task.log.harness, task.run, task.patterns, by_sample=task.by_sample)
+    converter = Converter(task.log.harness, task.run, task.patterns, task.chosen, by_sample=task.by_sample)
     result = Converted(task.number, task.path)
     try:
         with storage_of(task.path).create(task.path, for_work=True) as file:
@@ -130,6 +135,7 @@ def convert_slice(task: ConvertTask) -> Converted:
     result.samples, result.errors, result.head = converter.samples, converter.errors, converter.head
     result.metrics = converter.metrics
     result.left_out, result.metrics_left_out = converter.left_out, converter.metrics_left_out
+    result.fields_left_out, result.metadata = converter.keeper.left_out, frozenset(converter.keeper.names)
     return result
 
 

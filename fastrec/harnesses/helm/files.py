@@ -71,7 +71,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     by_directory: defaultdict[str, defaultdict[str, list[FoundFile]]] = defaultdict(lambda: defaultdict(list))
     for file in files:
         if file.role == _OTHER:
-            found.others += 1
+            found.others.append(file.path)
         else:
             by_directory[parent_and_name(file.path)[0]][file.role].append(file)
     for directory, roles in by_directory.items():

@@ -50,16 +50,13 @@ from fastrec.harnesses.helm.structs import (
 )
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
-from fastrec.harnesses.values import check_is_plain, decoder, number_of, read_document
-from fastrec.storage import storage_of
+from fastrec.harnesses.values import decoder, number_of, open_plain, read_document
 
 
 def plan(log: Log) -> LogPlan:
     state, scores = (file_of(log, role) for role in ("scenario_state", "per_instance_stats"))
     assert state is not None
     assert scores is not None
-    for file in (state, scores):
-        check_is_plain(file.path)
     scan = Scan()
     _scan_requests(state.path, scan)
     _scan_entries(scores.path, scan)
@@ -220,7 +217,7 @@ class Scan:
 
 
 def _scan_requests(path: str, scan: Scan) -> None:
-    with storage_of(path).open_reader(path) as source:
+    with open_plain(path) as source:
         states = JsonArray(path, source.read, "request_states")
         for start, size, one in states.items(_decode_request):
             key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
@@ -237,7 +234,7 @@ def _scan_requests(path: str, scan: Scan) -> None:
 
 
 def _scan_entries(path: str, scan: Scan) -> None:
-    with storage_of(path).open_reader(path) as source:
+    with open_plain(path) as source:
         for start, size, one in JsonArray(path, source.read, None).items(_decode_entry):
             key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
             number = hash_of(key)

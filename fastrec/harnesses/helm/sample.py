@@ -33,9 +33,9 @@ from fastrec.harnesses.helm.structs import (
 )
 from fastrec.harnesses.helm.structs import Input as HelmInput
 from fastrec.harnesses.log import Log, RunInfo, Sample, Score, extracted
-from fastrec.harnesses.values import decoder, number_of, read_at, spell
+from fastrec.harnesses.values import decoder, number_of, open_plain, read_at, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
-from fastrec.storage import parent_and_name, storage_of
+from fastrec.storage import parent_and_name
 
 
 def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
@@ -236,6 +236,8 @@ def _sample_of(
         performance=_performance(requests),
         error=_error(requests),
         metadata=metadata,
+        fields=_fields(instance, shown[0].annotations),
+        unread=["tokens"] if any(one.tokens for one in completions) else (),
     )
 
 
@@ -248,6 +250,13 @@ def _metadata(key: Key, instance: Instance, labels: dict[str, str]) -> dict[str,
     if key.perturbation:
         metadata["perturbation"] = labels.get(key.perturbation, key.perturbation)
     return metadata
+
+
+def _fields(instance: Instance, annotations: Any) -> dict[str, Any]:
+    names = ("contrast_inputs", "contrast_references")
+    fields = {name: getattr(instance, name) for name in names} | {"annotations": annotations}
+    extra = instance.extra_data
+    return fields | (extra if isinstance(extra, dict) else {"extra_data": extra})
 
 
 def _text(completion: Completion) -> str:
@@ -319,7 +328,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
 
 
 def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:
-    with storage_of(path).open_reader(path) as source:
+    with open_plain(path) as source:
         for start, end in ranges:
             text = read_at(source, end - start, start)
             if len(text) < end - start:

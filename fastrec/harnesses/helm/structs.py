@@ -66,6 +66,9 @@ class Instance(_Struct):
     split: str | None = None
     sub_split: str | None = None
     perturbation: Perturbation | None = None
+    extra_data: Any = None
+    contrast_inputs: Any = None
+    contrast_references: Any = None
 
 
 class Request(_Struct):
@@ -78,8 +81,13 @@ class Thinking(_Struct):
     text: str | None = None
 
 
+class _Token(_Struct):
+    """Not read: a record has no place for its log-probability."""
+
+
 class Completion(_Struct):
     text: str | None = None
+    tokens: list[_Token] | None = None
     logprob: float | None = None
     finish_reason: Any = None
     thinking: Thinking | None = None
@@ -101,6 +109,7 @@ class RequestState(_Struct):
     output_mapping: dict[str, str | None] | None = None
     request: Request | None = None
     result: Result | None = None
+    annotations: Any = None
 
 
 class _KeyInstance(_Struct):

@@ -22,8 +22,7 @@ import zstandard
 
 from fastrec.errors import LogError, is_out_of_memory
 from fastrec.harnesses.log import FoundFile, Grouped, Log
-from fastrec.harnesses.values import read_at
-from fastrec.storage import storage_of
+from fastrec.harnesses.values import open_plain, read_at
 from fastrec.storage.base import Reader
 
 NAME: Final = "inspect"
@@ -163,7 +162,7 @@ _SIGNATURE: Final = b"PK\x03\x04"
 def directory_of(path: str) -> dict[str, bytes]:
     """The members of an archive by name, packed, in the order of the directory."""
     members: dict[str, bytes] = {}
-    with storage_of(path).open_reader(path) as reader:
+    with open_plain(path) as reader:
         try:
             for name, member in members_of(reader):
                 members.pop(name, None)
@@ -304,10 +303,10 @@ def _is_archive(head: bytes, path: str) -> bool:
         if _FIRST.match(head[_LOCAL_HEADER.size : _LOCAL_HEADER.size + length]):
             return True
     try:
-        with storage_of(path).open_reader(path) as reader:
+        with open_plain(path) as reader:
             return any(name in ("header.json", "_journal/start.json") for name, _ in members_of(reader))
-    except ValueError:
-        return False
+    except (ValueError, error):
+        return path.endswith(".eval")  # damaged: reading it says where
 
 
 def _has_keys(head: bytes) -> bool:

@@ -37,11 +37,11 @@ from fastrec.harnesses.inspect.structs import (
     Results,
     SampleAttachments,
     SampleEvents,
+    SlowSample,
 )
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import REFUSALS, check_is_plain, decoder, read_at
-from fastrec.storage import storage_of
+from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at
 
 _decode_header: Final = decoder(Header)
 
@@ -220,7 +220,6 @@ def plan(log: Log) -> LogPlan:
 
 
 def _plan_archive(path: str) -> LogPlan:
-    check_is_plain(path)
     directory = directory_of(path)
     header, notes = _archived_header(path, directory)
     members, cut_short = sample_members(directory)
@@ -235,7 +234,7 @@ def _plan_archive(path: str) -> LogPlan:
 def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
     for name, notes in (("header.json", []), ("_journal/start.json", ["the log has no header.json"])):
         if name in directory:
-            with storage_of(path).open_reader(path) as reader:
+            with open_plain(path) as reader:
                 (member,) = unpack_members(directory[name])
                 text = Archive(path, reader).read(member)
             return _decoded(path, f"its member {name}", text), notes
@@ -249,7 +248,7 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
         names = ["summaries.json"]
     if not names:
         return None
-    with storage_of(path).open_reader(path) as reader:
+    with open_plain(path) as reader:
         archive = Archive(path, reader)
         texts = (archive.read(member) for name in names for member in unpack_members(directory[name]))
         try:
@@ -259,8 +258,7 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
 
 
 def _plan_document(path: str) -> LogPlan:
-    check_is_plain(path)
-    with storage_of(path).open_reader(path) as reader:
+    with open_plain(path) as reader:
         array = JsonArray(path, reader.read, "samples")
         groups = [group[:3] for group in array.groups()]
     header = _decoded(path, "it", array.envelope)
@@ -318,20 +316,22 @@ _CHUNK: Final = re.compile(
     r"(samples/.+_epoch_\d+)/(?:sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
     re.DOTALL,
 )
+_SEQUENCES: Final = ("messages", "attachments", "events", "metadata")
 # A quote without a backslash before it is not inside a text, so this is the value of a key.
 _NOT_FINITE: Final = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
 
 Buffer = bytes | bytearray | memoryview
 
-_decode_sample: Final = decoder(LoggedSample)
+_decode_sample: Final = decoder(SlowSample)
 _decode_messages: Final = decoder(list[LoggedMessage])
+_decode_metadata: Final = decoder(dict[str, Any])
 _decode_texts: Final = decoder(list[str])
 _decode_attachments: Final = decoder(SampleAttachments)
 _decode_events: Final = decoder(SampleEvents)
 _decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_DECODED: Final = {*LoggedSample.__struct_fields__, *SampleAttachments.__struct_fields__}
+_DECODED: Final = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
 
 MAX_SAMPLE_MEMORY: Final = 1_400_000_000
 """What a sample may need while it is converted, besides what the process has anyway."""
@@ -347,12 +347,13 @@ class SampleMembers(msgspec.Struct, frozen=True):
     sample: bytes
     messages: bytes = b""
     attachments: bytes = b""
+    events: bytes = b""
+    metadata: bytes = b""
 
     @property
     def size(self) -> int:
-        return sum(
-            member.size for part in (self.sample, self.messages, self.attachments) for member in unpack_members(part)
-        )
+        parts = (self.sample, self.messages, self.attachments, self.metadata)
+        return sum(member.size for part in parts for member in unpack_members(part))
 
 
 def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers], int]:
@@ -364,9 +365,11 @@ def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers],
             continue
         chunk = _CHUNK.fullmatch(name)
         if chunk is not None:
-            sequences = chunks.setdefault(chunk[1], {"messages": {}, "attachments": {}})
+            sequences = chunks.setdefault(chunk[1], {name: {} for name in _SEQUENCES})
             if chunk[2] in sequences and chunk[3].isdecimal():
                 sequences[chunk[2]][int(chunk[3])] = member
+            if name.endswith("/metadata.json"):
+                sequences["metadata"][0] = member
             if name.endswith("/sample.json"):
                 whole[chunk[1]] = member
         elif name.endswith(".json"):
@@ -374,7 +377,7 @@ def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers],
     samples = []
     for name, member in whole.items():
         sequences = chunks.pop(name, {})
-        parts = (sequences.get(key, {}) for key in ("messages", "attachments"))
+        parts = (sequences.get(key, {}) for key in _SEQUENCES)
         samples.append(SampleMembers(member, *(b"".join(part[start] for start in sorted(part)) for part in parts)))
     return samples, len(chunks)
 
@@ -399,7 +402,7 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
 
 
 def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[tuple[LoggedSample, Parts]]:
-    with storage_of(path).open_reader(path) as reader:
+    with open_plain(path) as reader:
         archive = Archive(path, reader)
         for members in samples:
             (member,) = unpack_members(members.sample)
@@ -421,6 +424,10 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     _check_memory(b",".join(texts))
     chunks = [_decode_messages(memoryview(text)) for text in texts]
     pool = [message for chunk in chunks for message in chunk]
+    for member in unpack_members(members.metadata):
+        sample.metadata = _decode_metadata(memoryview(archive.read(member)))
+    if members.events:
+        sample.events = msgspec.Raw(b"[0]")  # they are not read
     for start, end in sample.message_refs or ():
         if not 0 <= start <= end <= len(pool):
             raise ValueError(f"it refers to messages {start} to {end}, and there are {len(pool)}")
@@ -434,7 +441,7 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
 
 
 def samples_in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[tuple[LoggedSample, Parts]]:
-    with storage_of(path).open_reader(path) as reader:
+    with open_plain(path) as reader:
         for start, end, _ in groups:
             text = b"[%b]" % read_at(reader, end - start, start)
             try:

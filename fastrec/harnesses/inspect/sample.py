@@ -201,8 +201,11 @@ def _scores_by(scorer: Scorer, given: SampleScore, answers: Answers) -> list[Sco
     if given.answer is not None:
         found.append(extracted(spell(given.answer), scorer.name, answers.turn, answers.source))
     metadata = _score_metadata(given, answers)
+    fields = given.metadata or {}
+    if given.explanation is not None and (text := spell(given.explanation)) not in answers.texts:
+        fields = {"explanation": text} | {f"score_{key}" * (key == "explanation") or key: fields[key] for key in fields}
     for score in scores:
-        score.answers, score.metadata = found, metadata
+        score.answers, score.metadata, score.fields = found, metadata, fields
     return scores
 
 
@@ -216,8 +219,6 @@ def _score(metric: str, value: float | None, problem: str) -> Score:
 
 def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
     metadata = {}
-    if given.explanation is not None and (text := spell(given.explanation)) and text not in answers.texts:
-        metadata["explanation"] = text
     if given.reason is not None:
         metadata["score_reason"] = spell(given.reason)
     if any(edit.provenance is not None for edit in given.history or ()):
@@ -254,6 +255,8 @@ def sample_of(logged: LoggedSample, parts: Parts, scoring: Scoring) -> Sample:
         performance=_performance_of(logged),
         error=_error(logged),
         metadata=metadata,
+        fields=attachments.resolve_all(logged.metadata or {}),
+        unread=logged.unread,
     )
     if kind == "single_turn":
         spoken, last, source = _add_output(sample, logged, said, attachments), 0, "output.raw"

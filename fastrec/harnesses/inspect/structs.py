@@ -7,9 +7,13 @@ are `Any`; the modules that use them look closer.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+
+_NOTHING: Final = msgspec.Raw(b"")
+SKIPPED: Final = ("events", "transcript", "store")
+"""Fields of a sample that are looked at, but not read."""
 
 
 class _Base(msgspec.Struct, gc=False, kw_only=True):
@@ -99,6 +103,7 @@ class SampleScore(_Base):
     answer: Any = None
     explanation: Any = None
     reason: Any = None
+    metadata: dict[str, Any] | None = None
     history: list[Edit] | None = None
 
 
@@ -124,6 +129,28 @@ class LoggedSample(_Base):
     error_retries: list[Failure] | None = None
     invalidation: Any = None
     limit: Any = None
+    metadata: dict[str, Any] | None = None
+    events: msgspec.Raw = _NOTHING
+    transcript: msgspec.Raw = _NOTHING
+    """Instead of `events`, in logs of 2024."""
+    store: msgspec.Raw = _NOTHING
+
+    @property
+    def unread(self) -> list[str]:
+        """The fields that no record holds; tokens of old logs are read of events."""
+        return [name for name in SKIPPED if bytes(getattr(self, name)) not in (b"", b"[]", b"{}", b"null")]
+
+
+class SlowSample(LoggedSample):
+    """A sample that Python's `json` has decoded, so that nothing of it is raw."""
+
+    events: Any = None
+    transcript: Any = None
+    store: Any = None
+
+    @property
+    def unread(self) -> list[str]:
+        return [name for name in SKIPPED if getattr(self, name)]
 
 
 # Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if they are needed.

@@ -88,10 +88,10 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
                 used.add(found.file.path)
                 grouped.logs.append(Log(harness=NAME, path=file.path, files=(file, found.file)))
         elif file.role != _RESULTS:
-            grouped.others += 1
+            grouped.others.append(file.path)
     idle = [run.file.path for run in runs if run.file.path not in used]
     if grouped.logs or grouped.bad:
-        grouped.others += len(idle)
+        grouped.others += idle
     else:
         grouped.bad += [BadLog(path=path, reason=_NO_DETAILS) for path in idle]
     return grouped

@@ -31,6 +31,8 @@ _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 class Survey(msgspec.Struct):
     columns: dict[str, list[str]]
     """The names of the columns; of structs, also those of their fields."""
+    filled: list[str]
+    """The columns, or fields of structs as `doc.query`, that may have values."""
     rows: int
     slices: list[tuple[int, int, int, int]]
     """Row groups to read together: the first, the one after the last, the rows before, and their own rows."""
@@ -88,6 +90,12 @@ def survey(path: str) -> Survey:
             field.name: [child.name for child in field.type] if pa.types.is_struct(field.type) else []
             for field in file.schema_arrow
         }
+        filled = [
+            f"{field.name}.{child.name}" if child is not field else field.name
+            for field in file.schema_arrow
+            for child in (field.type if pa.types.is_struct(field.type) else [field])
+            if not pa.types.is_null(child.type)
+        ]
         metadata = file.metadata
         slices: list[tuple[int, int, int, int]] = []
         first = size = before = rows = 0
@@ -98,7 +106,7 @@ def survey(path: str) -> Survey:
             if size >= _SLICE_BYTES or index == metadata.num_row_groups - 1:
                 slices.append((first, index + 1, before, rows - before))
                 first, size, before = index + 1, 0, rows
-        return Survey(columns=columns, rows=metadata.num_rows, slices=slices)
+        return Survey(columns=columns, filled=filled, rows=metadata.num_rows, slices=slices)
 
 
 def first_task(path: str) -> str:

@@ -10,7 +10,7 @@ import xxhash
 
 from fastrec.errors import LogError
 from fastrec.harnesses.lighteval.files import date_of, named_task, parquet_module
-from fastrec.harnesses.lighteval.sample import COLUMNS, FLAT_COLUMNS, details_of, flat_details_of, sample_of
+from fastrec.harnesses.lighteval.sample import columns_of, details_of, flat_details_of, sample_of
 from fastrec.harnesses.lighteval.structs import LogSlice, Metric, Results, read_results
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
@@ -36,6 +36,7 @@ def plan(log: Log) -> LogPlan:
     task = _listed(named, results) if named else _flat_task(details, results, parquet, is_flat=is_flat)
     metrics = results.metrics_of(task)
     aggregates, not_compared = _aggregates(results, task, metrics, survey.columns["metrics" if is_flat else "metric"])
+    columns, unread = columns_of(survey.filled)
     return LogPlan(
         run=RunInfo(
             task=task,
@@ -46,7 +47,8 @@ def plan(log: Log) -> LogPlan:
             never_correct=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
         ),
         slices=[
-            LogSlice(first, end, before, rows, is_flat, named, metrics) for first, end, before, rows in survey.slices
+            LogSlice(*bounds, is_flat, named, metrics, columns, unread)  # type: ignore[call-arg]
+            for bounds in survey.slices
         ],
         aggregates=aggregates,
         not_compared=not_compared,
@@ -132,13 +134,15 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
     path = log.files[0].path
     parquet = parquet_module(path)
     row = log_slice.before
-    for table in parquet.tables(path, FLAT_COLUMNS if log_slice.is_flat else COLUMNS, (log_slice.first, log_slice.end)):
+    for table in parquet.tables(path, log_slice.columns, (log_slice.first, log_slice.end)):
         for detail in flat_details_of(table, row) if log_slice.is_flat else details_of(table):
             row += 1
             if detail.task != log_slice.task:
                 raise LogError(path, f"row {row:,} is of task {detail.task!r}, the first one of {log_slice.task!r}")
             if not detail.sample_id:
                 detail.sample_id = str(row - 1)
-            yield sample_of(detail, log_slice.metrics)
+            sample = sample_of(detail, log_slice.metrics)
+            sample.unread = log_slice.unread
+            yield sample
     if row != log_slice.before + log_slice.rows:
         raise LogError(path, parquet.FEWER_ROWS)

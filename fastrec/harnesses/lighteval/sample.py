@@ -16,7 +16,7 @@ from __future__ import annotations
 import ast
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -78,14 +78,22 @@ _TOKENS: Final = ("input_tokens", "output_tokens")
 _EXTRACTED: Final = "extracted_predictions"
 
 COLUMNS: Final = (
-    *(f"doc.{name}" for name in _DOC),
-    f"doc.specific.{_EXTRACTED}",
     *(f"model_response.{name}" for name in (*_RESPONSE, *_TOKENS)),
     "metric",
 )
 _FLAT: Final = ("example", "full_prompt", "predictions", "choices", "gold", "gold_index", "specifics", "metrics")
 _FLAT_TOKENS: Final = ("input_tokens", "cont_tokens")
 FLAT_COLUMNS: Final = (*_FLAT, *_FLAT_TOKENS)
+
+
+def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The columns to read, and those that are not, given those of a file that have values, as `doc.query`.
+
+    All fields of documents are metadata, but for images: a record has no place for them.
+    """
+    wanted = [*COLUMNS, *FLAT_COLUMNS]
+    wanted += [name for name in filled if name.startswith("doc.") and name != "doc.images"]
+    return wanted, [name for name in filled if name not in wanted and name.partition(".")[0] not in wanted]
 
 
 class Detail(msgspec.Struct, kw_only=True):
@@ -112,17 +120,21 @@ class Detail(msgspec.Struct, kw_only=True):
     output_tokens: list[int] = []
     """The number of tokens of each answer, or of each choice."""
     metrics: dict[str, Any]
+    fields: dict[str, Any] = {}
+    """Further fields of the document."""
 
 
 def details_of(rows: Table) -> Iterator[Detail]:
     """Read rows of the layout since 0.11."""
-    docs = zip(*(rows.values("doc", name) for name in _DOC), rows.values("doc", "specific"), strict=True)
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
     for doc, response, (input_tokens, output_tokens), metrics in zip(
-        docs, responses, tokens, rows.values("metric"), strict=True
+        rows.values("doc"), responses, tokens, rows.values("metric"), strict=True
     ):
-        query, original, choices, gold_index, number, task, methods, specific = doc
+        fields = dict(doc or {})
+        query, original, choices, gold_index, number, task, methods = (fields.pop(name, None) for name in _DOC)
+        specific = fields.pop("specific", None)
+        further = _further(specific).items()
         metrics = value_of(metrics)
         prompt, texts, processed, reasonings, logprobs, unconditioned = response
         choices = as_list(choices)
@@ -146,6 +158,7 @@ def details_of(rows: Table) -> Iterator[Detail]:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             metrics=metrics if isinstance(metrics, dict) else {},
+            fields=fields | {name if name not in fields else f"specific_{name}": value for name, value in further},
         )
 
 
@@ -181,6 +194,7 @@ def flat_details_of(rows: Table, before: int) -> Iterator[Detail]:
             input_tokens=input_tokens,
             output_tokens=output_tokens,
             metrics=metrics if isinstance(metrics, dict) else {},
+            fields=_further(specifics),
         )
 
 
@@ -221,6 +235,13 @@ def _references(choices: list[Any], correct: list[int]) -> list[str]:
 
 def _extracted(specific: Any) -> list[str]:
     return _texts(specific.get(_EXTRACTED)) if isinstance(specific, dict) else []
+
+
+def _further(specific: Any) -> dict[str, Any]:
+    """What a task says about a document; what a metric extracted is an answer instead."""
+    if not isinstance(specific, dict):
+        return {"specific": specific}
+    return {name: value for name, value in specific.items() if name != _EXTRACTED}
 
 
 _CORPUS_INPUTS: Final = ({"golds", "preds"}, {"logprobs", "weights"}, {"source", "hyp", "ref"})
@@ -311,6 +332,7 @@ def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
         answers=_answers(detail),
         token_usage=_usage(detail),
         metadata=metadata,
+        fields=detail.fields,
     )
 
 

@@ -34,6 +34,10 @@ class LogSlice(msgspec.Struct, frozen=True):
     task: str
     """As the rows name it; empty if they do not."""
     metrics: dict[str, Metric]
+    columns: list[str]
+    """Columns to read, as `doc.query`."""
+    unread: list[str]
+    """Columns with values that are not read."""
 
 
 class _General(msgspec.Struct):

@@ -31,7 +31,7 @@ from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.lm_eval.structs import decoder_of, encode, plain
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import head_of
-from fastrec.harnesses.values import REFUSALS, spell
+from fastrec.harnesses.values import REFUSALS, open_plain, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 
@@ -83,22 +83,13 @@ def _number(piece: Slice, line: int) -> str:
 
 
 def array_items(path: str) -> Iterator[bytes]:
-    blocks = _text_of(path)
-    held = b""
-
-    def read(size: int) -> bytes:
-        nonlocal held
-        if not held:
-            held = next(blocks, b"")
-        block, held = held[:size], held[size:]
-        return block
-
-    for *_, text in JsonArray(path, read, None, max_held=_LONGEST).groups():
-        try:
-            items = _decode_items(text)
-        except REFUSALS:  # a bare NaN, or a lone surrogate
-            items = _decode_items(encode(plain(json.loads(text))))
-        yield from map(bytes, items)
+    with open_plain(path) as reader:
+        for *_, text in JsonArray(path, reader.read, None, max_held=_LONGEST).groups():
+            try:
+                items = _decode_items(text)
+            except REFUSALS:  # a bare NaN, or a lone surrogate
+                items = _decode_items(encode(plain(json.loads(text))))
+            yield from map(bytes, items)
 
 
 def _text_of(path: str) -> Iterator[bytes]:
@@ -333,7 +324,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
     paths_used = {path for path, _ in used}
     idle = [run.file.path for some in runs.values() for run in some if run.file.path not in paths_used]
     if found.logs or broken:
-        found.others += len(idle)
+        found.others += idle
     else:
         found.bad += [BadLog(path, _NO_SAMPLES) for path in idle]
     return found

@@ -191,7 +191,6 @@ class _Insert(msgspec.Struct, frozen=True):
     """A value of the document in a template."""
 
     key: str
-    """The attribute of the document."""
     steps: tuple[str | int, ...]
     is_stripped: bool
 
@@ -204,7 +203,7 @@ class Question:
         if "{{" not in source:
             if KEY.fullmatch(source):
                 self.keys = [source]
-                self._parts = [_Insert("key_0", (), is_stripped=False)]
+                self._parts = [_Insert(source, (), is_stripped=False)]
         elif "{%" not in source and "{#" not in source:
             self._parse(source)
         inserts = [part for part in self._parts if isinstance(part, _Insert)]
@@ -227,14 +226,16 @@ class Question:
             if name not in self.keys:
                 self.keys.append(name)
             steps = [int(at) if at else key or quoted for key, at, quoted in _STEP.findall(path)]
-            parts.append(_Insert(f"key_{self.keys.index(name)}", tuple(steps), is_stripped=bool(strip)))
+            parts.append(_Insert(name, tuple(steps), is_stripped=bool(strip)))
         self._parts = parts
 
     def render(self, doc: Any) -> str:
         """The question of a document; empty if it cannot be rendered."""
+        if doc.__class__ is not dict:
+            return ""
         if self._around is not None:  # mostly there is just one text to insert
             before, after = self._around
-            value: Any = getattr(doc, "key_0", None)
+            value: Any = doc.get(self.keys[0])
             if value.__class__ is str:
                 return f"{before}{value}{after}"
         texts = []
@@ -242,7 +243,7 @@ class Question:
             if part.__class__ is str:
                 texts.append(part)
                 continue
-            value = getattr(doc, part.key, UNSET)
+            value = doc.get(part.key, UNSET)
             try:
                 for step in part.steps:
                     value = value[step]

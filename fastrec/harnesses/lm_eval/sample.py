@@ -55,14 +55,9 @@ class SampleMaker:
     def __init__(self, setup: TaskSetup) -> None:
         self._setup = setup
         self._question = Question(setup.question)
-        keys = list(self._question.keys)
-        self._target_key = ""
-        if KEY.fullmatch(setup.target):
-            if setup.target not in keys:
-                keys.append(setup.target)
-            self._target_key = f"key_{keys.index(setup.target)}"
+        self._target_key = setup.target if KEY.fullmatch(setup.target) else ""
         self._target_is_template = "{{" in setup.target
-        self.reader = RowReader(keys, setup.metrics)
+        self.reader = RowReader(setup.metrics)
         self._scores = _ScoreReader(setup, self.reader.attributes)
 
     def make(self, row: Any) -> Sample:
@@ -118,7 +113,7 @@ class SampleMaker:
             sent, choices = choices_after([spell(_decode(one)) for one in contexts], continuations, likelihoods)
             texts = choices.texts
         choices.unconditional = unconditional
-        is_text = bool(self._target_key) and isinstance(getattr(row.doc, self._target_key, None), str)
+        is_text = bool(self._target_key) and isinstance(_value(row.doc, self._target_key), str)
         best = index_of_greatest(likelihoods)
         correct = correct_choices(row.target, texts, is_text=is_text) or _correct_by_score(draft, best, len(texts))
         choices.correct = correct
@@ -154,7 +149,7 @@ class SampleMaker:
     def _references(self, row: Any) -> list[str]:
         may_be_list = self._target_is_template
         if self._target_key:
-            may_be_list = isinstance(getattr(row.doc, self._target_key, None), list)
+            may_be_list = isinstance(_value(row.doc, self._target_key), list)
         return _references_of(row.target, may_be_list=may_be_list)
 
     def _input(self, row: Any, sent: Any, references: list[str]) -> Input:
@@ -171,8 +166,19 @@ class SampleMaker:
 
 
 def _sample(draft: Draft, asked: Input, output: Output) -> Sample:
-    sample_id = str(draft.row.doc_id)
-    return Sample(sample_id=sample_id, input=asked, scores=draft.scores, output=output, metadata=draft.metadata)
+    row = draft.row
+    return Sample(
+        sample_id=str(row.doc_id),
+        input=asked,
+        scores=draft.scores,
+        output=output,
+        metadata=draft.metadata,
+        fields=row.doc if row.doc.__class__ is dict else {"doc": row.doc},
+    )
+
+
+def _value(doc: Any, key: str) -> Any:
+    return doc.get(key) if doc.__class__ is dict else None
 
 
 def _correct_by_score(draft: Draft, index: int, count: int) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -78,6 +78,7 @@ class Request(msgspec.Struct, gc=False):
 _KEYS: Final[list[tuple[str, Any] | tuple[str, Any, Any]]] = [
     ("doc_id", int | str),
     ("arguments", dict[str, Request | None] | list[list[msgspec.Raw]]),
+    ("doc", Any, None),
     ("target", Any, None),
     ("resps", msgspec.Raw, _NO_TEXT),
     ("filtered_resps", msgspec.Raw, _NO_TEXT),
@@ -88,24 +89,19 @@ _KEYS: Final[list[tuple[str, Any] | tuple[str, Any, Any]]] = [
     ("target_hash", msgspec.Raw, _NO_TEXT),
 ]
 _ODD: Final = re.compile(r'["\\\x00-\x1f]')  # what a field of a Struct cannot have in its name
-_KNOWN: Final = frozenset({"doc", *(key[0] for key in _KEYS)})
+_KNOWN: Final = frozenset(key[0] for key in _KEYS)
 
 
 class RowReader:
-    """Decodes samples, of whose documents it only keeps some keys.
+    """Decodes samples.
 
     The keys of a sample are known, but for the metrics, whose names are keys, too. The decoder knows those that were
-    seen so far and refuses others; then it is made anew. So nothing is parsed that is not needed, above all not the
-    document.
+    seen so far and refuses others; then it is made anew. So nothing is parsed that is not needed.
     """
 
-    def __init__(self, doc_keys: Sequence[str], metrics: Iterable[str]) -> None:
+    def __init__(self, metrics: Iterable[str]) -> None:
         self.attributes: dict[str, str] = {}
         """By name of a metric, the attribute of a sample that has its value; UNSET if the sample does not have it."""
-        fields = [(f"key_{number}", Any, UNSET) for number in range(len(doc_keys))]
-        names = {f"key_{number}": key for number, key in enumerate(doc_keys) if not _ODD.search(key)}
-        doc: Any = msgspec.defstruct("Doc", fields, rename=names, gc=False)
-        self._doc = doc | None | bool | int | float | str | list[msgspec.Raw]
         self._add(metrics)
 
     def _add(self, names: Iterable[str]) -> None:
@@ -114,7 +110,7 @@ class RowReader:
                 self.attributes.setdefault(name, f"metric_{len(self.attributes)}")
         if len(self.attributes) > _MOST_NAMES:
             raise ValueError(f"it is one of samples with more than {_MOST_NAMES:,} different keys")
-        fields = [*_KEYS, ("doc", self._doc, None), *((name, Any, UNSET) for name in self.attributes.values())]
+        fields = [*_KEYS, *((name, Any, UNSET) for name in self.attributes.values())]
         rename = {attribute: name for name, attribute in self.attributes.items() if not _ODD.search(name)}
         kind = msgspec.defstruct("Row", fields, rename=rename, forbid_unknown_fields=True, kw_only=True, gc=False)
         decoder = msgspec.json.Decoder(kind)

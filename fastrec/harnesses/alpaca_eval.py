@@ -1,0 +1,125 @@
+"""Logs of AlpacaEval: `annotations.json`, what a judge preferred, with the row of a leaderboard, if there is one.
+
+    preference p     win_rate    discrete_win_rate
+    1.5 < p <= 2     p - 1       1
+    1.5, 0           0.5         0.5: a draw; AlpacaEval 1 wrote 0
+    1 <= p < 1.5     p - 1       0
+    anything else    none: the judge failed, and the leaderboard does not count it
+
+`output_1` is the answer of the baseline, which is no reference: it is metadata.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from typing import Any, Final
+
+from fastrec.errors import LogError
+from fastrec.harnesses.log import Aggregate, BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.values import number_of, open_plain, read_at, read_rows, spell
+from fastrec.schemas.newest import Input, Output
+
+NAME: Final = "alpaca-eval"
+
+_KEYS: Final = (b'"instruction"', b'"output_1"')
+_MEANS: Final = ("win_rate", "discrete_win_rate")
+_READ: Final = ("instruction", "output_2", "generator_2", "preference")
+
+
+def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
+    if re.match(rb"\s*\[\s*\{", head):
+        if all(key in head for key in _KEYS):
+            return "annotations"
+        return "outputs" if b'"instruction"' in head and b'"generator"' in head and b'"output"' in head else None
+    names = head.partition(b"\n")[0].strip().split(b",")
+    return "leaderboard" if names[0] == b"" and {b"win_rate", b"standard_error"} <= {*names} else None
+
+
+def logs_of(files: Sequence[FoundFile]) -> Grouped:
+    """A log is the judgements on one model in one file, with the nearest leaderboard in a directory above it."""
+    found = Grouped()
+    used: set[FoundFile] = set()
+    boards = sorted((file for file in files if file.role == "leaderboard"), key=lambda file: -file.path.count("/"))
+    for file in files:
+        if file.role == "annotations":
+            above = [one for one in boards if file.path.startswith("".join(one.path.rpartition("/")[:2]))][:1]
+            used.update((file, *above))
+            try:
+                models = dict.fromkeys(row["generator_2"] for row in _rows(file.path))
+            except LogError as exc:
+                found.bad.append(BadLog(file.path, exc.reason))
+                continue
+            found.logs += [Log(NAME, file.path, (file, *above), model) for model in models]
+    found.others = [file.path for file in files if file not in used]
+    return found
+
+
+def plan(log: Log) -> LogPlan:
+    rows = [row for row in _rows(log.path) if row["generator_2"] == log.task]
+    annotators = dict.fromkeys(spell(row.get("annotator") or "") for row in rows)
+    stated = _stated(log)
+    total = number_of(stated.get("n_total"))
+    means = [(name, number_of(stated.get(name))) for name in _MEANS]
+    others = [name for name, value in stated.items() if name and name not in _MEANS and number_of(value) is not None]
+    return LogPlan(
+        run=RunInfo(task="alpaca_eval", model=log.task, started=",".join(annotators)),
+        slices=[None],
+        aggregates=[
+            Aggregate(name, name, value / 100, None if total is None else int(total))
+            for name, value in means
+            if value is not None
+        ],
+        not_compared={name: "it is not the mean of a score" for name in others if name != "n_total"},
+    )
+
+
+def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
+    seen = Counter[str]()
+    for row in _rows(log.path):
+        if row["generator_2"] != log.task:
+            continue
+        asked, said = row["instruction"], row.get("output_2")
+        number = sha256(asked.encode()).hexdigest()[:16]  # the log has no ids, and rows differ from model to model
+        seen[number] += 1
+        yield Sample(
+            sample_id=number if seen[number] == 1 else f"{number}-{seen[number]}",
+            input=Input(raw=asked, reference=[]),
+            output=Output(raw=[] if said is None else [spell(said)]),
+            scores=_scores(row.get("preference")),
+            fields={name: value for name, value in row.items() if name not in _READ},
+        )
+
+
+def _scores(preference: Any) -> list[Score]:
+    value = number_of(preference)
+    value = 1.5 if value == 0 else value
+    if value is None or not 1 <= value <= 2:
+        problem = f"the judge stated no preference from 1 to 2, but {preference!r}"
+        return [Score(metric=name, value=None, problem=problem) for name in _MEANS]
+    discrete = 0.5 if value == 1.5 else float(value > 1.5)
+    return [Score(metric=_MEANS[0], value=value - 1), Score(metric=_MEANS[1], value=discrete)]
+
+
+def _rows(path: str) -> list[dict[str, Any]]:
+    rows = read_rows(path, "a judgement of AlpacaEval")
+    for number, row in enumerate(rows, 1):
+        if not all(isinstance(row.get(name), str) for name in ("instruction", "generator_2")):
+            raise LogError(path, f"item {number:,} does not name the instruction and the model (generator_2)")
+    return rows
+
+
+def _stated(log: Log) -> dict[str, str]:
+    """The row of a model in the leaderboard, which calls it by its name or by its folder; empty if there is none."""
+    names = (log.task, *log.path.split("/")[-3:-2])
+    for file in log.files[1:]:
+        with open_plain(file.path) as reader:
+            text = read_at(reader, reader.size, 0).decode(errors="replace")
+        for row in csv.DictReader(io.StringIO(text)):
+            if row.get("") in names:
+                return row
+    return {}

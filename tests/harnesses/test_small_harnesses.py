@@ -1,0 +1,308 @@
+"""AlpacaEval, MT-Bench, OpenAI evals and promptfoo: what becomes of their logs, and which figures are reproduced."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import fastrec
+from fastrec.commands.import_logs import Import, import_logs
+from fastrec.errors import UsageError
+from fastrec.harnesses.metadata import own_names
+
+ALPACA = Path(__file__).parents[3] / "shared" / "logs" / "alpaca_eval"
+
+
+def write_lines(path: Path, *rows: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def imported(tmp_path: Path, *paths: Path, **options: Any) -> tuple[Import, list[dict[str, Any]]]:
+    """Import logs; all records have to be valid, and names of metadata that fastrec gives known."""
+    result = import_logs(paths, tmp_path / "records", **options)
+    records = [
+        msgspec.to_builtins(record)
+        for log in result.logs
+        for record in fastrec.read(tmp_path / "records" / log.file, schema="0.3.0")
+    ]
+    if records:
+        import_logs(paths, tmp_path / "bare", metadata="none")
+        for record in fastrec.read(tmp_path / "bare"):
+            assert record.metadata.keys() <= own_names(record.metadata["harness"])
+    return result, records
+
+
+def judgement(instruction: str, preference: float | None, **others: Any) -> dict[str, Any]:
+    return {
+        "instruction": instruction, "output_1": f"Base: {instruction}", "generator_1": "base", "dataset": "koala",
+        "output_2": f"Mine: {instruction}", "generator_2": "mine", "annotator": "judge", "preference": preference,
+        **others,
+    }  # fmt: skip
+
+
+def write_annotations(tmp_path: Path, *rows: dict[str, Any]) -> Path:
+    path = tmp_path / "logs" / "results" / "mine" / "judge" / "annotations.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(rows, indent=1))
+    return path
+
+
+def test_alpaca_eval(tmp_path: Path) -> None:
+    rows = [judgement("a", 1.25), judgement("b", 2), judgement("c", 1.5), judgement("d", 0), judgement("e", None)]
+    write_annotations(tmp_path, *rows)
+    board = ",win_rate,standard_error,n_total,discrete_win_rate\nmine,56.25,1.0,4,50.0\nother,1,1,1,1\n"
+    (tmp_path / "logs" / "leaderboard.csv").write_text(board)
+    (tmp_path / "logs" / "model_outputs.json").write_text('[{"instruction": "a", "output": "x", "generator": "mine"}]')
+    result, records = imported(tmp_path, tmp_path / "logs")
+    (log,) = result.logs
+    assert result.other_files == 1
+    scores = {
+        name: [r["evaluation"]["score"] for r in records if r["evaluation_result_id"] == name] for name in log.metrics
+    }
+    assert scores == {"win_rate": [0.25, 1.0, 0.5, 0.5, 0.0], "discrete_win_rate": [0.0, 1.0, 0.5, 0.5, 0.0]}
+    assert len(log.comparisons) == 4
+    assert not log.disagreements
+    assert "standard_error" in log.not_compared
+    assert ["error" in record for record in records] == [False] * 8 + [True] * 2
+    first = records[0]
+    assert (first["model_id"], first["input"], first["output"]) == (
+        "mine",
+        {"raw": "a", "reference": []},
+        {"raw": ["Mine: a"]},
+    )
+    assert first["metadata"].items() >= {"output_1": "Base: a", "generator_1": "base", "annotator": "judge"}.items()
+    assert len({record["sample_id"] for record in records}) == 5
+
+
+def test_alpaca_eval_of_several_models(tmp_path: Path) -> None:
+    """Each model of a file is a log; a model without a name is an error."""
+    path = write_annotations(tmp_path, judgement("a", 1), judgement("b", 2, generator_2="other", output_2=None))
+    result, records = imported(tmp_path, path)
+    assert [(log.model_id, log.records) for log in result.logs] == [("mine", 2), ("other", 2)]
+    assert [record["output"]["raw"] for record in records] == [["Mine: a"]] * 2 + [[]] * 2
+    path.write_text(json.dumps([judgement("a", 1, generator_2=None)]))
+    (bad,) = import_logs(path, tmp_path / "more").bad_logs
+    assert "item 1 does not name the instruction and the model" in bad.reason
+
+
+@pytest.mark.skipif(not ALPACA.is_dir(), reason="the real logs are not beside the checkout")
+def test_the_published_leaderboard_is_reproduced(tmp_path: Path) -> None:
+    """`stats` gives the win rates and standard errors of the leaderboard of AlpacaEval 2."""
+    result, records = imported(tmp_path, ALPACA)
+    assert [len(log.disagreements) for log in result.logs] == [0, 0]
+    fastrec.normalize(tmp_path / "records", tmp_path / "corpus")
+    summary = fastrec.stats(tmp_path / "corpus")
+    with (ALPACA / "leaderboard_rows.csv").open() as file:
+        published = {row[""]: row for row in csv.DictReader(file)}
+    found = {one.metric: one.by_model for one in summary.evaluations}
+    for model, row in published.items():
+        for metric in ("win_rate", "discrete_win_rate"):
+            scores = [
+                record["evaluation"]["score"]
+                for record in records
+                if (record["model_id"], record["evaluation_result_id"]) == (model, metric)
+            ]
+            assert 100 * statistics.fmean(scores) == pytest.approx(float(row[metric]), abs=1e-9)
+            (shown,) = (one for one in found[metric] if one.model_id == model)
+            assert 100 * shown.mean_score == pytest.approx(float(row[metric]), abs=1e-9)
+        (shown,) = (one for one in found["win_rate"] if one.model_id == model)
+        assert 100 * shown.score_standard_error == pytest.approx(float(row["standard_error"]), abs=1e-9)
+
+
+def write_mt_bench(tmp_path: Path, *judged: dict[str, Any]) -> Path:
+    root = tmp_path / "logs" / "mt_bench"
+    write_lines(
+        root / "question.jsonl",
+        {"question_id": 81, "category": "math", "turns": ["1+1?", "Twice?"], "reference": ["2", "4"]},
+    )
+    answer = {
+        "question_id": 81,
+        "answer_id": "x",
+        "model_id": "m",
+        "choices": [{"index": 0, "turns": ["2", "4"]}],
+        "tstamp": 1.0,
+    }
+    write_lines(root / "model_answer" / "m.jsonl", answer)
+    write_lines(root / "model_judgment" / "gpt-4_single.jsonl", *judged)
+    return root
+
+
+def verdict(turn: int, score: float, **others: Any) -> dict[str, Any]:
+    return {
+        "question_id": 81, "model": "m", "judge": ["gpt-4", "single-v1"], "user_prompt": "…", "judgment": "Good. [[9]]",
+        "score": score, "turn": turn, "tstamp": 1687222222.5, **others,
+    }  # fmt: skip
+
+
+def test_mt_bench(tmp_path: Path) -> None:
+    """Each turn is a sample; a score of 1 is not correct, and -1 is none."""
+    root = write_mt_bench(tmp_path, verdict(1, 1), verdict(2, -1))
+    result, (first, second) = imported(tmp_path, root)
+    assert (first["sample_id"], first["input"], first["output"]) == (
+        "81-1",
+        {"raw": "1+1?", "reference": ["2"]},
+        {"raw": ["2"]},
+    )
+    assert first["evaluation"] == {"score": 1.0, "is_correct": False}
+    assert (
+        first["metadata"].items()
+        >= {"judge": "gpt-4", "category": "math", "turn": "1", "judgment": "Good. [[9]]"}.items()
+    )
+    assert (second["input"], second["error"]) == ({"raw": "Twice?", "reference": ["4"]}, "the judge stated no score")
+    assert [(one["role"], one["content"]) for one in second["messages"]] == [
+        ("user", "1+1?"), ("assistant", "2"), ("user", "Twice?"), ("assistant", "4"),
+    ]  # fmt: skip
+    assert result.logs[0].fields_left_out == {"user_prompt": {"a record has no place for it": 2}}
+
+
+def test_mt_bench_without_its_answers_and_of_pairs_is_refused(tmp_path: Path) -> None:
+    root = write_mt_bench(tmp_path, verdict(1, 5, model="other"))
+    pair = {"question_id": 81, "model_1": "a", "model_2": "b", "g1_winner": "tie", "judge": ["gpt-4", "pair-v2"]}
+    write_lines(root / "model_judgment" / "gpt-4_pair.jsonl", pair)
+    reasons = [bad.reason for bad in imported(tmp_path, root)[0].bad_logs]
+    assert "preferences between two models" in reasons[0]
+    assert "the model_answer of other" in reasons[1]
+
+
+def event(number: int, kind: str, **data: Any) -> dict[str, Any]:
+    return {"run_id": "r", "event_id": number, "sample_id": f"t.s1.{number // 2}", "type": kind, "data": data}
+
+
+SPEC = {
+    "spec": {"completion_fns": ["gpt-x"], "eval_name": "t.s1", "split": "s1", "run_id": "r", "created_at": "2026-01-02"}
+}
+
+
+def test_openai_evals(tmp_path: Path) -> None:
+    chat = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "2+2?"}]
+    path = write_lines(
+        tmp_path / "run.jsonl",
+        SPEC,
+        event(0, "sampling", prompt=chat, sampled=["4"]),
+        event(1, "match", correct=True, expected="4", picked="4", sampled="4", options=["4", "5"]),
+        event(2, "sampling", prompt="3+3?", sampled=["7"]),
+        event(3, "match", correct=False, expected=["6", "six"], picked=None),
+        {"final_report": {"accuracy": 0.5, "boostrap_std": 0.1}},
+    )
+    result, (first, second) = imported(tmp_path, path)
+    (log,) = result.logs
+    assert (log.evaluation_id, log.harness) == ("t.s1/gpt-x/2026-01-02", "openai-evals")
+    assert [(one.name, one.agrees) for one in log.comparisons] == [("accuracy", True)]
+    assert list(log.not_compared) == ["boostrap_std"]
+    assert (first["input"]["raw"], json.loads(first["input"]["formatted"])) == ("2+2?", chat)
+    assert (first["output"]["raw"], first["input"]["reference"]) == (["4"], ["4"])
+    assert first["metadata"]["options"] == '["4","5"]'
+    assert (second["input"]["reference"], second["answer_attribution"]) == (["6", "six"], [])
+    assert [one["evaluation"]["is_correct"] for one in (first, second)] == [True, False]
+
+
+def test_an_unfinished_run_of_openai_evals(tmp_path: Path) -> None:
+    twice = [event(0, "sampling", prompt="2+2?", sampled=[text]) for text in ("4", "grade: A")]
+    path = write_lines(
+        tmp_path / "run.jsonl", SPEC, event(0, "metrics", f1=0.25, note="x"), event(1, "embedding", v=1), *twice
+    )
+    result, (record,) = imported(tmp_path, path)
+    assert result.logs[0].notes == ["the log has no final report: the run did not finish"]
+    assert (record["evaluation_result_id"], record["evaluation"]["score"], record["metadata"]["note"]) == (
+        "f1",
+        0.25,
+        "x",
+    )
+    assert record["output"]["raw"] == ["4"]
+    reason = {"a record has no place for it": 1}
+    assert result.logs[0].fields_left_out == {"embedding": reason, "further sampling": reason}
+
+
+def promptfoo_row(test: int, **others: Any) -> dict[str, Any]:
+    return {
+        "promptIdx": 0, "testIdx": test, "provider": {"id": "openai:gpt-x", "label": "x"}, "failureReason": 0,
+        "prompt": {"raw": "Translate hello", "label": "t"}, "vars": {"text": "hello"}, "latencyMs": 540, "cost": 0.1,
+        "response": {"output": "Bonjour", "tokenUsage": {"total": 12, "prompt": 10, "completion": 2}}, "success": True,
+        "score": 1, "namedScores": {"tone": 0.5}, "gradingResult": {"pass": True, "score": 1, "reason": "ok"},
+        "testCase": {"vars": {"text": "hello"}, "metadata": {"topic": "words"}}, **others,
+    }  # fmt: skip
+
+
+def test_promptfoo(tmp_path: Path) -> None:
+    """Each provider and prompt is a log; a failed call is an error, a failed assertion is a score."""
+    failed = {"success": False, "score": 0, "failureReason": 1, "error": "expected Salut"}
+    broken = {
+        "success": False,
+        "score": 0,
+        "failureReason": 2,
+        "error": "HTTP 500",
+        "response": None,
+        "gradingResult": None,
+    }
+    rows = [
+        promptfoo_row(0), promptfoo_row(1, **failed), promptfoo_row(2, **broken),
+        promptfoo_row(0, promptIdx=1, provider={"id": "echo"}),
+    ]  # fmt: skip
+    metrics = {"testPassCount": 1, "testFailCount": 1, "testErrorCount": 1}
+    document = {
+        "evalId": "eval-1", "config": {"description": "words"}, "metadata": {"promptfooVersion": "0.117.4"},
+        "results": {
+            "version": 3, "timestamp": "2026-06-01T12:00:00Z", "prompts": [{"metrics": metrics}, {}], "results": rows,
+        },
+    }  # fmt: skip
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(document))
+    result, records = imported(tmp_path, path)
+    assert [(log.model_id, log.samples, len(log.disagreements)) for log in result.logs] == [
+        ("openai:gpt-x", 3, 0),
+        ("echo", 1, 0),
+    ]
+    assert len(result.logs[0].comparisons) == 3
+    scores = [r for r in records if r["model_id"] == "openai:gpt-x"]
+    assert [(r["evaluation"]["score"], r.get("error")) for r in scores if r["evaluation_result_id"] == "pass"] == [
+        (1.0, None), (0.0, None), (0.0, "HTTP 500; the call failed"),
+    ]  # fmt: skip
+    first = scores[0]
+    assert first["token_usage"] == {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12}
+    assert (
+        first["metadata"].items()
+        >= {"text": "hello", "topic": "words", "explanation": "ok", "provider_label": "x"}.items()
+    )
+
+
+def test_promptfoo_without_an_envelope(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"version": 3, "timestamp": "t", "results": [promptfoo_row(0)]}))
+    assert imported(tmp_path, path)[0].logs[0].evaluation_id == "promptfoo/openai:gpt-x/t/0"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"spec": {"eval_name": 1, "run_id": 2}}\n{"a"', '[{"instruction":1,"output_1":2,"output_2":3,', '{"evalId": 1'],
+)
+def test_damaged_logs_are_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "log.json"
+    path.write_text(text)
+    (bad,) = imported(tmp_path, path)[0].bad_logs
+    assert "damaged" in bad.reason
+
+
+def test_damaged_compressed_logs_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "annotations.json.gz"
+    rows = [judgement(f"{number} {'x' * 50_000}", 1, dataset=os.urandom(999).hex()) for number in range(9)]
+    path.write_bytes(gzip.compress(json.dumps(rows).encode())[:-500])
+    (bad,) = imported(tmp_path, path)[0].bad_logs
+    assert "ends inside the gzip member" in bad.reason
+
+
+def test_foreign_files_are_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[{"instruction": "a", "output": "b"}]')
+    (tmp_path / "b.csv").write_text("name,win_rate\n")
+    write_lines(tmp_path / "c.jsonl", {"question_id": 1, "text": "x"})
+    with pytest.raises(UsageError, match="no logs"):
+        import_logs(tmp_path, tmp_path / "out")
