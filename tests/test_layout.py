@@ -119,6 +119,8 @@ EDGES = {
         "summary",
     },
     "corpus": {
+        "_version",
+        "build",
         "engine",
         "errors",
         "judge",

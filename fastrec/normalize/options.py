@@ -131,6 +131,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     incremental: bool = False  # keep work for the next run, and reuse what the last one kept
     check: Literal["stat", "content"] = "stat"  # how to tell whether a file changed since the last incremental run
     work_dir: str | None = None
+    trust: bool = False  # take the records of corpora as they are, whoever has published them
+    judge: bool = False  # judge the records of all corpora, also of those that this user has published
     allow_empty: bool = False  # make a corpus even if no line is valid, or no record matches the filters
     limits: Limits = msgspec.field(default_factory=current_limits)
     """Bounds of the work. Only tests change them."""
@@ -146,6 +148,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             _one_of(name, getattr(self, name), allowed)
         if self.scheduler and self.engine != "dask":
             raise UsageError("a scheduler needs the engine dask: give --engine dask")
+        if self.trust and self.judge:
+            raise UsageError("--trust and --judge contradict each other: give one of them")
         if self.check == "content" and not self.incremental:
             raise UsageError("check content needs an incremental run: give --incremental, too")
         for code in self.repair:
@@ -307,6 +311,8 @@ class NormalizeArguments(FilterArguments, total=False):
     incremental: bool
     check: Literal["stat", "content"]
     work_dir: str | None
+    trust: bool
+    judge: bool
     allow_empty: bool
 
 

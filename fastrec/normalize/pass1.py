@@ -32,6 +32,7 @@ from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
+from fastrec.judge.trusted import TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.options import InputSettings, SortSettings
 from fastrec.normalize.results import (
@@ -77,9 +78,9 @@ class WrongTargetError(Exception):
 
 
 @lru_cache(maxsize=4)
-def _judge_of(settings: JudgeSettings) -> Judge:
+def _judge_of(settings: JudgeSettings, *, trusted: bool = False) -> Judge:
     """The judge of this process. What it learns from the first lines serves pass 1, too."""
-    return Judge(settings)
+    return TrustedJudge(settings) if trusted else Judge(settings)
 
 
 def _has_later(batch: Batch) -> bool:
@@ -208,7 +209,6 @@ class _RunBuffer:
 class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
-        self._judge = _judge_of(task.judging.judge)
         self._buffer = _RunBuffer(task)
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
@@ -251,7 +251,7 @@ class _Sorter:
         statistics = PieceStatistics(piece.number)
         lowest = highest = b""
         for batch, normal, _, _ in judge_slice(
-            self._judge,
+            _judge_of(judging.judge, trusted=True) if piece.slice.shard.trusted else _judge_of(judging.judge),
             piece.slice,
             max_line_bytes=judging.max_line_bytes,
             max_window=judging.max_window,

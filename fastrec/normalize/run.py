@@ -33,6 +33,7 @@ from fastrec.corpus.publish import (
     open_output,
     too_little_space,
 )
+from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
 from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
@@ -175,6 +176,7 @@ def run(
             made.refuse()
         else:
             made.publish()
+            remember(manifest.to_json())
             made.remove_refused()
         made.kept = _files_to_keep(made, corpus.kept)
     return NormalizeResult(
@@ -297,6 +299,14 @@ def run_attempts(
         wanted = [shard for number, shard in enumerate(shards) if number not in base.changes.unchanged]
         if is_first and (scarce := too_little_space(output, wanted)):
             say(scarce)
+        marked = trusted_shards(
+            shards,
+            target,
+            algorithm=options.hash_algorithm,
+            trust=options.trust,
+            judge=options.judge,
+            notice=say,
+        )
         with Journal(path, settings, earlier) as journal:
             if journal.discarded and is_first:
                 say(f"finished work of an interrupted run is not reused: {journal.discarded}")
@@ -321,7 +331,7 @@ def run_attempts(
             )
             is_first = False
             try:
-                return make(shards, context, base)
+                return make(marked, context, base)
             except WrongTargetError as exc:
                 say(str(exc))
                 target = exc.target

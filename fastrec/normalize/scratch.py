@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
 from fastrec.answers.index import Index, choose_scopes, open_index
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
-from fastrec.corpus.scan import VERIFY_HINT, parts_of
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of
 from fastrec.errors import BadShardsError, CorpusError
 from fastrec.filters import Filters
 from fastrec.limits import LIMITS, Limits
@@ -22,7 +24,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.sources.shard import Shard, shard_at
+from fastrec.sources.shard import Listed, Shard, shard_at
 from fastrec.storage import join
 from fastrec.summary.document import Summary
 from fastrec.where import GroupBy
@@ -89,7 +91,7 @@ def matching_corpus(
         work_dir=work_dir,
         limits=limits,
     )
-    shards = [shard_at(part.path) for part in parts_of(corpus, manifest)]
+    shards = list(map(_listed_shard, parts_of(corpus, manifest)))
     with contextlib.ExitStack() as stack:
         try:
             made = stack.enter_context(scratch_corpus(shards, options, progress=progress))
@@ -117,6 +119,10 @@ def open_scopes(
         cache = Path(directory).with_name("index") if by_field else None
         with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
             yield index, choose_scopes(index.scopes, filters)
+
+
+def _listed_shard(part: PartFile) -> Shard:
+    return msgspec.structs.replace(shard_at(part.path), listed=msgspec.convert(part.entry, Listed, from_attributes=True))
 
 
 def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:
