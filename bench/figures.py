@@ -1,6 +1,6 @@
 """The table of figures: how each is computed from trials, and its target.
 
-`use_figures` has the set `use`, `import_figures` the set `import`, `view_figures` the set `view`.
+`use_figures` has the set `use`, `change_figures` the set `change`, `import_figures` the set `import`, `view_figures` the set `view`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from bench.change_figures import CHANGE_FIGURES
 from bench.contenders import FLOOR, NORMALIZE, VALIDATE
 from bench.corpora import corpus
 from bench.import_figures import IMPORT_FIGURES
@@ -218,6 +219,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     _cluster("real-x10", None),
     _cluster("mixed-x10", 1.25),
     *USE_FIGURES,
+    *CHANGE_FIGURES,
     *IMPORT_FIGURES,
     *VIEW_FIGURES,
 )

@@ -160,7 +160,7 @@ BENCH_ROWS = [
     ["night_runs", "tables"],
     ["compare"],
     ["figures", "history"],
-    ["import_figures", "use_figures", "view_figures"],
+    ["change_figures", "import_figures", "use_figures", "view_figures"],
     ["values"],
     ["piles", "stages", "trials"],
     ["contenders", "corpora"],

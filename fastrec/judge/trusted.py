@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.filters import Filters
-from fastrec.judge.batch import Batch, RecordFilter
+from fastrec.filters import NAME_FILTERS, Filters
+from fastrec.judge.batch import Batch, FilteredOut, RecordFilter
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import parse
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings
@@ -45,6 +45,7 @@ class _Performance(msgspec.Struct, gc=False):
 
 
 _TEXTS: Final = ("schema_version", "evaluation_id", "model_id", "evaluation_name", "sample_hash", "interaction_type")
+_MOST_NAMES: Final = 100_000  # of records that are filtered out without being decoded
 _encode = msgspec.json.Encoder().encode
 
 
@@ -78,13 +79,31 @@ class TrustedJudge(Judge):
             RecordFilter(by_fields, settings.group_by).filters_out if by_fields or settings.group_by else None
         )
 
+        only_names = not msgspec.structs.replace(by_name, **dict.fromkeys(NAME_FILTERS, ()))
+        # A line with a sure label has these names as they are spelled; no other value matters.
+        starts = tuple(b'{"schema_version":%b,' % _encode(label) for label in schema.sure_labels)
+        self._starts = starts if by_name and only_names else None
+        self._filtered_out: dict[bytes, FilteredOut] = {}
+
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         batch, schema, decode, view = Batch(), self._schema, self._decode, memoryview(data)
         labels, other_turns, by_name, by_fields = schema.sure_labels, self._other_turns, self._by_name, self._by_fields
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
+        starts, filtered_out, spelled = self._starts, self._filtered_out, b""
         position = number = done = own = 0  # `done`: up to here, the text is in the buffer or left out
         while position < len(data):
-            end = data.find(b"\n", position)
+            end = position
+            if starts and data.startswith(starts, position):
+                begin = data.find(b',"model_id":', position)
+                end = data.find(b',"sample_id":', begin)
+                spelled = data[begin:end]
+                if names := filtered_out.get(spelled):
+                    into += view[done:position]
+                    done = position = data.find(b"\n", end) + 1 or len(data)
+                    number += 1
+                    batch.filtered_out[names] += 1
+                    continue
+            end = data.find(b"\n", end)
             try:
                 record = decode(view[position:end]) if end >= 0 else None
             except REFUSALS:
@@ -104,6 +123,8 @@ class TrustedJudge(Judge):
                     into += view[done:position]
                     done = end + 1
                     batch.filtered_out[names] += 1
+                    if starts and len(filtered_out) < _MOST_NAMES:
+                        filtered_out[spelled] = names
                 else:
                     if record.evaluation_name != name:
                         done = _rename(data, into, position, done, "evaluation_name", name, record.evaluation_name)

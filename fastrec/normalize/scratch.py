@@ -122,7 +122,9 @@ def open_scopes(
 
 
 def _listed_shard(part: PartFile) -> Shard:
-    return msgspec.structs.replace(shard_at(part.path), listed=msgspec.convert(part.entry, Listed, from_attributes=True))
+    return msgspec.structs.replace(
+        shard_at(part.path), listed=msgspec.convert(part.entry, Listed, from_attributes=True)
+    )
 
 
 def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:
