@@ -120,8 +120,6 @@ def key_of(name: str) -> str:
             digest.update(Path(shapes.__file__).read_bytes())
         elif isinstance(plan, Logged):
             digest.update(logs.source_of(plan.kind))
-    elif isinstance(plan, Halves):
-        digest.update(key_of(plan.of).encode())
     elif isinstance(plan, Real):
         digest.update(msgspec.json.encode([(path.name, path.stat().st_size) for path in real_files()]))
     else:
