@@ -1,6 +1,7 @@
 """The table of figures: how each is computed from trials, and its target.
 
-`use_figures` has the set `use`, `change_figures` the set `change`, `import_figures` the set `import`, `view_figures` the set `view`.
+`use_figures` has the set `use`, `change_figures` the set `change`, `import_figures` the set `import`, and `view_figures`
+the set `view`.
 """
 
 from __future__ import annotations

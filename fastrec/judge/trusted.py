@@ -6,6 +6,7 @@ label that does not name the version of the corpus, turns of two versions, or a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final
 
@@ -71,7 +72,7 @@ class TrustedJudge(Judge):
         self._schema = schema = TARGETS[settings.target]
         other_turns = sorted({one.turns_field for one in SCHEMAS.values()} - {schema.turns_field})
         self._decode = msgspec.json.Decoder(_record_of(schema, other_turns)).decode
-        self._other_turns = attrgetter(*other_turns)
+        self._other_turns: Callable[[Any], Any] = attrgetter(*other_turns)
         filters, by_fields = settings.filters, Filters(where=settings.filters.where)
         by_name = msgspec.structs.replace(filters, where=())
         self._by_name = RecordFilter(by_name).filters_out if by_name else None
@@ -127,7 +128,7 @@ class TrustedJudge(Judge):
                         filtered_out[spelled] = names
                 else:
                     if record.evaluation_name != name:
-                        done = _rename(data, into, position, done, "evaluation_name", name, record.evaluation_name)
+                        done = _rename(data, into, (done, position), "evaluation_name", (name, record.evaluation_name))
                     records.append(record)
                     numbers.append(line + number)
                     recipes.append(schema.recipe)
@@ -141,8 +142,9 @@ class TrustedJudge(Judge):
         return batch
 
 
-def _rename(data: bytes, into: bytearray, position: int, done: int, field: str, old: str, new: str) -> int:
-    """Append a line up to a name in its head, and the new name; return where the rest begins."""
+def _rename(data: bytes, into: bytearray, start: tuple[int, int], field: str, names: tuple[str, str]) -> int:
+    """Append text up to a name in the head of a line, and the new name; return where the rest begins."""
+    (done, position), (old, new) = start, names
     mark = f',"{field}":'.encode()  # quotes inside a string are escaped, so the first one is the field
     begin = data.find(mark, position) + len(mark)
     into += memoryview(data)[done:begin]
