@@ -1,7 +1,6 @@
 """The table of figures: how each is computed from trials, and its target.
 
-`use_figures` has the set `use`, `change_figures` the set `change`, `import_figures` the set `import`, and `view_figures`
-the set `view`.
+The sets `use`, `change`, `import` and `view` are in `use_figures`, `change_figures`, `import_figures`, `view_figures`.
 """
 
 from __future__ import annotations

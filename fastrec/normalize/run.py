@@ -356,6 +356,7 @@ def _settings_of(options: Options, target: Schema) -> dict[str, Any]:
         "max_window": options.max_window,
         "sort_fields": options.sort_fields_of(target),
         "filters": str(options.filters) or "none",
+        "map": [*options.map, options.keep_names] if options.map else "none",
     }
 
 
