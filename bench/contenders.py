@@ -16,12 +16,14 @@ from bench.logs import LogRecompression
 from bench.peers import NORMALIZERS, Decompression, TunedDuckDB
 from bench.validators import VALIDATORS
 from bench.viewing import Indexing, Viewing
+from fastrec.corpus.trust import remember
 
 __all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "INDEX", "LOG_FLOOR", "NORMALIZE", "READING"]
-__all__ += ["ASK", "TABLE", "VALIDATE", "VIEW", "command_of"]
+__all__ += ["ASK", "CHANGE", "TABLE", "VALIDATE", "VIEW", "command_of"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
 CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
+CHANGE = "fastrec normalize CORPUS"
 IMPORT, LOG_FLOOR = "fastrec import", LogRecompression.label
 INDEX, VIEW = Indexing.label, Viewing.label
 TABLE, ASK = "fastrec sql, first time", "fastrec sql"
@@ -68,8 +70,23 @@ class Asking(Fastrec):
         return ["env", f"FASTREC_CACHE={cache}", *command]
 
 
+class Change(Fastrec):
+    """`normalize` of corpora that are trusted as if this build had just published them."""
+
+    def __init__(self) -> None:
+        super().__init__("normalize")
+        self.label = CHANGE
+
+    def command(self, job: Job) -> list[str]:
+        """The command line; the corpora are on the list of this user from now on."""
+        for manifest in Path(job.inputs[0]).rglob("manifest.json"):
+            remember(manifest.read_bytes())
+        return super().command(job)
+
+
 _ALL: tuple[Contender, ...] = (
     *map(Fastrec, ("normalize", "validate", "cat", "export", "diff", "import")),
+    Change(),
     Decompression(),
     LogRecompression(),
     Indexing(),

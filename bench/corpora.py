@@ -20,7 +20,19 @@ import zstandard
 
 from bench import logs, shapes
 from bench.nights import make_nights
-from bench.plans import CORPORA, Copied, Generated, Logged, Nights, Published, Real, Resharded, Shaped, Shuffled
+from bench.plans import (
+    CORPORA,
+    Copied,
+    Generated,
+    Halves,
+    Logged,
+    Nights,
+    Published,
+    Real,
+    Resharded,
+    Shaped,
+    Shuffled,
+)
 from bench.real import real_files, scaled_real, shuffled_shard
 from fastrec.commands import generate
 from fastrec.commands.generate import lines
@@ -66,7 +78,7 @@ class Corpus(msgspec.Struct, frozen=True):
 def available(name: str) -> bool:
     """Whether the corpus can be made here. Some need the real records."""
     plan = CORPORA[name]
-    if isinstance(plan, Published | Nights):
+    if isinstance(plan, Published | Nights | Halves):
         return available(plan.of)
     return bool(real_files()) if isinstance(plan, Real | Shuffled) else True
 
@@ -84,8 +96,8 @@ def corpus(name: str) -> Corpus:
             made = _publish(name, key, directory, corpus(plan.of))
         else:
             directory.mkdir(parents=True)
-            if isinstance(plan, Nights):
-                made = _write_nights(name, key, directory, plan)
+            if isinstance(plan, Nights | Halves):
+                made = _write_two(name, key, directory, plan)
             elif isinstance(plan, Logged):
                 made = _write_log(name, key, directory, plan)
             elif isinstance(plan, Shuffled):
@@ -229,14 +241,21 @@ def _write_log(name: str, key: str, directory: Path, plan: Logged) -> Corpus:
     return Corpus(name, key, names, samples, text_bytes, sum(path.stat().st_size for path in files))
 
 
-def _write_nights(name: str, key: str, directory: Path, plan: Nights) -> Corpus:
-    make_nights(corpus(plan.of).paths(), directory, anew=plan.anew)
-    manifests = {night: read_manifest(directory / night) for night in ("old", "new")}
-    parts = [(night, part) for night, manifest in manifests.items() for part in manifest.parts]
+def _write_two(name: str, key: str, directory: Path, plan: Nights | Halves) -> Corpus:
+    paths = corpus(plan.of).paths()
+    if isinstance(plan, Nights):
+        two = ("old", "new")
+        make_nights(paths, directory, anew=plan.anew)
+    else:
+        two = ("a", "b")
+        for number, half in enumerate(two):
+            normalize(paths[number::2], directory / half, jobs=2)
+    manifests = {each: read_manifest(directory / each) for each in two}
+    parts = [(each, part) for each, manifest in manifests.items() for part in manifest.parts]
     return Corpus(
         name,
         key,
-        tuple(f"{night}/{part.file}" for night, part in parts),
+        tuple(f"{each}/{part.file}" for each, part in parts),
         sum(part.records for _, part in parts),
         sum(part.text_bytes for _, part in parts),
         sum(part.bytes for _, part in parts),

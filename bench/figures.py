@@ -1,6 +1,6 @@
 """The table of figures: how each is computed from trials, and its target.
 
-The sets `use`, `import`, `view`, `ask` and `large` have modules of their own.
+The sets `use`, `change`, `import`, `view`, `ask` and `large` have modules of their own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from bench.ask_figures import ASK_FIGURES
+from bench.change_figures import CHANGE_FIGURES
 from bench.contenders import FLOOR, NORMALIZE, VALIDATE
 from bench.corpora import corpus
 from bench.import_figures import IMPORT_FIGURES
@@ -221,6 +222,7 @@ FIGURES: Final[tuple[Figure, ...]] = (
     _cluster("real-x10", None),
     _cluster("mixed-x10", 1.25),
     *USE_FIGURES,
+    *CHANGE_FIGURES,
     *IMPORT_FIGURES,
     *VIEW_FIGURES,
     *LARGE_FIGURES,

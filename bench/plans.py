@@ -8,8 +8,8 @@ import msgspec
 
 from fastrec.commands.generate import Recipe
 
-__all__ = ["CORPORA", "Copied", "Generated", "Logged", "Nights", "Plan", "Published", "Real", "Resharded", "Shaped"]
-__all__ += ["Shuffled"]
+__all__ = ["CORPORA", "Copied", "Generated", "Halves", "Logged", "Nights", "Plan", "Published", "Real", "Resharded"]
+__all__ += ["Shaped", "Shuffled"]
 
 
 class Generated(msgspec.Struct, frozen=True, tag=True):
@@ -76,7 +76,13 @@ class Nights(msgspec.Struct, frozen=True, tag=True):
     anew: bool
 
 
-Plan = Generated | Shaped | Resharded | Copied | Logged | Real | Shuffled | Published | Nights
+class Halves(msgspec.Struct, frozen=True, tag=True):
+    """Two corpora, `a` and `b`, each made from every second shard of another one."""
+
+    of: str
+
+
+Plan = Halves | Generated | Shaped | Resharded | Copied | Logged | Real | Shuffled | Published | Nights
 
 CORPORA: Final[dict[str, Plan]] = {
     "mixed": Generated(Recipe(text="words", records=30_000, seed=1), 24),
@@ -105,6 +111,7 @@ CORPORA: Final[dict[str, Plan]] = {
     "nights": Nights("real-x10", anew=False),
     "nights-anew": Nights("real-x10", anew=True),
     "nights-small": Nights("real", anew=False),
+    "halves": Halves("real-x10"),
     "logs-lm-eval": Logged("lm-eval", seed=11, size=33_000),
     "logs-lm-eval-shots": Logged("lm-eval-shots", seed=11, size=11_000),
     "logs-inspect": Logged("inspect", seed=12, size=1_250),

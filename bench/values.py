@@ -18,8 +18,8 @@ from bench.trials import Results, Trial
 
 __all__ = ["SETS", "Figure", "Set", "Value", "better_stage", "measured_on", "stage_values", "trial_values"]
 
-SETS: Final = ("track", "peers", "long", "use", "cluster", "nights", "import", "view", "ask", "large")
-Set = Literal["track", "peers", "long", "use", "cluster", "nights", "import", "view", "ask", "large"]
+SETS: Final = ("track", "peers", "long", "use", "cluster", "nights", "import", "view", "ask", "change", "large")
+Set = Literal["track", "peers", "long", "use", "cluster", "nights", "import", "view", "ask", "change", "large"]
 Better = Literal["lower", "higher"]
 
 _METHOD: Final = "forked-pool"

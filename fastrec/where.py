@@ -138,7 +138,8 @@ def said(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _turns(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return [turn for key in ("interactions", "messages") for turn in record.get(key) or ()]
+    lists = [found for key in ("interactions", "messages") if isinstance(found := record.get(key), list)]
+    return [turn for some in lists for turn in some if isinstance(turn, dict)]  # one of them may be an unknown key
 
 
 _COMPUTED: Final[dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[Any]]]] = {

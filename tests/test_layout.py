@@ -120,6 +120,8 @@ EDGES = {
         "where",
     },
     "corpus": {
+        "_version",
+        "build",
         "engine",
         "errors",
         "judge",
@@ -170,7 +172,7 @@ BENCH_ROWS = [
     ["night_runs", "tables"],
     ["compare"],
     ["figures", "history"],
-    ["ask_figures", "import_figures", "large_figures", "use_figures", "view_figures"],
+    ["ask_figures", "change_figures", "import_figures", "large_figures", "use_figures", "view_figures"],
     ["values"],
     ["piles", "stages", "trials"],
     ["contenders", "corpora"],

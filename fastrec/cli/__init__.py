@@ -205,6 +205,7 @@ def cli(context: click.Context, config: str | None) -> None:
       FASTREC_SCHEDULER         same as --scheduler
       FASTREC_NO_PROGRESS=1     same as --no-progress
       FASTREC_CACHE             directory of the indexes of corpora
+      FASTREC_STATE             directory of the list of published corpora
       NO_COLOR=1                no colours
 
     \b

@@ -83,6 +83,15 @@ def _check_max_rejects(number: str) -> None:
                "keep the first, or reject all of them.")  # fmt: skip
 @click.option("--track-sources", is_flag=True,
               help="Also write the shard and the line of each record, to a small file beside its part.")  # fmt: skip
+@click.option("--map", metavar="FILE", type=click.Path(),
+              help="Rename models, evaluations and metrics: a TOML file with [models], [evaluations] and [metrics], in "
+              'which each line is "old" = "new"; a * matches anything.')  # fmt: skip
+@click.option("--keep-names", is_flag=True,
+              help="With --map: keep the old names in metadata.original_model_id and the like.")  # fmt: skip
+@click.option("--trust", is_flag=True,
+              help="Do not judge the records of a corpus again, even if somebody else has published it.")  # fmt: skip
+@click.option("--judge", is_flag=True,
+              help="Judge the records of a corpus again, even if you have published it with this fastrec.")  # fmt: skip
 @click.option("--max-rejects", type=Checked("N|N%", _check_max_rejects),
               show_default="publish in any case; exit 1 if any line is rejected",
               help="If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and exit "

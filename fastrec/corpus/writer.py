@@ -15,6 +15,8 @@ import msgspec
 import zstandard
 from xxhash import xxh3_128
 
+from fastrec.errors import ShardError
+from fastrec.sources.shard import Shard
 from fastrec.storage import storage_of
 
 SUFFIXES: Final = {"zst": ".jsonl.zst", "gz": ".jsonl.gz", "none": ".jsonl"}
@@ -93,6 +95,35 @@ class ShardWriter:
 
     def __exit__(self, *_: object) -> None:
         self._file.give_up()
+
+
+class NotACopyError(Exception):
+    """The text is not that of the part to be copied: it has to be compressed."""
+
+
+class ShardCopier(ShardWriter):
+    """Writes text that is already there, as a part of another corpus: its file is copied if the text is the same."""
+
+    def __init__(self, path: str, source: Shard, *, synced: bool = True) -> None:
+        super().__init__(path, "none", 0, synced=synced)
+        self._source = source
+
+    def _store(self, data: bytes) -> None:
+        """Do nothing: the text only has to be compared."""
+
+    def finish(self) -> Written:
+        """Copy the file; NotACopyError if its text is another one, ShardError if it is not the file that was read."""
+        self._put(memoryview(b"".join(self._waiting)))
+        listed = self._source.listed
+        if not listed or self._text_hash.hexdigest() != listed.text_xxh3_128 or self._text_bytes != listed.text_bytes:
+            raise NotACopyError
+        with storage_of(self._source.path).open_reader(self._source.path) as source:
+            while block := source.read(_STEP):
+                super()._store(block)
+        if (self._bytes, self._file_hash.hexdigest()) != (listed.bytes, listed.sha256):
+            raise ShardError(self._source.path, "changed while it was read: wait until it is complete, and run again")
+        self._file.finish()
+        return Written(self._bytes, listed.sha256, self._text_bytes, listed.text_xxh3_128)
 
 
 _idle: Final[dict[int, zstandard.ZstdCompressor]] = {}

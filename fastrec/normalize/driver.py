@@ -43,6 +43,7 @@ from fastrec.normalize.kept import (
     signatures_of,
     write_kept,
 )
+from fastrec.normalize.names import unused_rules
 from fastrec.normalize.options import InputSettings, MaxRejects
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
@@ -101,6 +102,8 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         for part in parts:
             lines_read.codes.update(part.left_out)
         summary = _summarize(context.judging, line_counts, lines_read, counts, census)
+        if unused := unused_rules(context.judging.map, lines_read.renamed):
+            context.notice(unused)
     left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.parts.leaves_out else []
     rejects = _write_rejects(context, shards, sorted_shards, left_out, base, count=line_counts.rejected)
     numbered = number_parts(context, parts)
@@ -205,6 +208,7 @@ def _summarize(
         schema=judging.target,
         versions=lines.versions,
         notes=lines.notes,
+        renamed={str(rule): lines.renamed[str(rule)] for rule in judging.map},
         repaired=repaired,
         repairable=repairable,
         same_run=same_run_summary(census.same_run),

@@ -6,6 +6,7 @@ A run takes the `Options` apart once, when it knows the target: for the judge (`
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
 from fastrec.limits import Limits, current_limits
+from fastrec.normalize.names import NameRule, read_names
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -51,7 +53,7 @@ RECORDED: Final = (
     "max_line_bytes",
 )
 """Options that the manifest records; `hash` is the algorithm of `sample_hash`."""
-RECORDED_IF_SET: Final = ("filters", "track_sources")
+RECORDED_IF_SET: Final = ("filters", "track_sources", "map", "keep_names")
 """Options that it records if they are given."""
 _FIELDS: Final = {"hash": "hash_algorithm"}  # recorded options that have another name in `Options`
 
@@ -120,6 +122,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Only records that match these; all other lines are treated as ever."""
     group_by: tuple[GroupBy, ...] = ()
     """Records get the names of their groups. Only for corpora that are thrown away."""
+    map: tuple[NameRule, ...] = ()
+    """Other names for models, evaluations and metrics."""
+    keep_names: bool = False  # keep the name before in `metadata`
     track_sources: bool = False  # write the shard and the line of each record to a file beside its part
 
     jobs: int = 1
@@ -133,6 +138,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     incremental: bool = False  # keep work for the next run, and reuse what the last one kept
     check: Literal["stat", "content"] = "stat"  # how to tell whether a file changed since the last incremental run
     work_dir: str | None = None
+    trust: bool = False  # take the records of corpora as they are, whoever has published them
+    judge: bool = False  # judge the records of all corpora, also of those that this user has published
     allow_empty: bool = False  # make a corpus even if no line is valid, or no record matches the filters
     limits: Limits = msgspec.field(default_factory=current_limits)
     """Bounds of the work. Only tests change them."""
@@ -148,6 +155,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             _one_of(name, getattr(self, name), allowed)
         if self.scheduler and self.engine != "dask":
             raise UsageError("a scheduler needs the engine dask: give --engine dask")
+        if self.keep_names and not self.map:
+            raise UsageError("--keep-names needs --map, which changes names")
+        if self.trust and self.judge:
+            raise UsageError("--trust and --judge contradict each other: give one of them")
         if self.check == "content" and not self.incremental:
             raise UsageError("check content needs an incremental run: give --incremental, too")
         for code in self.repair:
@@ -211,7 +222,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             group_by=self.group_by,
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),  # occupied while a worker sorts, too
         )
-        return InputSettings(judge, self.max_line_bytes, self.max_window)
+        return InputSettings(judge, self.max_line_bytes, self.max_window, self.map, self.keep_names)
 
     def for_sorting(self, target: Schema) -> SortSettings:
         return SortSettings(self.sort_fields_of(target), self.part_size, self.memory_per_job, self.limits)
@@ -224,6 +235,8 @@ class InputSettings(msgspec.Struct, frozen=True):
     judge: JudgeSettings
     max_line_bytes: int
     max_window: int
+    map: tuple[NameRule, ...] = ()
+    keep_names: bool = False
 
     @property
     def target(self) -> Schema:
@@ -318,6 +331,8 @@ class NormalizeArguments(FilterArguments, total=False):
     level: int
     max_line_bytes: int
     max_window: int
+    map: str | os.PathLike[str] | None
+    keep_names: bool
     track_sources: bool
     jobs: int
     engine: Literal["pool", "dask"]
@@ -330,6 +345,8 @@ class NormalizeArguments(FilterArguments, total=False):
     incremental: bool
     check: Literal["stat", "content"]
     work_dir: str | None
+    trust: bool
+    judge: bool
     allow_empty: bool
 
 
@@ -340,6 +357,8 @@ def make_options(**given: Any) -> Options:
     """
     given["sort_by"] = field_names("sort_by", given.get("sort_by", ()))
     given["repair"] = repair_codes(field_names("repair", given.get("repair", ())))
+    path = given.pop("map", None)
+    given["map"] = () if path is None else read_names(os.fspath(path))
     patterns = as_tuple("hash", given.pop("hash", ()))
     if algorithms := [one for one in patterns if one in HASHES]:
         given["hash_algorithm"] = algorithms[-1]

@@ -47,8 +47,9 @@ def make_parts(
     If input and parts are the same as in the last run, its summary is still true, and the census is not needed.
     """
     locations, path, names = _write_locations(context, shards, sorted_shards)
+    copies = _find_copies(context, shards, sorted_shards, plan)
     context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
-    parts, census = _PartsMaker(context, plan, path, locations, names, has_same_input).make()
+    parts, census = _PartsMaker(context, plan, path, locations, names, has_same_input, copies).make()
     with_sources = _complete_sources(context, parts, plan.base.parts, path)
     context.progress.finish()
     return with_sources, census
@@ -68,6 +69,36 @@ def _write_locations(
     path = context.output.working(f"locations-{names}")
     write_blocks(path, [locations])
     return locations, path, names
+
+
+def _find_copies(
+    context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards, plan: Plan
+) -> dict[int, Shard]:
+    """By number of a part, the part of a trusted corpus that has all of its records, and no others.
+
+    So its file can be copied. It is compressed as this part would be, and no other shard has keys in this range.
+    """
+    settings = context.parts
+    wanted = f"{settings.compression} {settings.level}"
+    if plan.base.parts or not any(shard.compression == wanted for shard in shards):
+        return {}
+    lows: dict[int, bytes] = {}
+    highs: dict[int, bytes] = {}
+    for counts in sorted_shards.pieces():
+        if counts.first:
+            shard = counts.piece.shard
+            lows[shard] = min(lows.get(shard, counts.first), counts.first)
+            highs[shard] = max(highs.get(shard, b""), counts.last)
+    copies: dict[int, Shard] = {}
+    for number, (low, high) in enumerate(plan.ranges):
+        found = [
+            shard
+            for shard, first in lows.items()
+            if (high is None or first < high) and (low is None or highs[shard] >= low)
+        ]
+        if len(found) == 1 and shards[found[0]].compression == wanted:
+            copies[number] = shards[found[0]]
+    return copies
 
 
 def _complete_sources(
@@ -127,6 +158,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _locations: Locations
     _names: str  # fingerprint of all locations
     _has_same_input: bool
+    _copies: dict[int, Shard]  # by number of a part, a file that probably has the same text
 
     def make(self) -> tuple[dict[int, Part], Census]:
         context, settings, ranges = self._context, self._context.parts, self._plan.ranges
@@ -259,6 +291,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             superseded=superseded[1],
             superseded_hashes=hashes,
             sources=sources_path(path) if context.parts.track_sources else "",
+            copied=self._copies.get(number),
         )
 
 

@@ -32,7 +32,9 @@ from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
+from fastrec.judge.trusted import TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
+from fastrec.normalize.names import Renamer
 from fastrec.normalize.options import InputSettings, SortSettings
 from fastrec.normalize.results import (
     Piece,
@@ -77,9 +79,9 @@ class WrongTargetError(Exception):
 
 
 @lru_cache(maxsize=4)
-def _judge_of(settings: JudgeSettings) -> Judge:
+def _judge_of(settings: JudgeSettings, *, trusted: bool = False) -> Judge:
     """The judge of this process. What it learns from the first lines serves pass 1, too."""
-    return Judge(settings)
+    return TrustedJudge(settings) if trusted else Judge(settings)
 
 
 def _has_later(batch: Batch) -> bool:
@@ -207,8 +209,9 @@ class _RunBuffer:
 class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
-        self._judge = _judge_of(task.judging.judge)
         self._buffer = _RunBuffer(task)
+        judging = task.judging
+        self._renamer = Renamer(judging.map, judging.target, keep_names=judging.keep_names) if judging.map else None
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
@@ -248,9 +251,10 @@ class _Sorter:
         codes, versions, notes, repaired = (Counter[str]() for _ in range(4))
         recipes: Counter[tuple[str, str, str]] = Counter()
         statistics = PieceStatistics(piece.number)
+        renamed: Counter[str] = Counter()
         lowest = highest = b""
         for batch, normal, _, _ in judge_slice(
-            self._judge,
+            _judge_of(judging.judge, trusted=True) if piece.slice.shard.trusted else _judge_of(judging.judge),
             piece.slice,
             max_line_bytes=judging.max_line_bytes,
             max_window=judging.max_window,
@@ -259,6 +263,9 @@ class _Sorter:
             stats=stats,
             source=piece.source,
         ):
+            if self._renamer:
+                normal, counts_by_rule = self._renamer.rename(batch, normal)
+                renamed.update(counts_by_rule)
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
             if keys := buffer.add(piece.number, batch, normal):
@@ -281,6 +288,7 @@ class _Sorter:
                 invalid = []
         rejected += _reject(source, invalid, rejects, codes)
         statistics.codes, statistics.versions, statistics.notes = codes, versions, notes
+        statistics.renamed = renamed
         statistics.recipes = [(*recipe, count) for recipe, count in recipes.items()]
         counts = PieceCounts(
             piece=piece,

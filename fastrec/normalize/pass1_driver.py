@@ -192,8 +192,9 @@ class SortTasks:
         path = join(self._directory, f"chunk-{shard:06d}-{count:06d}")
         # The file begins with a newline, and reading starts after it. So bytes from the middle of the text cannot be
         # taken for a byte order mark or for the header of a compressed file.
-        slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
-        source = self._shards[shard].path
+        whole = self._shards[shard]
+        slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN, trusted=whole.trusted), start=1)
+        source = whole.path
         piece = Piece(-1, shard, source, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True)
         done = reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data)) if reusable.chunks else None
         if done and not (self._streams.kept and self._shards[shard].stream):

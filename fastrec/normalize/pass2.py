@@ -33,7 +33,7 @@ from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.corpus.sources import line_begin
-from fastrec.corpus.writer import ShardWriter, Written
+from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter, Written
 from fastrec.engine.base import collector_off
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
@@ -46,6 +46,7 @@ from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import key_splitter
 from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_reader
+from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of
 from fastrec.summary.part_statistics import LinesByPiece, PartCounts, read_lines_by_piece, write_statistics
 from fastrec.summary.rows import Column, outcome_of
@@ -90,6 +91,7 @@ class PartTask(msgspec.Struct, frozen=True):
     superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
     superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
+    copied: Shard | None = None  # part of a trusted corpus that should have the same text
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
@@ -98,6 +100,13 @@ class PartTask(msgspec.Struct, frozen=True):
 @collector_off()
 def make_part(task: PartTask) -> Part:
     release_buffer()
+    try:
+        return _make_part(task)
+    except NotACopyError:
+        return _make_part(msgspec.structs.replace(task, copied=None))
+
+
+def _make_part(task: PartTask) -> Part:
     settings = task.settings
     split = key_splitter(task.sort_fields)
     same_run = resolver = None
@@ -115,7 +124,7 @@ def make_part(task: PartTask) -> Part:
     with (
         keeper or nullcontext(),
         sources or nullcontext(),
-        ShardWriter(task.path, settings.compression, settings.level, synced=False) as writer,
+        _writer(task) as writer,
     ):
         for everything in gather(task.slices, task.low, task.high, task.window_bytes):
             window = everything
@@ -177,6 +186,12 @@ def make_part(task: PartTask) -> Part:
         sources=sources.result(lines.pieces()) if sources else None,
     )
     return keeper.finish(part) if keeper else part
+
+
+def _writer(task: PartTask) -> ShardWriter:
+    if task.copied:
+        return ShardCopier(task.path, task.copied, synced=False)
+    return ShardWriter(task.path, task.settings.compression, task.settings.level, synced=False)
 
 
 class _Records:

@@ -309,6 +309,7 @@ class PieceStatistics(msgspec.Struct):
     wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
     versions: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by their schema version
     notes: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the code of a note
+    renamed: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the rule of `--map`
     recipes: list[tuple[str, str, str, int]] = msgspec.field(default_factory=list)
     """Valid lines by evaluation, model and recipe of the given hash."""
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
@@ -319,6 +320,7 @@ class LineStatistics(Sums):
     codes: Counter[str] = msgspec.field(default_factory=Counter)  # rejected lines by the code of their first error
     versions: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by their schema version
     notes: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the code of a note
+    renamed: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the rule of `--map`
     recipes: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
     wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
@@ -352,6 +354,7 @@ def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatis
                 total.codes.update(one.codes)
                 total.versions.update(one.versions)
                 total.notes.update(one.notes)
+                total.renamed.update(one.renamed)
                 for evaluation, model, recipe, count in one.recipes:
                     total.recipes[evaluation, model, recipe] += count
                 total.wrong_hashes = hash_examples(total.wrong_hashes + one.wrong_hashes)

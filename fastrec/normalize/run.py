@@ -33,6 +33,7 @@ from fastrec.corpus.publish import (
     open_output,
     too_little_space,
 )
+from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
 from fastrec.engine.base import Engine
 from fastrec.engine.timed import Phase, TimedEngine
@@ -178,6 +179,7 @@ def run(
             made.refuse()
         else:
             made.publish()
+            remember(manifest.to_json())
             made.remove_refused()
         made.kept = _files_to_keep(made, corpus.kept)
     seconds = time.perf_counter() - started
@@ -306,6 +308,14 @@ def run_attempts(
         wanted = [shard for number, shard in enumerate(shards) if number not in base.changes.unchanged]
         if is_first and (scarce := too_little_space(output, wanted)):
             say(scarce)
+        marked = trusted_shards(
+            shards,
+            target,
+            algorithm=options.hash_algorithm,
+            trust=options.trust,
+            judge=options.judge,
+            notice=say,
+        )
         with Journal(path, settings, earlier) as journal:
             if journal.discarded and is_first:
                 say(f"finished work of an interrupted run is not reused: {journal.discarded}")
@@ -330,7 +340,7 @@ def run_attempts(
             )
             is_first = False
             try:
-                return make(shards, context, base)
+                return make(marked, context, base)
             except WrongTargetError as exc:
                 say(str(exc))
                 target = exc.target
@@ -355,6 +365,7 @@ def _settings_of(options: Options, target: Schema) -> dict[str, Any]:
         "max_window": options.max_window,
         "sort_fields": options.sort_fields_of(target),
         "filters": str(options.filters) or "none",
+        "map": [*options.map, options.keep_names] if options.map else "none",
     }
 
 

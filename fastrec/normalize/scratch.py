@@ -18,7 +18,7 @@ from fastrec.answers.table import Query, Scope
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
-from fastrec.corpus.scan import VERIFY_HINT, decode_lines, parts_of
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, decode_lines, parts_of
 from fastrec.errors import BadShardsError, CorpusError
 from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse
@@ -27,7 +27,7 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.sources.shard import Shard, shard_at
+from fastrec.sources.shard import Listed, Shard, shard_at
 from fastrec.storage import join
 from fastrec.summary.document import Summary
 from fastrec.where import GroupBy, parse_group, values_of, with_edges
@@ -95,7 +95,7 @@ def matching_corpus(
         work_dir=work_dir,
         limits=limits,
     )
-    shards = [shard_at(part.path) for part in parts_of(corpus, manifest)]
+    shards = list(map(_listed_shard, parts_of(corpus, manifest)))
     with contextlib.ExitStack() as stack:
         try:
             made = stack.enter_context(scratch_corpus(shards, options, progress=progress))
@@ -192,6 +192,12 @@ def open_matching(
         cache = Path(directory).with_name("index") if by_record or group_by else None
         with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
             yield index
+
+
+def _listed_shard(part: PartFile) -> Shard:
+    return msgspec.structs.replace(
+        shard_at(part.path), listed=msgspec.convert(part.entry, Listed, from_attributes=True)
+    )
 
 
 def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:

@@ -53,6 +53,8 @@ class Listed(msgspec.Struct, frozen=True):
     bytes: int
     sha256: str
     records: int
+    text_bytes: int = 0
+    text_xxh3_128: str = ""
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -71,6 +73,10 @@ class Shard(msgspec.Struct, frozen=True):
     """The inode; 0 for a stream and in an object store."""
     listed: Listed | None = None
     """If it is a part of a corpus: what it must be, which is checked while it is read."""
+    trusted: bool = False
+    """Whether its lines are known to be records in normal form of the target."""
+    compression: str = ""
+    """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may have made it."""
 
     @property
     def signature(self) -> str:

@@ -269,6 +269,12 @@ class Summary(msgspec.Struct, kw_only=True):
             "repair changed."
         ),
     ]
+    renamed: Annotated[
+        dict[str, int] | msgspec.UnsetType,
+        Meta(
+            description="Valid lines, duplicates included, by the rule of --map for their names; absent without --map."
+        ),
+    ] = msgspec.UNSET
     rejected_by_code: Annotated[dict[str, int], Meta(description="Rejected lines by the code of their first error.")]
     repaired: Repaired
     repairable: Repairable

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
+from msgspec import UNSET
+
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -47,6 +49,7 @@ def summarize(
     schema: Schema = DEFAULT_SCHEMA,
     versions: Mapping[str, int] | None = None,
     notes: Mapping[str, int] | None = None,
+    renamed: dict[str, int] | None = None,
     repaired: Repaired | None = None,
     repairable: Repairable | None = None,
     same_run: SameRun | None = None,
@@ -61,6 +64,7 @@ def summarize(
         line_counts=line_counts,
         versions=_sorted(versions or {}),
         notes=_sorted(notes or {}),
+        renamed=renamed or UNSET,
         rejected_by_code=_sorted(rejected_by_code),
         repaired=repaired or Repaired(lines=0, by_code={}, examples=[]),
         repairable=repairable or Repairable(lines=0, by_code={}),

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.errors import CorpusError, NoMatchError, UsageError
+from fastrec.errors import NoMatchError, ShardCorruptError, UsageError
 from fastrec.filters import Filters, make_filters, matches_any
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize.scratch import matching_corpus
@@ -369,10 +369,10 @@ def test_a_damaged_corpus_is_an_error(damage: bytes, corpus: Corpus, tmp_path: P
     for command in (["export", "-o", tmp_path / "out", "--format", "csv"], ["report", "-o", tmp_path / "out"]):
         done = run_command(command[0], tmp_path / "plain", *command[1:], "--model", "org/*")
         assert (done.returncode, (tmp_path / "out").exists()) == (3, False)
-        assert b"part-00000.jsonl: has lines that are not records in normal form; `fastrec verify`" in done.stderr
+        assert b"part-00000.jsonl: is not the part that its manifest lists: bytes: " in done.stderr
     part.write_bytes(part.read_bytes()[: -len(damage)].partition(b"\n")[2])
     with (
-        pytest.raises(CorpusError, match="records, but the manifest says"),
+        pytest.raises(ShardCorruptError, match="is not the part that its manifest lists"),
         matching_corpus(str(tmp_path / "plain"), Filters(wrong=True)),
     ):
         pass

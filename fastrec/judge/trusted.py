@@ -1,0 +1,152 @@
+"""A judge of lines that are known to be records in normal form: the parts of a trusted corpus.
+
+It decodes only what sorting and statistics need, and copies the text. What is not plain takes the way of all lines: a
+label that does not name the version of the corpus, turns of two versions, or a value that msgspec cannot decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from fastrec.filters import NAME_FILTERS, Filters
+from fastrec.judge.batch import Batch, FilteredOut, RecordFilter
+from fastrec.judge.judge import Judge
+from fastrec.judge.parse import parse
+from fastrec.judge.version_rules import REFUSALS, JudgeSettings
+from fastrec.schemas.registry import SCHEMAS, TARGETS
+from fastrec.schemas.schema import Schema
+
+
+class _Skipped(msgspec.Struct, gc=False):
+    """An object of which nothing is needed."""
+
+
+class _Turn(msgspec.Struct, gc=False):
+    tool_calls: list[_Skipped] | UnsetType | None = UNSET
+
+
+class _Evaluation(msgspec.Struct, gc=False):
+    score: int | float | bool
+    is_correct: bool
+
+
+class _TokenUsage(msgspec.Struct, gc=False):
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+
+
+class _Performance(msgspec.Struct, gc=False):
+    latency_ms: int | float | UnsetType | None = UNSET
+
+
+_TEXTS: Final = ("schema_version", "evaluation_id", "model_id", "evaluation_name", "sample_hash", "interaction_type")
+_MOST_NAMES: Final = 100_000  # of records that are filtered out without being decoded
+_encode = msgspec.json.Encoder().encode
+
+
+def _record_of(schema: Schema, other_turns: list[str]) -> type[Any]:
+    """The Struct of what is needed of a record of a version."""
+    optional: dict[str, Any] = {
+        schema.turns_field: list[_Turn],
+        "token_usage": _TokenUsage,
+        "performance": _Performance,
+        "error": str,
+        **({"evaluation_result_id": str} if "evaluation_result_id" in schema.sort_fields else {}),
+        **dict.fromkeys(other_turns, msgspec.Raw),
+    }
+    required: list[Any] = [*((name, str) for name in _TEXTS), ("sample_id", int | str), ("evaluation", _Evaluation)]
+    fields = [(name, kind | UnsetType | None, UNSET) for name, kind in optional.items()]
+    return msgspec.defstruct("_Record", [*required, *fields], gc=False)
+
+
+class TrustedJudge(Judge):
+    def __init__(self, settings: JudgeSettings) -> None:
+        super().__init__(settings)
+        assert settings.target
+        self._schema = schema = TARGETS[settings.target]
+        other_turns = sorted({one.turns_field for one in SCHEMAS.values()} - {schema.turns_field})
+        self._decode = msgspec.json.Decoder(_record_of(schema, other_turns)).decode
+        self._other_turns: Callable[[Any], Any] = attrgetter(*other_turns)
+        filters, by_fields = settings.filters, Filters(where=settings.filters.where)
+        by_name = msgspec.structs.replace(filters, where=())
+        self._by_name = RecordFilter(by_name).filters_out if by_name else None
+        self._by_fields = (
+            RecordFilter(by_fields, settings.group_by).filters_out if by_fields or settings.group_by else None
+        )
+
+        only_names = not msgspec.structs.replace(by_name, **dict.fromkeys(NAME_FILTERS, ()))
+        # A line with a sure label has these names as they are spelled; no other value matters.
+        starts = tuple(b'{"schema_version":%b,' % _encode(label) for label in schema.sure_labels)
+        self._starts = starts if by_name and only_names else None
+        self._filtered_out: dict[bytes, FilteredOut] = {}
+
+    def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
+        batch, schema, decode, view = Batch(), self._schema, self._decode, memoryview(data)
+        labels, other_turns, by_name, by_fields = schema.sure_labels, self._other_turns, self._by_name, self._by_fields
+        records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
+        starts, filtered_out, spelled = self._starts, self._filtered_out, b""
+        position = number = done = own = 0  # `done`: up to here, the text is in the buffer or left out
+        while position < len(data):
+            end = position
+            if starts and data.startswith(starts, position):
+                begin = data.find(b',"model_id":', position)
+                end = data.find(b',"sample_id":', begin)
+                spelled = data[begin:end]
+                if names := filtered_out.get(spelled):
+                    into += view[done:position]
+                    done = position = data.find(b"\n", end) + 1 or len(data)
+                    number += 1
+                    batch.filtered_out[names] += 1
+                    continue
+            end = data.find(b"\n", end)
+            try:
+                record = decode(view[position:end]) if end >= 0 else None
+            except REFUSALS:
+                record = None
+            if record is None or record.schema_version not in labels or other_turns(record) is not UNSET:
+                end = end if end >= 0 else len(data)
+                into += view[done:position]
+                alone = data[position : end + 1]
+                batch += super().judge_chunk(alone, into, line=line + number, offset=offset + position)
+                done = end + 1
+            else:
+                name = record.evaluation_name
+                names = by_name(record, schema) if by_name else None
+                if by_fields and names is None:
+                    names = by_fields(record, schema, parse(data[position:end])[0])
+                if names is not None:
+                    into += view[done:position]
+                    done = end + 1
+                    batch.filtered_out[names] += 1
+                    if starts and len(filtered_out) < _MOST_NAMES:
+                        filtered_out[spelled] = names
+                else:
+                    if record.evaluation_name != name:
+                        done = _rename(data, into, (done, position), "evaluation_name", (name, record.evaluation_name))
+                    records.append(record)
+                    numbers.append(line + number)
+                    recipes.append(schema.recipe)
+                    ends.append(len(into) + end + 1 - done)
+                    own += 1
+            position = end + 1
+            number += 1
+        into += view[done:]
+        batch.lines = number
+        batch.versions[schema.name] += own
+        return batch
+
+
+def _rename(data: bytes, into: bytearray, start: tuple[int, int], field: str, names: tuple[str, str]) -> int:
+    """Append text up to a name in the head of a line, and the new name; return where the rest begins."""
+    (done, position), (old, new) = start, names
+    mark = f',"{field}":'.encode()  # quotes inside a string are escaped, so the first one is the field
+    begin = data.find(mark, position) + len(mark)
+    into += memoryview(data)[done:begin]
+    into += _encode(new)
+    return begin + len(_encode(old))

@@ -1,0 +1,233 @@
+"""A trusted corpus as input: its records are not judged again, and the output has the same bytes as if they were."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrec
+from fastrec.corpus import trust
+from fastrec.corpus.manifest import read_manifest
+from fastrec.errors import BadShardsError, NoMatchError
+from fastrec.judge.trusted import TrustedJudge
+from fastrec.limits import Limits, use_limits
+from fastrec.normalize import pass2
+from fastrec.normalize.options import make_options
+from fastrec.normalize.run import run
+from fastrec.storage.object_store import OBJECT_STORE
+from tests.faults.failing import contents
+from tests.normalize.normalizing import write
+from tests.normalize.test_filters import VERSIONS, asked_for, make_line
+from tests.samples import sample
+from tests.sizes import examples
+from tests.strategies import dice
+
+SMALL = Limits(least_part=1 << 10, chunk_bytes=3_000, small_input=0)
+LABELS = ("banana", "0.2.1", "0.3.0", "instance_level_eval_0.2.0")
+"""Labels that records of any version may have."""
+
+
+def odd_line(rng: random.Random, versions: tuple[str, ...]) -> bytes:
+    """Return a record, some with a wrong label, turns of two versions, or a null that the normal form leaves out."""
+    record = json.loads(make_line(rng, versions))
+    if rng.random() < 0.2:
+        record["schema_version"] = rng.choice(LABELS)
+    if "interactions" in record and rng.random() < 0.2:
+        record["messages"] = rng.choice([5, [], [{"role": "user"}]])
+    if rng.random() < 0.2:
+        record["input"]["formatted"] = None
+    return json.dumps(record, ensure_ascii=rng.random() < 0.5).encode()
+
+
+both: dict[str, Any] = {
+    "schema": st.sampled_from(["auto", "0.3.0"]),
+    "sample_hash": st.sampled_from(["replace", "replace", "verify", "fill"]),
+    "repair": st.sampled_from([(), ("all",)]),
+    "sort_by": st.sampled_from([(), ("model_id",)]),
+    "part_size": st.sampled_from([2_000, 6_000]),
+}
+made_with = st.fixed_dictionaries(
+    {
+        **both,
+        "hash_algorithm": st.sampled_from(["sha256", "sha256", "xxh3_128"]),
+        "level": st.sampled_from([1, 3]),
+    }
+)
+changed_with = st.fixed_dictionaries(
+    {
+        **both,
+        "conflicts": st.sampled_from(["keep", "first"]),
+        "repeats": st.sampled_from(["keep", "first", "reject"]),
+        "same_run": st.sampled_from(["keep", "ignore"]),
+        "track_sources": st.booleans(),
+        "max_line_bytes": st.sampled_from([1 << 20, 1_400]),
+        "where": st.sampled_from([(), ("evaluation.score > 0",), ("zz?",), ("response.characters >= 3",)]),
+    }
+)
+
+
+@settings(max_examples=examples(12, 400))
+@given(dice, st.sampled_from([VERSIONS, ("0.2.0",), ("0.3.0",)]), made_with, changed_with, asked_for)
+def test_trusted_and_judged_corpora_give_the_same_bytes(
+    rng: random.Random, versions: Any, first: Any, then: Any, filters: Any
+) -> None:
+    """Over options, filters and versions, for several corpora and shards beside them, also in an incremental run."""
+    options = {**then, **(filters if rng.random() < 0.6 else {}), "allow_empty": True}
+    with tempfile.TemporaryDirectory() as scratch, use_limits(SMALL):
+        folder = Path(scratch)
+        inputs: list[Path] = []
+        for name in ("a", "b")[: rng.randint(1, 2)]:
+            some = [odd_line(rng, versions) for _ in range(rng.randint(0, 25))]
+            shard = write(folder / f"{name}.jsonl", [*some, *lines("org/a", 1)])  # there is a record in any case
+            run([shard], folder / name, make_options(**first, allow_empty=True))
+            inputs.append(folder / name)
+        if rng.random() < 0.5:
+            inputs.append(write(folder / "raw.jsonl", [odd_line(rng, versions) for _ in range(8)]))
+        run(inputs, folder / "judged", make_options(**options, judge=True))
+        run(inputs, folder / "trusted", make_options(**options))
+        assert contents(folder / "trusted") == contents(folder / "judged")
+        night = make_options(**options, incremental=True, overwrite=True)
+        run(inputs[:1], folder / "nightly", night)
+        run(inputs, folder / "nightly", night)
+        assert contents(folder / "nightly") == contents(folder / "judged")
+
+
+def lines(model: str, count: int = 20) -> list[bytes]:
+    """Return records without `sample_hash`, of three evaluations."""
+    records = [sample(model_id=model, sample_id=f"q-{at}", evaluation_name=f"e{at % 3}") for at in range(count)]
+    return [json.dumps({key: record[key] for key in record if key != "sample_hash"}).encode() for record in records]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """A corpus of three models, in several parts."""
+    shards = [write(tmp_path / f"{model}.jsonl", lines(f"org/{model}")) for model in "abc"]
+    with use_limits(SMALL):
+        fastrec.normalize(shards, tmp_path / "corpus", part_size=6_000)
+    assert len(list((tmp_path / "corpus").glob("part-*"))) > 2
+    return tmp_path / "corpus"
+
+
+def forge(corpus: Path) -> Path:
+    """Make an invalid record part of a corpus, with a manifest that is consistent."""
+    [part] = corpus.glob("part-*")
+    text = part.read_bytes().replace(b'"is_correct":true', b'"is_correct":"so"', 1)
+    part.write_bytes(text)
+    manifest = json.loads((corpus / "manifest.json").read_bytes())
+    manifest["parts"][0] |= {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    return corpus
+
+
+def test_somebody_elses_corpus_is_judged(tmp_path: Path) -> None:
+    """A consistent manifest is no proof: an invalid record is rejected, and one notice says why it was looked at."""
+    fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "corpus", compression="none")
+    result = run([forge(tmp_path / "corpus")], tmp_path / "out", make_options())
+    assert result.summary.line_counts.rejected == 1
+    [notice] = result.notices
+    assert "are judged again: you have not published it with this fastrec; --trust" in notice
+
+
+def test_trust_takes_lines_as_they_are(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --trust, the corpus of another user is not judged, and its parts are compressed again."""
+    monkeypatch.setenv("FASTREC_STATE", str(tmp_path / "other user"))
+    seen = []
+    judge = TrustedJudge.judge_chunk
+    monkeypatch.setattr(TrustedJudge, "judge_chunk", lambda *args, **more: seen.append(1) or judge(*args, **more))
+    with use_limits(SMALL):
+        assert run([corpus], tmp_path / "judged", make_options(part_size=6_000)).notices
+        assert not seen
+        assert not run([corpus], tmp_path / "trusted", make_options(part_size=6_000, trust=True)).notices
+    assert seen
+    assert contents(tmp_path / "judged") == contents(tmp_path / "trusted")
+    assert (tmp_path / "other user" / "published").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "reason"),
+    [
+        ({"sample_hash": "fill"}, {}, "--sample-hash fill"),
+        ({"hash_algorithm": "xxh3_128"}, {}, "by xxh3_128, and that of the new corpus by sha256"),
+        ({"schema": "0.3.0"}, {"schema": "0.2.0", "allow_empty": True}, "schema 0.3.0"),
+    ],
+)
+def test_a_notice_says_why_a_corpus_is_judged(tmp_path: Path, made: Any, asked: Any, reason: str) -> None:
+    fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "corpus", **made)
+    [notice] = run([tmp_path / "corpus"], tmp_path / "out", make_options(**asked)).notices
+    assert reason in notice
+
+
+def test_another_build_is_not_trusted(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trust, "identity", lambda: {"fastrec": "another"})
+    [notice] = run([corpus], tmp_path / "out", make_options(trust=True)).notices
+    assert "another build of fastrec made it" in notice
+
+
+def test_a_damaged_part_is_noticed(corpus: Path, tmp_path: Path) -> None:
+    """One flipped bit in a part of a trusted corpus ends the run, and nothing is published."""
+    part = sorted(corpus.glob("part-*"))[1]
+    data = bytearray(part.read_bytes())
+    data[len(data) // 2] ^= 1
+    part.write_bytes(data)
+    with pytest.raises(BadShardsError, match=part.name):
+        fastrec.normalize(corpus, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_parts_that_do_not_change_are_copied(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A corpus alone, or beside shards of other evaluations, is not compressed again: where compressing fails, copies
+    still work."""
+    with use_limits(SMALL):
+        fastrec.normalize(corpus, tmp_path / "judged", part_size=6_000, judge=True)
+        monkeypatch.setattr(pass2, "ShardWriter", None)
+        fastrec.normalize(corpus, tmp_path / "copied", part_size=6_000)
+    assert contents(tmp_path / "copied") == contents(tmp_path / "judged")
+
+
+def test_the_list_forgets_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTREC_STATE", str(tmp_path))
+    monkeypatch.setattr(trust, "_MOST", 4)
+    for number in range(6):
+        trust.remember(b"%d" % number)
+        trust.remember(b"%d" % number)
+    kept = [line.split()[0] for line in (tmp_path / "published").read_text().splitlines()]
+    assert kept == [hashlib.sha256(b"%d" % number).hexdigest() for number in (2, 3, 4, 5)]
+    assert (tmp_path / "published").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_list_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "file", [b""])
+    monkeypatch.setenv("FASTREC_STATE", str(tmp_path / "file"))
+    fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "corpus")
+    assert "not published it" in run([tmp_path / "corpus"], tmp_path / "out", make_options()).notices[0]
+
+
+def test_commands_with_filters_trust_the_corpus(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`stats` with conditions or groups gives the same for trusted and judged records."""
+    asked: Any = {"where": "sample_id != q-3"}, {"group_by": "metadata.subject"}
+    trusted = [fastrec.stats(corpus, **one) for one in asked]
+    monkeypatch.setenv("FASTREC_STATE", os.devnull)
+    assert trusted == [fastrec.stats(corpus, **one) for one in asked]
+    with pytest.raises(NoMatchError):
+        fastrec.stats(corpus, where="sample_id = no")
+
+
+def test_a_corpus_in_a_store_is_trusted(tmp_path: Path) -> None:
+    shard = write(tmp_path / "a.jsonl", [*lines("org/a"), json.dumps(sample(model_id="org/b")).encode()])
+    url = f"memory://{tmp_path.name}/corpus"
+    fastrec.normalize(shard, url)
+    for name, options in {"judged": {"judge": True}, "trusted": {}}.items():
+        result = run([url], tmp_path / name, make_options(model="org/b", **options))
+        assert not result.notices
+    assert contents(tmp_path / "judged") == contents(tmp_path / "trusted")
+    assert read_manifest(tmp_path / "trusted").records == 1
+    OBJECT_STORE.remove_all(url)
