@@ -32,6 +32,7 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.summary.document import LineCounts
+from fastrec.summary.present_choice import with_directions
 from fastrec.summary.significance import Test, adjust, compare_pairs
 from fastrec.wording import metrics_of, title_of, value_text
 
@@ -126,13 +127,15 @@ class EvaluationTrend(msgspec.Struct, kw_only=True):
     """Metrics that the evaluation has in any corpus, chosen or not."""
     graded: bool
     """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all corpora."""
+    lower_is_better: bool
+    """Whether a lower score is better, as the records of any corpus or `--lower-is-better` say."""
     models: list[ModelTrend]
     """The chosen models, by model_id."""
 
     @property
     def title(self) -> str:
-        """The name of the evaluation, with the metric if it has several."""
-        return title_of(self.evaluation_name, self.metric, self.metrics)
+        """The name of the evaluation, with the metric if it has several, and ↓ if lower is better."""
+        return title_of(self.evaluation_name, self.metric, self.metrics) + " ↓" * self.lower_is_better
 
     def spelled(self, value: float | None) -> str:
         return value_text(value, graded=self.graded)
@@ -155,6 +158,8 @@ class Trend(msgspec.Struct, kw_only=True):
     """By evaluation_name, then by metric."""
     notices: list[str]
     """What a reader should know: directories that are left out, and corpora whose questions cannot be matched."""
+    others: int = 0
+    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
 
     def significant_changes(self) -> list[tuple[EvaluationTrend, ModelTrend, Change]]:
         return [
@@ -271,7 +276,8 @@ def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) ->
             for column, (_, _, change) in enumerate(batch):
                 pairs = ((first[column], second[column]) for first, second in common)
                 found = compare_pairs(pairs, graded=trend.graded)
-                change.questions, change.better, change.worse = found.questions, found.rose, found.fell
+                counts = (found.fell, found.rose) if trend.lower_is_better else (found.rose, found.fell)
+                change.questions, (change.better, change.worse) = found.questions, counts
                 change.old, change.new, change.difference = found.first, found.second, found.difference
                 change.test, change.p = found.test, found.p
 
@@ -321,6 +327,8 @@ def collect_trend(
     paths: Sequence[str],
     *,
     filters: Filters | None = None,
+    metrics: str = "judgements",
+    lower_is_better: Sequence[str] = (),
     p: float = 0.05,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -330,11 +338,12 @@ def collect_trend(
         raise UsageError(f"p must be between 0 and 1, not {p}")
     found, notices = find_corpora(paths)
     corpora = [_read_corpus(name, path) for name, path in found]
-    scopes = _merged(corpora)
-    metrics = metrics_of(scopes)
+    scopes = with_directions(_merged(corpora), lower_is_better)
+    numbers = metrics_of(scopes)
+    chosen = choose_scopes(scopes, filters or Filters(), metrics)
     evaluations = [
-        _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
-        for scope, query in choose_scopes(scopes, filters or Filters())
+        _evaluation(scope, query.models or scope.models, numbers[scope.evaluation_name], corpora)
+        for scope, query in chosen
     ]
     comparisons = _compare_corpora(corpora, evaluations, jobs=jobs, progress=progress, limits=limits)
     tested = [(change, change.p) for change in comparisons if change.p is not None]
@@ -347,6 +356,7 @@ def collect_trend(
         corpora=list(_described(corpora, evaluations)),
         evaluations=evaluations,
         notices=[*notices, *_mismatches(corpora)],
+        others=len(choose_scopes(scopes, filters or Filters(), "all")) - len(chosen),
     )
 
 
@@ -360,6 +370,8 @@ def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
             questions=max(one.questions, known.questions),
             models=tuple(sorted({*one.models, *known.models})),
             graded=one.graded or known.graded,
+            kind="judgement" if "judgement" in (one.kind, known.kind) else one.kind,
+            lower_is_better=one.lower_is_better or known.lower_is_better,
         )
     return sorted(merged.values(), key=lambda one: (one.evaluation_name, one.metric is not None, one.metric or ""))
 
@@ -388,7 +400,12 @@ def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequ
                 last = corpus.name
         made.append(ModelTrend(model_id=name, points=points, changes=changes))
     return EvaluationTrend(
-        evaluation_name=scope.evaluation_name, metric=scope.metric, metrics=metrics, graded=scope.graded, models=made
+        evaluation_name=scope.evaluation_name,
+        metric=scope.metric,
+        metrics=metrics,
+        graded=scope.graded,
+        lower_is_better=scope.lower_is_better,
+        models=made,
     )
 
 

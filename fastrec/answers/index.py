@@ -63,7 +63,7 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary
-from fastrec.summary.present_choice import check_patterns, matching_scopes
+from fastrec.summary.present_choice import check_patterns, matching_scopes, with_directions
 
 _SUFFIX: Final = ".index"
 TABLES_SUFFIX: Final = ".tables"
@@ -137,7 +137,7 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 5
+_INDEX_FORMAT: Final = 6
 """To be increased whenever the content of an index changes."""
 
 # `question` and `marks` have a row per question and scope, `asked` and `search` one per question. A question is
@@ -146,7 +146,7 @@ _INDEX_FORMAT: Final = 5
 _TABLES: Final = """
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY, evaluation_name BLOB, metric BLOB, questions INTEGER, models BLOB, graded INTEGER,
-    range REAL
+    kind BLOB, lower INTEGER, is_primary INTEGER, range REAL
 );
 CREATE TABLE asked (
     id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB
@@ -205,6 +205,9 @@ def scope_of(evaluation: EvaluationSummary) -> Scope:
         questions=evaluation.questions,
         models=tuple(model.model_id for model in evaluation.by_model),
         graded=evaluation.graded,
+        kind=evaluation.kind,
+        lower_is_better=evaluation.lower_is_better,
+        primary=evaluation.primary,
     )
 
 
@@ -267,8 +270,9 @@ def _insert_scope(database: sqlite3.Connection, number: int, scope: EvaluationSu
     distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
     metric = None if scope.metric is None else scope.metric.encode()
     models = msgspec.json.encode([model.model_id for model in scope.by_model])
-    row = (number, scope.evaluation_name.encode(), metric, scope.questions, models, scope.graded, distance)
-    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    said = (scope.graded, scope.kind, scope.lower_is_better, scope.primary)
+    row = (number, scope.evaluation_name.encode(), metric, scope.questions, models, *said, distance)
+    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 class Index:
@@ -281,6 +285,10 @@ class Index:
         self.models = sorted({model for scope in self.scopes for model in scope.models})
         self._database = database
         self._limits = limits
+
+    def direct(self, lower_is_better: Sequence[str]) -> None:
+        """Set the directions of metrics that `--lower-is-better` names; their questions are sorted accordingly."""
+        self.scopes[:] = with_directions(self.scopes, lower_is_better)
 
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
         """Some of the questions that a query chooses, in its order; none if there is no such scope."""
@@ -427,7 +435,7 @@ def open_index(
     return Index(corpus, manifest, database, limits)
 
 
-def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope, Query]]:
+def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "judgements") -> list[tuple[Scope, Query]]:
     """Choose the scopes that match some filters, each with a query for the questions and models that do.
 
     An outcome (`right`, `wrong`, `errors`) chooses questions that have such a record of a chosen model.
@@ -436,7 +444,7 @@ def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope
         UsageError: A pattern matches nothing, or nothing is left. The message lists what there is.
     """
     chosen = []
-    for scope, models in matching_scopes(scopes, filters, lambda scope: scope.models):
+    for scope, models in matching_scopes(scopes, filters, lambda scope: scope.models, metrics):
         query = Query(
             evaluation_name=scope.evaluation_name,
             metric=scope.metric,

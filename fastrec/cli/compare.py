@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, format_p, print_json, print_notice, safe
-from fastrec.cli.options import Count, choice_option, command, complete_names, filter_options, run_options
+from fastrec.cli.options import (
+    Count,
+    choice_option,
+    command,
+    complete_names,
+    filter_options,
+    lower_is_better_option,
+    run_options,
+)
 from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
@@ -26,6 +34,7 @@ _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow te
 @click.argument("a", shell_complete=complete_names("models"))
 @click.argument("b", shell_complete=complete_names("models"))
 @filter_options
+@lower_is_better_option
 @click.option("--examples", type=Count(min=0), metavar="N", default=2, show_default=True,
               help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Show the examples in full.")
@@ -37,7 +46,8 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     A and B are model_ids, or patterns that match only one model. Each evaluation and metric is compared by itself:
     questions on which A is better (wins), worse (losses) or equal (ties), and the accuracy of both. A model with
     several answers to a question counts with their mean; a record with an error is no answer. Graded metrics, which
-    have scores other than 0 and 1, are compared by score; higher counts as better.
+    have scores other than 0 and 1, are compared by score; higher is better, unless the records or --lower-is-better
+    say otherwise.
 
     p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have several
     answers, or if scores are compared. The adjusted p allows for the number of rows (Benjamini and Hochberg).
@@ -100,7 +110,7 @@ def _print_remarks(found: Comparison) -> None:
     if tests:
         click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))
     if any(one.graded for one in found.evaluations):
-        click.echo(click.style("  * graded: mean scores; higher counts as better", dim=True))
+        click.echo(click.style("  * graded: mean scores; higher is better, where no ↓ says that lower is", dim=True))
     alone = [sum(getattr(one, field) for one in found.evaluations) for field in ("only_a", "only_b")]
     if any(alone):
         click.echo(f"  not compared: {counted(alone[0], 'question')} that only A has answered, {alone[1]:,} only B")
@@ -108,6 +118,8 @@ def _print_remarks(found: Comparison) -> None:
         click.echo(
             f"  not compared: {counted(len(names), 'evaluation')} without records of both models: {safe(listed(names))}"
         )
+    if found.others:
+        click.echo(f"  not compared: {counted(found.others, 'metric')} that judge no answer; --metric '*' compares all")
 
 
 def _row(scope: ComparedEvaluation) -> list[str]:
@@ -115,7 +127,8 @@ def _row(scope: ComparedEvaluation) -> list[str]:
     values = [value_text(value, graded=scope.graded) for value in (scope.a, scope.b)]
     counts = [f"{number:,}" for number in (scope.wins, scope.losses, scope.ties)]
     p_values = [format_p(p) for p in (scope.p, scope.p_adjusted)]
-    return [_title(scope) + ("*" if scope.graded else ""), f"{scope.questions:,}", *values, points, *counts, *p_values]
+    marks = "*" * scope.graded + " ↓" * scope.lower_is_better
+    return [_title(scope) + marks, f"{scope.questions:,}", *values, points, *counts, *p_values]
 
 
 def _title(scope: ComparedEvaluation) -> str:

@@ -169,6 +169,7 @@ def normalize(
                 from fastrec.summary.present_ranking import facts_of, rank
 
                 ranked = rank(choose(result.summary), facts_of(result.summary))
+                ranked.others = len(result.summary.evaluations) - len(ranked.evaluations)
                 print_sections(*stats_sections(ranked, most=20))
     except OSError as exc:
         verb = "refused: it is in" if result.refused else "published as"

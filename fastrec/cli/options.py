@@ -207,6 +207,13 @@ errors_as_wrong_option = click.option("--errors-as-wrong", is_flag=True,
                                            "count.")  # fmt: skip
 accuracy_option = click.option("--accuracy", is_flag=True,
                                help="Show the accuracy even where scores are other than 0 and 1.")  # fmt: skip
+lower_is_better_option = click.option("--lower-is-better", multiple=True, metavar="PATTERN",
+                                      help="Metrics whose lower scores are better, besides those whose records say so: "
+                                           "a pattern of metrics, evaluations, or EVALUATION/METRIC. May be "
+                                           "repeated.")  # fmt: skip
+metrics_option = choice_option("--metrics", ["judgements", "all"],
+                               "Which metrics to show if --metric names none: those that judge answers, or also costs "
+                               "and bookkeeping.")  # fmt: skip
 raw_cells_option = click.option("--raw-cells", is_flag=True,
                                 help="CSV: do not put a single quote before text that a spreadsheet would take for "
                                      "a formula.")  # fmt: skip

@@ -14,6 +14,8 @@ from fastrec.cli.options import (
     errors_as_wrong_option,
     filter_options,
     given_filters,
+    lower_is_better_option,
+    metrics_option,
     prepare_reading,
     run_options,
 )
@@ -33,6 +35,8 @@ from fastrec.errors import shown
 @click.option("--trend", type=click.Path(), multiple=True, metavar="PATH",
               help="Draw the results of models over these corpora; a directory stands for the corpora in it. May be "
                    "repeated.")  # fmt: skip
+@metrics_option
+@lower_is_better_option
 @filter_options
 @run_options
 def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:

@@ -26,6 +26,8 @@ from fastrec.cli.options import (
     errors_as_wrong_option,
     filter_options,
     jobs_option,
+    lower_is_better_option,
+    metrics_option,
     no_progress_option,
     prepare_reading,
     raw_cells_option,
@@ -325,6 +327,8 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @click.option("--joins", is_flag=True,
               help="Show how many questions models have in common, and what keeps the others apart.")  # fmt: skip
 @click.option("--overlap", is_flag=True, help="Show which evaluations have questions in common.")
+@metrics_option
+@lower_is_better_option
 @errors_as_wrong_option
 @choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
 @raw_cells_option

@@ -9,11 +9,11 @@ from typing import Any, Final, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model
+from fastrec.answers.index import Index, check_questions, choose_model, choose_scopes
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import UsageError
-from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.filters import FilterArguments, Filters, Strings, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes
 from fastrec.notebook import Tabular, flat
@@ -48,7 +48,9 @@ class ComparedEvaluation(msgspec.Struct, kw_only=True):
     metric: str | None
     """The `evaluation_result_id`; null for records without one."""
     graded: bool
-    """Whether the metric has scores other than 0 and 1. Then scores are compared, and higher counts as better."""
+    """Whether the metric has scores other than 0 and 1. Then scores are compared."""
+    lower_is_better: bool
+    """Whether a lower score is better."""
     questions: int
     """Questions that both models have answered; the numbers below are about these."""
     only_a: int
@@ -99,6 +101,8 @@ class Comparison(Tabular):
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
     """The others."""
+    others: int = 0
+    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each evaluation and metric."""
@@ -111,6 +115,7 @@ def compare(
     b: str,
     *,
     examples: int = 2,
+    lower_is_better: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
@@ -122,6 +127,7 @@ def compare(
         a: A model, or a pattern that matches only one.
         b: The other model.
         examples: The number of questions per evaluation and metric to return with both answers.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
         **filters: Which questions are compared, and which other models count for the examples (`FilterArguments`).
@@ -133,12 +139,14 @@ def compare(
     """
     limits = current_limits()
     chosen = make_filters(**filters)
-    with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+    opening = open_scopes(corpus, chosen, lower_is_better=lower_is_better, jobs=jobs, progress=progress, limits=limits)
+    with opening as (index, scopes):
         models = {model for scope, _ in scopes for model in scope.models}
         first, second = choose_model(a, models), choose_model(b, models)
         if first == second:
             raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
         check_questions(index, scopes, chosen)
+        others = len(choose_scopes(index.scopes, chosen, "all")) - len(scopes)
         compared, uncompared = [], []
         for scope, query in scopes:
             if missing := [model for model in (first, second) if model not in scope.models]:
@@ -150,7 +158,7 @@ def compare(
     tested = [one for one in compared if one.p is not None]
     for one, adjusted in zip(tested, adjust([one.p for one in tested if one.p is not None]), strict=True):
         one.p_adjusted = adjusted
-    return Comparison(first, second, compared, uncompared)
+    return Comparison(first, second, compared, uncompared, others)
 
 
 def _compare_scope(
@@ -165,8 +173,9 @@ def _compare_scope(
         questions=found.questions,
         only_a=found.only_second,
         only_b=found.only_first,
-        wins=found.rose,
-        losses=found.fell,
+        lower_is_better=scope.lower_is_better,
+        wins=found.fell if scope.lower_is_better else found.rose,
+        losses=found.rose if scope.lower_is_better else found.fell,
         ties=found.questions - found.rose - found.fell,
         a=found.second,
         b=found.first,
@@ -206,8 +215,9 @@ def _distinguishing_questions(
     rows = _largest(index, query, values, number) if scope.graded else _ends(index, query, pair, number)
     candidates = [_candidate(row, values, graded=scope.graded) for row in rows]
     candidates.sort(key=lambda one: one.rank(graded=scope.graded))
-    won = [one for one in candidates if one.a > one.b]
-    lost = [one for one in candidates if one.a < one.b]
+    higher = [one for one in candidates if one.a > one.b]
+    lower = [one for one in candidates if one.a < one.b]
+    won, lost = (lower, higher) if scope.lower_is_better else (higher, lower)
     turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
     examples = []
     for one in turns[:number]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fastrec.engine import check_jobs
-from fastrec.filters import Paths, Strings, make_filters, several_paths
+from fastrec.filters import Paths, Strings, as_tuple, make_filters, several_paths
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.trends import Trend, collect_trend
@@ -17,6 +17,8 @@ def trend(
     model: Strings = (),
     exclude_evaluation: Strings = (),
     exclude_model: Strings = (),
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
     p: float = 0.05,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -31,6 +33,8 @@ def trend(
         model: Only models whose id matches this pattern, or one of these.
         exclude_evaluation: Leave out evaluations that match.
         exclude_model: Leave out models that match.
+        metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         p: A change is significant if its adjusted p-value is below this.
         jobs: Processes to use for building an index.
         progress: Receives the progress of building indexes.
@@ -50,4 +54,13 @@ def trend(
         exclude_model=exclude_model,
     )
     paths = several_paths("corpora", corpora)
-    return collect_trend(paths, filters=filters, p=p, jobs=jobs, progress=progress, limits=limits)
+    return collect_trend(
+        paths,
+        filters=filters,
+        metrics=metrics,
+        lower_is_better=as_tuple("lower_is_better", lower_is_better),
+        p=p,
+        jobs=jobs,
+        progress=progress,
+        limits=limits,
+    )

@@ -76,8 +76,8 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     metadata: dict[str, str] = {}
     """Added to the metadata of all records."""
-    never_correct: frozenset[str] = frozenset()
-    """Metrics where lower scores are better, or that judge nothing: none of their scores counts as correct."""
+    lower_is_better: frozenset[str] = frozenset()
+    """Metrics of which the log says so; `kinds` knows others by name."""
 
     @property
     def evaluation_id(self) -> str:

@@ -16,7 +16,7 @@ from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
 from fastrec.corpus.scan import VERIFY_HINT, parts_of
 from fastrec.errors import BadShardsError, CorpusError
-from fastrec.filters import Filters
+from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
@@ -104,7 +104,14 @@ def matching_corpus(
 
 @contextlib.contextmanager
 def open_scopes(
-    corpus: str | os.PathLike[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
+    corpus: str | os.PathLike[str],
+    filters: Filters,
+    *,
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
 ) -> Iterator[tuple[Index, list[tuple[Scope, Query]]]]:
     """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin.
 
@@ -116,7 +123,8 @@ def open_scopes(
         # The index of matching records is kept next to them, since both are removed afterwards.
         cache = Path(directory).with_name("index") if by_field else None
         with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
-            yield index, choose_scopes(index.scopes, filters)
+            index.direct(as_tuple("lower_is_better", lower_is_better))
+            yield index, choose_scopes(index.scopes, filters, metrics)
 
 
 def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:

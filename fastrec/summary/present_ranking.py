@@ -18,7 +18,7 @@ from fastrec.summary.document import (
     Summary,
     Tokens,
 )
-from fastrec.summary.present_choice import Chosen
+from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
 from fastrec.summary.significance import score_interval, wilson_interval
 from fastrec.wording import title_of
@@ -103,6 +103,8 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
     """Whether an answer of any model has a score other than 0 and 1. Then accuracy means little: see mean_score."""
     by: str
     """What its models are ranked by."""
+    lower_is_better: bool
+    """Whether a lower score is better."""
     records: int
     """Records of the chosen models; with --common, only those on common questions."""
     errors: int
@@ -125,7 +127,7 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
 
     @property
     def title(self) -> str:
-        title = title_of(self.evaluation_name, self.metric, self.metrics)
+        title = title_of(self.evaluation_name, self.metric, self.metrics) + " ↓" * self.lower_is_better
         if self.group is None:
             return title
         values = (f"without {field}" if value is None else f"{field}: {value}" for field, value in self.group.items())
@@ -245,6 +247,8 @@ class Stats(Tabular, kw_only=True):
     corpus: CorpusFacts
     evaluations: list[EvaluationStats]
     """Ordered by evaluation_name, then by metric."""
+    others: int = 0
+    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
     hashes: list[ModelRecipes] | None = None
     """With --hashes: the recipes of the hashes, for each chosen evaluation and model; otherwise null."""
     joins: list[EvaluationJoins] | None = None
@@ -325,7 +329,7 @@ def rank(
     for one in chosen:
         usual = "score" if one.evaluation.graded else "accuracy"
         models = [_model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong) for model in one.models]
-        models.sort(key=_order(by or usual, usual))
+        models.sort(key=_order(by or usual, usual, lower=one.evaluation.lower_is_better))
         evaluations.append(_evaluation(one, by or usual, models))
     return Stats(
         by=by or "accuracy",
@@ -338,8 +342,8 @@ def rank(
     )
 
 
-def _order(*names: str) -> Callable[[ModelStats], tuple[Any, ...]]:
-    keys = [RANKINGS[name] for name in names]
+def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
+    keys = [(lambda model: model.mean_score) if lower and name == "score" else RANKINGS[name] for name in names]
 
     def order(model: ModelStats) -> tuple[Any, ...]:
         values = [key(model) for key in keys]
@@ -356,6 +360,7 @@ def _evaluation(chosen: Chosen, by: str, models: list[ModelStats]) -> Evaluation
         metrics=chosen.metrics,
         graded=evaluation.graded,
         by=by,
+        lower_is_better=evaluation.lower_is_better,
         records=sum(model.records for model in models),
         errors=sum(model.errors for model in models),
         models=evaluation.models,
@@ -469,6 +474,8 @@ def legend(stats: Stats) -> list[str]:
     if not all(map(stats.shows_accuracy, answered)):
         lines.append("Where scores are other than 0 and 1, the score counts; --accuracy shows both.")
         lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
+    if any(evaluation.lower_is_better for evaluation in answered):
+        lines.append("↓: lower scores are better.")
     if any(map(has_repeats, stats.evaluations)):
         lines.append("A question with several answers counts once, with the mean of its answers.")
     if any(evaluation.errors for evaluation in stats.evaluations):
@@ -477,4 +484,4 @@ def legend(stats: Stats) -> list[str]:
         else:
             lines.append("errors: records with an error. They do not count for accuracy and score;")
             lines.append("--errors-as-wrong counts them as wrong answers.")
-    return lines
+    return lines + others_in_words(stats.others)

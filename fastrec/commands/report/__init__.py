@@ -26,7 +26,16 @@ from fastrec.commands.report.trends import trend_plots
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
-from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Paths, make_filters, several_paths
+from fastrec.filters import (
+    NAME_FILTERS,
+    FilterArguments,
+    Filters,
+    Paths,
+    Strings,
+    as_tuple,
+    make_filters,
+    several_paths,
+)
 from fastrec.html import Html, fill, joined, tag
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.scratch import matching_corpus
@@ -47,6 +56,8 @@ def report(
     accuracy: bool = False,
     errors_as_wrong: bool = False,
     questions: int = 20,
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
     trend: Paths = (),
     jobs: int = 1,
     progress: Progress | None = None,
@@ -61,6 +72,8 @@ def report(
         accuracy: Show the accuracy even where scores are other than 0 and 1.
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         questions: How many of the hardest and most disputed questions to show, together.
+        metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         jobs: Processes to use for finding matching records, and for building an index.
         progress: Receives the progress of finding matching records, and of building indexes.
@@ -84,6 +97,8 @@ def report(
         accuracy=accuracy,
         errors_as_wrong=errors_as_wrong,
         questions=questions,
+        metrics=metrics,
+        lower_is_better=lower_is_better,
         trend=trend,
         jobs=jobs,
         progress=progress,
@@ -103,6 +118,8 @@ def make_page(
     accuracy: bool = False,
     errors_as_wrong: bool = False,
     questions: int = 20,
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
     trend: Paths = (),
     jobs: int = 1,
     progress: Progress | None = None,
@@ -118,8 +135,11 @@ def make_page(
     with matching_corpus(path, wanted, jobs=jobs, progress=progress, limits=limits) as directory:
         manifest = read_manifest(directory)
         summary = read_summary(directory, manifest)
-        chosen = choose(summary, errors_as_wrong=errors_as_wrong)
+        lower = as_tuple("lower_is_better", lower_is_better)
+        shown_metrics = "all" if wanted.metric else metrics
+        chosen = choose(summary, errors_as_wrong=errors_as_wrong, metrics=shown_metrics, lower_is_better=lower)
         found = rank(chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+        found.others = len(summary.evaluations) - len(chosen)
         drawn = largest(found, limits.report_scopes)
         rejects = sections.examples(directory, manifest)
         over_corpora = _trend(paths, wanted, jobs=jobs, progress=progress, limits=limits)
@@ -128,6 +148,7 @@ def make_page(
             # The index of matching records is kept next to them, since both are removed afterwards.
             cache = Path(directory).with_name("index") if wanted else None
             with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
+                index.direct(lower)
                 some_questions = question_cards(index, questions, name, drawn)
     bodies = {
         "Line counts": sections.line_counts(summary, manifest),

@@ -241,6 +241,7 @@ def _rank(kind: _Kind, one: _Chosen) -> tuple[float, int, str, str, str]:
     scope, row = one
     value = row.mean_score if scope.graded else row.share
     hard = min(max(value or 0.0, 0.0), 1.0)
+    hard = 1 - hard if scope.lower_is_better else hard
     first = -(row.disagreement or 0.0) if kind == "disagreement" else hard
     return first, -row.models, scope.evaluation_name, scope.metric or "", row.name
 
@@ -274,7 +275,8 @@ def _answers(index: Index, chosen: _Chosen) -> tuple[list[Answer], list[Answer]]
     scope, row = chosen
     query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,))
     values = dict(zip(scope.models, index.values(query, scope.models)[row.name], strict=True))
-    ranked = sorted((-value, model) for model, value in values.items() if value is not None)
+    sign = 1 if scope.lower_is_better else -1
+    ranked = sorted((sign * value, model) for model, value in values.items() if value is not None)
     middle = (ranked[0][0] + ranked[-1][0]) / 2
     best = [model for value, model in ranked if value <= middle][:_READ]
     worst = [model for value, model in reversed(ranked) if value > middle][:_READ]

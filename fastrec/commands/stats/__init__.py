@@ -22,7 +22,7 @@ from typing import Unpack
 import msgspec
 
 from fastrec.commands.stats.common import only_common
-from fastrec.commands.stats.groups import summarize_groups, with_groups
+from fastrec.commands.stats.groups import summarize_groups, with_directions_of, with_groups
 from fastrec.commands.stats.joins import find_joins
 from fastrec.commands.stats.overlap import find_overlap
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
@@ -53,6 +53,8 @@ def stats(
     errors_as_wrong: bool = False,
     jobs: int = 1,
     group_by: Strings = (),
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
@@ -73,6 +75,8 @@ def stats(
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a field, as in `where`, or
             FIELD:N for N bins of its numbers.
+        metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         work_dir: Directory for temporary files; the system's by default.
         progress: Receives the progress.
         notice: Receives notices for the user.
@@ -111,7 +115,13 @@ def stats(
                 note(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
             if saved := summary.repairable.lines:
                 note(f"`fastrec normalize --repair all` would keep {saved:,} of them")
-        chosen = choose(summary, wanted, errors_as_wrong=errors_as_wrong)
+        choice = partial(
+            choose,
+            errors_as_wrong=errors_as_wrong,
+            metrics=metrics,
+            lower_is_better=as_tuple("lower_is_better", lower_is_better),
+        )
+        chosen = choice(summary, wanted)
         ranked = partial(
             rank,
             corpus=facts_of(summary),
@@ -122,13 +132,15 @@ def stats(
             skipped=manifest.skipped,
         )
         found = ranked(chosen)
+        found.others = len(choose(summary, wanted, metrics="all")) - len(chosen)
         if hashes:
             names_of = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
             found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names_of]
         if groups:
             grouped, groups = summarize_groups(corpus, wanted, groups, jobs=jobs, progress=progress, limits=limits)
-            found.evaluations = with_groups(found.evaluations, ranked(choose(grouped)).evaluations, groups, note)
+            directed = with_directions_of(found.evaluations, choose(grouped, metrics="all"), groups)
+            found.evaluations = with_groups(found.evaluations, ranked(directed).evaluations, groups, note)
         if overlap:
             found.overlap = find_overlap(corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if joins:

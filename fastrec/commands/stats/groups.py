@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
+
 from fastrec.corpus.manifest import read_manifest, read_summary
 from fastrec.corpus.scan import decode_lines, parts_of
 from fastrec.errors import NoMatchError
@@ -15,6 +17,7 @@ from fastrec.limits import Limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
 from fastrec.summary.document import Summary
+from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import EvaluationStats
 from fastrec.where import GroupBy, ungrouped_name, values_of, with_edges
 
@@ -48,6 +51,18 @@ def _values(corpus: str, group: GroupBy) -> list[Any]:
             for record in records:
                 found.extend(islice(values_of(record, group.path), 1))
     return found
+
+
+def with_directions_of(
+    totals: Sequence[EvaluationStats], grouped: Sequence[Chosen], groups: Sequence[GroupBy]
+) -> list[Chosen]:
+    """Give each group the direction of its evaluation and metric, which an option may have set."""
+    lower = {(one.evaluation_name, one.metric) for one in totals if one.lower_is_better}
+    for one in grouped:
+        name, _ = ungrouped_name(one.evaluation.evaluation_name, groups)
+        if (name, one.evaluation.metric) in lower:
+            one.evaluation = msgspec.structs.replace(one.evaluation, lower_is_better=True, graded=True)
+    return list(grouped)
 
 
 def with_groups(

@@ -43,7 +43,7 @@ def plan(log: Log) -> LogPlan:
             started=started,
             version=results.version,
             metadata=_metadata(results, task),
-            never_correct=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
+            lower_is_better=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
         ),
         slices=[
             LogSlice(first, end, before, rows, is_flat, named, metrics) for first, end, before, rows in survey.slices
