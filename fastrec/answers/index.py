@@ -362,6 +362,18 @@ class Index:
             found.update(zip(questions, map(values, *marks), strict=True))
         return found
 
+    def packed(
+        self, query: Query, models: Sequence[str]
+    ) -> tuple[list[int], Iterator[tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]]]:
+        """The positions of some models in packed marks, and flags, shares and scores of many questions at a time."""
+        scope = self._database.scope(query)
+        assert scope is not None
+        numbers = {model: number for number, model in enumerate(scope.models)}
+        cut = Cut(sorted(numbers[model] for model in models))
+        places = dict(zip(sorted(numbers[model] for model in models), cut.models, strict=True))
+        found = self._database.marks(query, self._database.ids(query), cut, "flags", "shares", "scores")
+        return [places[numbers[model]] for model in models], ((flags, some, more) for _, flags, some, more in found)
+
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""
         return read_answers(

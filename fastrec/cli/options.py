@@ -214,6 +214,9 @@ lower_is_better_option = click.option("--lower-is-better", multiple=True, metava
 metrics_option = choice_option("--metrics", ["judgements", "all"],
                                "Which metrics to show if --metric names none: those that judge answers, or also costs "
                                "and bookkeeping.")  # fmt: skip
+min_coverage_option = click.option("--min-coverage", type=Number(min=0, max=100), default=50.0, show_default=True,
+                                   metavar="PERCENT",
+                                   help="Rank only models that answered this percentage of the questions.")  # fmt: skip
 raw_cells_option = click.option("--raw-cells", is_flag=True,
                                 help="CSV: do not put a single quote before text that a spreadsheet would take for "
                                      "a formula.")  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import counted
+from fastrec.errors import UsageError, counted, listed
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.summary.document import (
@@ -24,6 +24,8 @@ from fastrec.summary.significance import score_interval, wilson_interval
 from fastrec.wording import title_of
 
 _MOST: Final = 5  # listed in a line
+MIN_COVERAGE: Final = 50.0
+"""Percent of the questions that a model must have answered to be ranked."""
 
 
 class CorpusFacts(msgspec.Struct, kw_only=True):
@@ -89,6 +91,20 @@ class ModelStats(msgspec.Struct, kw_only=True):
     tokens_per_record: float | None
     """Mean over the records that have a token_usage."""
     latency_ms: Latency
+    rank_best: int | None = None
+    """Its best rank that paired tests allow: 1 + the number of models that are significantly better; null without
+    tests, or if it is not ranked."""
+    rank_worst: int | None = None
+    """Its worst rank: the number of ranked models minus the number of those that are significantly worse."""
+    unranked: str = ""
+    """Why it is not ranked, if so. Such models come last."""
+
+    @property
+    def rank(self) -> str:
+        """Its rank, or the range of its ranks; empty if it has none."""
+        if self.rank_best is None or self.rank_worst is None:
+            return ""
+        return f"{self.rank_best}" if self.rank_best == self.rank_worst else f"{self.rank_best}–{self.rank_worst}"
 
 
 class EvaluationStats(msgspec.Struct, kw_only=True):
@@ -318,18 +334,26 @@ def rank(
     accuracy: bool = False,
     common: bool = False,
     errors_as_wrong: bool = False,
+    min_coverage: float = MIN_COVERAGE,
     skipped: Sequence[str] = (),
 ) -> Stats:
     """Rank the models of each evaluation and metric.
 
     By default, models are ranked by accuracy, or by score if the metric is graded. This also breaks ties, then the name
-    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count.
+    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count. If models
+    are ranked by accuracy or score, those with less than `min_coverage` percent of the questions come last, unranked.
     """
+    if not 0 <= min_coverage <= 100:
+        raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
     evaluations = []
     for one in chosen:
         usual = "score" if one.evaluation.graded else "accuracy"
         models = [_model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong) for model in one.models]
+        for model in models if (by or usual) in ("accuracy", "score") else ():
+            least = 0.0 if common and one.common_questions is not None else min_coverage
+            model.unranked = _why_unranked(model, least)
         models.sort(key=_order(by or usual, usual, lower=one.evaluation.lower_is_better))
+        models.sort(key=lambda model: bool(model.unranked))
         evaluations.append(_evaluation(one, by or usual, models))
     return Stats(
         by=by or "accuracy",
@@ -340,6 +364,22 @@ def rank(
         corpus=corpus,
         evaluations=evaluations,
     )
+
+
+def _why_unranked(model: ModelStats, min_coverage: float) -> str:
+    if not model.questions:
+        return "no answers"
+    return f"{model.coverage:.1%} of the questions" if 100 * model.coverage < min_coverage else ""
+
+
+def unranked_in_words(evaluation: EvaluationStats) -> list[str]:
+    """Say which models are not ranked, and why; nothing if all are."""
+    some = [
+        f"{model.model_id} ({model.unranked})" for model in evaluation.by_model if model.unranked and model.questions
+    ]
+    without = sum(not model.questions for model in evaluation.by_model if model.unranked)
+    found = [listed(some, _MOST)] * bool(some) + [f"{counted(without, 'model')} without answers"] * bool(without)
+    return [f"not ranked: {'; '.join(found)}"] if found else []
 
 
 def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
@@ -474,6 +514,8 @@ def legend(stats: Stats) -> list[str]:
     if not all(map(stats.shows_accuracy, answered)):
         lines.append("Where scores are other than 0 and 1, the score counts; --accuracy shows both.")
         lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
+    if any(model.rank for evaluation in answered for model in evaluation.by_model):
+        lines.append("rank: the ranks that paired tests over common questions allow, at a joint level of 95 % (Holm).")
     if any(evaluation.lower_is_better for evaluation in answered):
         lines.append("↓: lower scores are better.")
     if any(map(has_repeats, stats.evaluations)):

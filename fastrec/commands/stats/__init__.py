@@ -6,7 +6,7 @@
 2. Choose evaluations, metrics and models (`summary.present_choice`). Filters by sample, hash or outcome make a corpus
    of the matching records first.
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
-4. Rank the models (`summary.present_ranking`).
+4. Rank the models (`summary.present_ranking`), and test which of them differ (`answers.ranks`).
 5. With `group_by`, do the same for each group of records (`groups`).
 6. With `joins`, find out which questions the chosen models have in common (`joins`).
 """
@@ -17,19 +17,22 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
+from pathlib import Path
 from typing import Unpack
 
 import msgspec
 
+from fastrec.answers.index import open_index
 from fastrec.commands.stats.common import only_common
-from fastrec.commands.stats.groups import summarize_groups, with_directions_of, with_groups
+from fastrec.commands.stats.groups import grouped_corpus, with_directions_of, with_groups
 from fastrec.commands.stats.joins import find_joins
 from fastrec.commands.stats.overlap import find_overlap
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, as_tuple, make_filters
-from fastrec.limits import current_limits
+from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, matching_corpus, scratch_corpus
 from fastrec.progress import Progress
@@ -37,7 +40,7 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
 from fastrec.summary.present_choice import choose
-from fastrec.summary.present_ranking import RANKINGS, Stats, facts_of, rank
+from fastrec.summary.present_ranking import MIN_COVERAGE, RANKINGS, EvaluationStats, Stats, facts_of, rank
 from fastrec.where import parse_group
 
 
@@ -55,6 +58,8 @@ def stats(
     group_by: Strings = (),
     metrics: str = "judgements",
     lower_is_better: Strings = (),
+    min_coverage: float = MIN_COVERAGE,
+    no_ranks: bool = False,
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
@@ -77,6 +82,8 @@ def stats(
             FIELD:N for N bins of its numbers.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
+        min_coverage: Models with answers to less than this percentage of the questions come last, without a rank.
+        no_ranks: Do not test which models differ. The tests need the index of the corpus (`rank_best`, `rank_worst`).
         work_dir: Directory for temporary files; the system's by default.
         progress: Receives the progress.
         notice: Receives notices for the user.
@@ -93,6 +100,7 @@ def stats(
         raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
     names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
     wanted = make_filters(**filters)
+    about_questions = hashes or joins or overlap
     by_record = msgspec.structs.replace(wanted, **dict.fromkeys(NAME_FILTERS, ()))
     if hashes and by_record:
         raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
@@ -129,18 +137,28 @@ def stats(
             accuracy=accuracy,
             common=common,
             errors_as_wrong=errors_as_wrong,
+            min_coverage=min_coverage,
             skipped=manifest.skipped,
         )
         found = ranked(chosen)
+        test = partial(_add_ranks, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits)
+        cache = None if corpus == names[0] else Path(corpus).with_name("index")  # of a temporary corpus: beside it
+        tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score"))
+        if tests and not common:
+            test(found.evaluations, corpus, cache)
         found.others = len(choose(summary, wanted, metrics="all")) - len(chosen)
         if hashes:
             names_of = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
             found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names_of]
         if groups:
-            grouped, groups = summarize_groups(corpus, wanted, groups, jobs=jobs, progress=progress, limits=limits)
-            directed = with_directions_of(found.evaluations, choose(grouped, metrics="all"), groups)
-            found.evaluations = with_groups(found.evaluations, ranked(directed).evaluations, groups, note)
+            by_value = grouped_corpus(corpus, wanted, groups, jobs=jobs, progress=progress, limits=limits)
+            directory, groups = stack.enter_context(by_value)
+            grouped = choose(read_summary(directory, read_manifest(directory)), metrics="all")
+            by_group = ranked(with_directions_of(found.evaluations, grouped, groups)).evaluations
+            if tests:
+                test(by_group, directory, Path(directory).with_name("index"))
+            found.evaluations = with_groups(found.evaluations, by_group, groups, note)
         if overlap:
             found.overlap = find_overlap(corpus, manifest, jobs=jobs, progress=progress, limits=limits)
         if joins:
@@ -157,7 +175,32 @@ def stats(
         recounted = only_common(
             chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress, limits=limits
         )
-        return msgspec.structs.replace(found, evaluations=ranked(recounted).evaluations)
+        found = msgspec.structs.replace(found, evaluations=ranked(recounted).evaluations)
+        if tests:
+            test(
+                found.evaluations, corpus, None if corpus == names[0] else Path(corpus).with_name("index"), common=True
+            )
+        return found
+
+
+def _add_ranks(
+    evaluations: Sequence[EvaluationStats],
+    corpus: str,
+    cache: Path | None,
+    *,
+    errors_as_wrong: bool,
+    common: bool = False,
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
+) -> None:
+    """Test which models differ. The index does not know the scores of errors, so these cannot count as wrong."""
+    tested = [one for one in evaluations if len(one.by_model) > 1 and not (errors_as_wrong and one.errors)]
+    if tested:
+        # Imported only now: numpy takes longer than the rest of the command.
+        add_ranks = import_module("fastrec.answers.ranks").add_ranks
+        with open_index(corpus, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
+            add_ranks(tested, index, common=common)
 
 
 @contextlib.contextmanager

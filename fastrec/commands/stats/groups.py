@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.manifest import read_manifest, read_summary
+from fastrec.corpus.manifest import read_manifest
 from fastrec.corpus.scan import decode_lines, parts_of
 from fastrec.errors import NoMatchError
 from fastrec.filters import Filters
@@ -16,7 +17,6 @@ from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
-from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import EvaluationStats
 from fastrec.where import GroupBy, ungrouped_name, values_of, with_edges
@@ -25,7 +25,8 @@ _MOST_GROUPS: Final = 50  # of an evaluation and metric
 _CHUNK_BYTES: Final = 1 << 20
 
 
-def summarize_groups(
+@contextlib.contextmanager
+def grouped_corpus(
     corpus: str,
     filters: Filters,
     groups: tuple[GroupBy, ...],
@@ -33,13 +34,13 @@ def summarize_groups(
     jobs: int,
     progress: Progress | None,
     limits: Limits,
-) -> tuple[Summary, tuple[GroupBy, ...]]:
-    """Summarize the matching records, with each group as an evaluation; and return the groups with their bins."""
+) -> Iterator[tuple[str, tuple[GroupBy, ...]]]:
+    """Yield a corpus of the matching records, with each group as an evaluation; and the groups with their bins."""
     with matching_corpus(corpus, filters, jobs=jobs, progress=progress, limits=limits) as directory:
         groups = tuple(with_edges(one, _values(directory, one)) if one.bins else one for one in groups)
         grouped = matching_corpus(directory, Filters(), group_by=groups, jobs=jobs, progress=progress, limits=limits)
         with grouped as made:
-            return read_summary(made, read_manifest(made)), groups
+            yield made, groups
 
 
 def _values(corpus: str, group: GroupBy) -> list[Any]:
