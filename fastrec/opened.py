@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from fastrec.commands.compare import Comparison, compare
 from fastrec.commands.export.tables import connect, table
+from fastrec.commands.leaderboard import leaderboard
 from fastrec.commands.questions import Questions, questions
 from fastrec.commands.show import Shown, show
 from fastrec.commands.stats import stats
@@ -22,6 +23,8 @@ from fastrec.summary.present_ranking import Stats
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
+
+    from fastrec.answers.leaderboard import Leaderboard
 
 
 class OpenCorpus:
@@ -51,6 +54,9 @@ class OpenCorpus:
 
     def stats(self, **options: Any) -> Stats:
         return stats(self.path, **options)
+
+    def leaderboard(self, **options: Any) -> Leaderboard:
+        return leaderboard(self.path, **options)
 
     def questions(self, **options: Any) -> Questions:
         return questions(self.path, **options)

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,13 +23,16 @@ from fastrec.answers.index import Index
 from fastrec.answers.marks import VALUES_BY_FLAGS
 from fastrec.answers.table import Query
 from fastrec.summary.present_ranking import EvaluationStats
-from fastrec.summary.significance import mcnemar, t_test
 
 ALPHA: Final = 0.05
 MOST_MODELS: Final = 2_000  # to test all pairs of: five matrices of 32 MB
 _SURELY_NOT: Final = 1.9  # of a z value: an exact test and a t-test have p > 0.05 below 1.96
+_ENOUGH: Final = 1e-14
+_LARGE: Final = 1e200
+_ROUNDING: Final = 1e-12
 _VALUES: Final = np.array([np.nan if value is None else value for value in VALUES_BY_FLAGS])
 Array = np.ndarray[Any, np.dtype[np.float64]]
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class PairSums(NamedTuple):
@@ -53,37 +54,66 @@ def pair_sums(blocks: Iterator[Array], models: int) -> PairSums:
         is_binary = is_binary and bool(((known == 0) | (known == 1)).all())
         if shift is None:  # differences are the same, and lose fewer digits
             shift = 0.0 if is_binary or not known.size else float(known.mean())
-        there = answered.astype(np.float64)
         with np.errstate(all="ignore"):  # of scores near the largest double, nothing is known
             values = np.where(answered, block - shift, 0.0)
-            questions += there.T @ there
-            firsts += values.T @ there
-            squared += (values**2).T @ there
             products += values.T @ values
+            if answered.all():  # the sums over common questions are those over all
+                questions += len(block)
+                firsts += values.sum(axis=0)[:, None]
+                squared += (values**2).sum(axis=0)[:, None]
+            else:
+                there = answered.astype(np.float64)
+                questions += there.T @ there
+                firsts += values.T @ there
+                squared += (values**2).T @ there
     with np.errstate(all="ignore"):
         return PairSums(questions, firsts - firsts.T, np.maximum(squared + squared.T - 2 * products, 0.0), is_binary)
 
 
-def significant(sums: PairSums, *, lower: bool) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def significant(sums: PairSums, *, lower: bool) -> Bools:
     """Whether the model of each row is better than that of each column, adjusted for all pairs."""
-    models = len(sums.questions)
-    rows, columns = np.triu_indices(models, 1)
-    n, total, squares = (matrix[rows, columns] for matrix in sums[:3])
-    better = np.zeros((models, models), dtype=np.bool_)
-    if not len(rows):
-        return better
+    pairs = np.triu_indices(len(sums.questions), 1)
+    n, total, squares = (matrix[pairs] for matrix in sums[:3])
     with np.errstate(all="ignore"):
         statistic = _statistic(n, total, squares, is_binary=sums.is_binary)
-    p_values: list[tuple[float, int]] = []
-    level = ALPHA / len(rows)
-    for pair in np.flatnonzero((statistic >= _SURELY_NOT**2) & (n > 1)):
-        numbers = int(n[pair]), float(total[pair]), float(squares[pair])
-        p_values.append((_p_value(*numbers, float(statistic[pair]), level, is_binary=sums.is_binary), int(pair)))
-    for place, (p, at) in enumerate(sorted(p_values)):
-        if p > ALPHA / (len(rows) - place):
+    likely = np.flatnonzero((statistic >= _SURELY_NOT**2) & (n > 1))  # of the others, p > 0.05
+    if sums.is_binary:
+        p_values = mcnemar_p_values(squares[likely], np.abs(total[likely]))
+    else:
+        p_values = np.maximum(t_p_values(statistic[likely], n[likely] - 1), 2.0 ** (1 - n[likely]))
+    return _holm(pairs, likely, p_values, -total if lower else total, len(sums.questions))
+
+
+def significant_mean(sums: Sequence[PairSums], weights: Sequence[float]) -> Bools:
+    """The same for a weighted mean over evaluations: a t-test of independent parts (Welch and Satterthwaite)."""
+    pairs = np.triu_indices(len(sums[0].questions), 1)
+    share = [weight / sum(weights) for weight in weights]
+    mean, variance, squared, questions = (np.zeros(len(pairs[0])) for _ in range(4))
+    with np.errstate(all="ignore"):
+        for one, weight in zip(sums, share, strict=True):
+            n, total, squares = (matrix[pairs] for matrix in one[:3])
+            spread = np.maximum(squares - total**2 / n, 0.0)
+            part = weight**2 * np.where(spread > _ROUNDING * squares, spread, 0.0) / (n * (n - 1))
+            mean += weight * total / n
+            variance += part
+            squared += part**2 / (n - 1)
+            questions += n
+        statistic = np.where(variance > 0, mean**2 / variance, np.where(mean == 0, 0.0, np.inf))
+        degrees = np.where(variance > 0, variance**2 / squared, 1.0)
+    likely = np.flatnonzero(statistic >= _SURELY_NOT**2)  # NaN without two common questions: not significant
+    p_values = np.maximum(t_p_values(statistic[likely], degrees[likely]), 2.0 ** (1 - questions[likely]))
+    return _holm(pairs, likely, p_values, mean, len(sums[0].questions))
+
+
+def _holm(pairs: tuple[Any, Any], likely: Any, p_values: Array, gains: Array, models: int) -> Bools:
+    """Reject by Holm's method, given the p-values of some of all pairs; those of the others are above 5 %."""
+    better = np.zeros((models, models), dtype=np.bool_)
+    tests = len(pairs[0])
+    for place, (p, at) in enumerate(sorted(zip(p_values.tolist(), likely.tolist(), strict=True))):
+        if p > ALPHA / (tests - place):
             break
-        first, second = int(rows[at]), int(columns[at])
-        better[(first, second) if bool(total[at] > 0) is not lower else (second, first)] = True
+        first, second = int(pairs[0][at]), int(pairs[1][at])
+        better[(first, second) if gains[at] > 0 else (second, first)] = True
     return better
 
 
@@ -92,47 +122,54 @@ def _statistic(n: Array, total: Array, squares: Array, *, is_binary: bool) -> Ar
     if is_binary:  # of n10 + n01 questions that differ, n10 - n01 is the sum
         return np.where(squares > 0, total**2 / np.maximum(squares, 1), 0.0)
     spread = squares - total**2 / np.maximum(n, 1)
-    rounding = 1e-12 * squares
+    rounding = _ROUNDING * squares
     t = total**2 * (n - 1) / (np.maximum(n, 1) * np.where(spread > rounding, spread, 1.0))
     return np.where(total == 0, 0.0, np.where(spread > rounding, t, np.where(squares > 0, np.inf, 0.0)))
 
 
-def _p_value(n: int, total: float, squares: float, statistic: float, level: float, *, is_binary: bool) -> float:
-    """The p-value of a pair; or an upper bound of it that is below `level`, and decides as well."""
-    if is_binary:
-        if (bound := 2 * math.exp(-statistic / 2)) <= level:  # Hoeffding's inequality
-            return bound
-        return _mcnemar(round((squares - abs(total)) / 2), round((squares + abs(total)) / 2))
-    least = 2.0 ** (1 - n)  # no test of n signs can tell more
-    if math.isinf(statistic):
-        return least
-    if least <= level and statistic >= _critical(1 << (n - 1).bit_length() - 1, level):
-        return level
-    return max(least, _t_p_value(statistic, n))
+def mcnemar_p_values(differing: Array, excess: Array) -> Array:
+    """The p-values of exact McNemar tests, with 10 digits: of n = n10 + n01 questions, and |n10 - n01|.
+
+    p = 2 · (C(n, k) + … + C(n, 0)) / 2ⁿ, where k is the smaller count.
+    """
+    n = np.rint(differing)
+    k = np.rint((differing - excess) / 2)
+    logarithm = _lgamma(n + 1) - _lgamma(k + 1) - _lgamma(n - k + 1) - n * math.log(2)
+    total, term = np.ones_like(n), np.ones_like(n)
+    for step in range(int(k.max(initial=0))):
+        term = term * np.maximum(k - step, 0) / (n - k + step + 1)
+        total += term
+        if not (term > _ENOUGH * total).any():
+            break
+    return np.asarray(np.minimum(2 * np.exp(logarithm) * total, 1.0))
 
 
-_mcnemar = lru_cache(maxsize=1 << 16)(mcnemar)
+def t_p_values(t_squared: Array, degrees: Array) -> Array:
+    """The two-sided p-values of t², at least 3: the incomplete beta function I(x; df/2, 1/2), by Lentz's method."""
+    a, b = degrees / 2, 0.5
+    x = np.where(np.isinf(t_squared), 0.0, degrees / (degrees + np.minimum(t_squared, _LARGE)))
+    with np.errstate(divide="ignore"):
+        front = np.exp(_lgamma(a + b) - _lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log1p(-x))
+    c, d = np.ones_like(x), 1 / (1 - (a + b) * x / (a + 1))
+    fraction = d
+    for m in range(1, 10_000):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 / (1 + term * d)
+            c = 1 + term / c
+            fraction = fraction * c * d
+        if not (np.abs(c * d - 1) > _ENOUGH).any():
+            break
+    return np.asarray(front * fraction / a)
 
 
-def _t_p_value(t_squared: float, n: int) -> float:
-    """The p-value of t² with n - 1 degrees of freedom: that of n differences with the mean 1 and this t²."""
-    spread = Fraction(n) * (n - 1) / Fraction(t_squared)
-    return t_test(Fraction(n), spread + n, n)
+def _lgamma(values: Array) -> Array:
+    return np.array([math.lgamma(value) for value in values.tolist()])
 
 
-@lru_cache(maxsize=1 << 8)
-def _critical(degrees: int, level: float) -> float:
-    """The least t² whose p-value is at most `level`, rounded up; more degrees of freedom need less."""
-    low, high = 1.0, 2.0
-    while _t_p_value(high, degrees + 1) > level and high < 1e12:
-        low, high = high, 2 * high
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _t_p_value(middle, degrees + 1) <= level else (middle, high)
-    return high if _t_p_value(high, degrees + 1) <= level else math.inf
-
-
-def rank_ranges(better: np.ndarray[Any, np.dtype[np.bool_]]) -> list[tuple[int, int]]:
+def rank_ranges(better: Bools) -> list[tuple[int, int]]:
     best = 1 + better.sum(axis=0)
     worst = len(better) - better.sum(axis=1)
     return [(int(low), int(high)) for low, high in zip(best, worst, strict=True)]

@@ -217,6 +217,9 @@ metrics_option = choice_option("--metrics", ["judgements", "all"],
 min_coverage_option = click.option("--min-coverage", type=Number(min=0, max=100), default=50.0, show_default=True,
                                    metavar="PERCENT",
                                    help="Rank only models that answered this percentage of the questions.")  # fmt: skip
+primary_option = click.option("--primary", multiple=True, metavar="EVALUATION=METRIC",
+                              help="The primary metric of an evaluation, if it is another than its records say; both "
+                                   "may be patterns. May be repeated.")  # fmt: skip
 raw_cells_option = click.option("--raw-cells", is_flag=True,
                                 help="CSV: do not put a single quote before text that a spreadsheet would take for "
                                      "a formula.")  # fmt: skip

@@ -6,17 +6,19 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fastrec.answers.index import Index, choose_scopes, open_index
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
-from fastrec.corpus.scan import VERIFY_HINT, parts_of
+from fastrec.corpus.scan import VERIFY_HINT, decode_lines, parts_of
 from fastrec.errors import BadShardsError, CorpusError
 from fastrec.filters import Filters, Strings, as_tuple
+from fastrec.judge.parse import parse
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
@@ -25,10 +27,11 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import join
 from fastrec.summary.document import Summary
-from fastrec.where import GroupBy
+from fastrec.where import GroupBy, values_of, with_edges
 
 SCRATCH_LEVEL: Final = -1
 """The compression level of a corpus that is read only once."""
+_CHUNK_BYTES: Final = 1 << 20
 
 
 class ScratchCorpus(NamedTuple):
@@ -100,6 +103,35 @@ def matching_corpus(
         made.manifest.skipped = manifest.skipped
         Path(made.directory, MANIFEST).write_bytes(made.manifest.to_json())
         yield made.directory
+
+
+@contextlib.contextmanager
+def grouped_corpus(
+    corpus: str,
+    filters: Filters,
+    groups: tuple[GroupBy, ...],
+    *,
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
+) -> Iterator[tuple[str, tuple[GroupBy, ...]]]:
+    """Yield a corpus of the matching records, with each group as an evaluation; and the groups with their bins."""
+    with matching_corpus(corpus, filters, jobs=jobs, progress=progress, limits=limits) as directory:
+        groups = tuple(with_edges(one, _values(directory, one)) if one.bins else one for one in groups)
+        grouped = matching_corpus(directory, Filters(), group_by=groups, jobs=jobs, progress=progress, limits=limits)
+        with grouped as made:
+            yield made, groups
+
+
+def _values(corpus: str, group: GroupBy) -> list[Any]:
+    """The first value of the field in each record that has one."""
+    found: list[Any] = []
+    manifest = read_manifest(corpus)
+    for part in parts_of(corpus, manifest):
+        for records, _ in decode_lines(part, lambda line: parse(line)[0], _CHUNK_BYTES, manifest.sort_fields):
+            for record in records:
+                found.extend(islice(values_of(record, group.path), 1))
+    return found
 
 
 @contextlib.contextmanager

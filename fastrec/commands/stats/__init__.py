@@ -25,7 +25,7 @@ import msgspec
 
 from fastrec.answers.index import open_index
 from fastrec.commands.stats.common import only_common
-from fastrec.commands.stats.groups import grouped_corpus, with_directions_of, with_groups
+from fastrec.commands.stats.groups import with_directions_of, with_groups
 from fastrec.commands.stats.joins import find_joins
 from fastrec.commands.stats.overlap import find_overlap
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
@@ -34,7 +34,7 @@ from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import Options
-from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, matching_corpus, scratch_corpus
+from fastrec.normalize.scratch import SCRATCH_LEVEL, ScratchCorpus, grouped_corpus, matching_corpus, scratch_corpus
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.inputs import find_shards

@@ -2,56 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
-from fastrec.corpus.manifest import read_manifest
-from fastrec.corpus.scan import decode_lines, parts_of
 from fastrec.errors import NoMatchError
-from fastrec.filters import Filters
-from fastrec.judge.parse import parse
-from fastrec.limits import Limits
-from fastrec.normalize.scratch import matching_corpus
-from fastrec.progress import Progress
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import EvaluationStats
-from fastrec.where import GroupBy, ungrouped_name, values_of, with_edges
+from fastrec.where import GroupBy, ungrouped_name
 
 _MOST_GROUPS: Final = 50  # of an evaluation and metric
-_CHUNK_BYTES: Final = 1 << 20
-
-
-@contextlib.contextmanager
-def grouped_corpus(
-    corpus: str,
-    filters: Filters,
-    groups: tuple[GroupBy, ...],
-    *,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
-) -> Iterator[tuple[str, tuple[GroupBy, ...]]]:
-    """Yield a corpus of the matching records, with each group as an evaluation; and the groups with their bins."""
-    with matching_corpus(corpus, filters, jobs=jobs, progress=progress, limits=limits) as directory:
-        groups = tuple(with_edges(one, _values(directory, one)) if one.bins else one for one in groups)
-        grouped = matching_corpus(directory, Filters(), group_by=groups, jobs=jobs, progress=progress, limits=limits)
-        with grouped as made:
-            yield made, groups
-
-
-def _values(corpus: str, group: GroupBy) -> list[Any]:
-    """The first value of the field in each record that has one."""
-    found: list[Any] = []
-    manifest = read_manifest(corpus)
-    for part in parts_of(corpus, manifest):
-        for records, _ in decode_lines(part, lambda line: parse(line)[0], _CHUNK_BYTES, manifest.sort_fields):
-            for record in records:
-                found.extend(islice(values_of(record, group.path), 1))
-    return found
 
 
 def with_directions_of(
