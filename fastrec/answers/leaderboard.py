@@ -17,7 +17,7 @@ from zlib import crc32
 import msgspec
 import numpy as np
 
-from fastrec.answers.index import Index
+from fastrec.answers.index import Index, choose_scopes
 from fastrec.answers.ranks import (
     Array,
     Bools,
@@ -29,11 +29,11 @@ from fastrec.answers.ranks import (
     significant_mean,
 )
 from fastrec.answers.table import Query, Scope
-from fastrec.errors import UsageError, counted
-from fastrec.filters import matches_any
+from fastrec.errors import UsageError, counted, listed
+from fastrec.filters import Filters, matches_any
 from fastrec.html import Html, joined, tag
 from fastrec.notebook import Tabular
-from fastrec.wording import NONE, title_of, value_text
+from fastrec.wording import NONE, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
 _CELLS: Final = 4_000_000  # of a matrix of draws
@@ -272,33 +272,51 @@ def choose_primary(scopes: Sequence[Scope], primary: Sequence[str]) -> list[Scop
 
 def make_leaderboard(
     index: Index,
-    scopes: Sequence[tuple[Scope, Sequence[str]]],
+    filters: Filters | None = None,
     *,
-    metrics: Mapping[str, int],
+    metrics: str = "judgements",
+    primary: Sequence[str] = (),
     weights: Mapping[str, float] | None = None,
     weight_by: str | None = None,
     min_coverage: float = 50.0,
     samples: int = 1_000,
     seed: int = 0,
-    names: Mapping[str, str] | None = None,
+    name_of: Callable[[str], str] = str,
+    most: int | None = None,
 ) -> Leaderboard:
-    """Compare the given models of the given scopes; `names` has other names of evaluations, for titles."""
-    columns = [_column(index, scope, models, samples, seed) for scope, models in scopes]
+    """Compare the models of an index on the primary metrics of its evaluations, as far as their names match filters.
+
+    `name_of` has other names of evaluations, for titles. With `most`, only so many evaluations, those with the most
+    questions.
+
+    Raises:
+        UsageError: A pattern matches nothing, or a weight is of no evaluation.
+    """
+    chosen = choose_scopes(index.scopes, filters or Filters(), metrics)
+    models_of = {(scope.evaluation_name, scope.metric): query.models or scope.models for scope, query in chosen}
+    scopes = choose_primary([scope for scope, _ in chosen], primary)
+    known = sorted(name_of(one.evaluation_name) for one in scopes)
+    if unknown := sorted((weights or {}).keys() - set(known)):
+        raise UsageError(f"there is no evaluation {unknown[0]!r} to weight; evaluations: {listed(known)}")
+    largest = sorted(scopes, key=lambda one: -one.questions)[:most]
+    scopes = [one for one in scopes if one in largest]
+    numbers = metrics_of(scope for scope, _ in chosen)
+    columns = [_column(index, scope, models_of[scope.evaluation_name, scope.metric], samples, seed) for scope in scopes]
     evaluations = []
     for one in columns:
         scope = one.scope
-        name = (names or {}).get(scope.evaluation_name, scope.evaluation_name)
+        name = name_of(scope.evaluation_name)
         weight = float(scope.questions) if weight_by == "questions" else (weights or {}).get(name, 1.0)
         evaluations.append(
             BoardEvaluation(
                 evaluation_name=name,
                 metric=scope.metric,
-                metrics=metrics[scope.evaluation_name],
+                metrics=numbers[scope.evaluation_name],
                 graded=scope.graded,
                 lower_is_better=scope.lower_is_better,
                 questions=scope.questions,
                 weight=weight if one.in_unit and not scope.lower_is_better else 0.0,
-                title=title_of(name, scope.metric, metrics[scope.evaluation_name]) + " ↓" * scope.lower_is_better,
+                title=title_of(name, scope.metric, numbers[scope.evaluation_name]) + " ↓" * scope.lower_is_better,
             )
         )
     cells = [_cells(one, min_coverage) for one in columns]

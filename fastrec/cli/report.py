@@ -16,7 +16,9 @@ from fastrec.cli.options import (
     given_filters,
     lower_is_better_option,
     metrics_option,
+    min_coverage_option,
     prepare_reading,
+    primary_option,
     run_options,
 )
 from fastrec.cli.progress import make_progress
@@ -36,6 +38,8 @@ from fastrec.errors import shown
               help="Draw the results of models over these corpora; a directory stands for the corpora in it. May be "
                    "repeated.")  # fmt: skip
 @metrics_option
+@primary_option
+@min_coverage_option
 @lower_is_better_option
 @filter_options
 @run_options

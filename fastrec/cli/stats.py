@@ -401,7 +401,7 @@ def stats(
         raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")
     prepare_reading(options["jobs"], paths)
     stages = (
-        ("sort", "merge", "index", "count")
+        ("sort", "merge", "count", "index")
         if options["common"] or options["joins"] or options["overlap"]
         else ("sort", "merge", "index")
     )

@@ -6,22 +6,22 @@ import contextlib
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from fastrec.answers.index import choose_scopes, open_index
+from fastrec.answers.index import open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.filters import NAME_FILTERS, FilterArguments, Strings, as_tuple, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpus, matching_corpus
 from fastrec.progress import Progress
-from fastrec.where import parse_group, ungrouped_name
-from fastrec.wording import metrics_of
+from fastrec.where import GroupBy, parse_group, ungrouped_name
 
 if TYPE_CHECKING:
     from fastrec.answers.leaderboard import Leaderboard
@@ -92,31 +92,21 @@ def leaderboard(
         index = stack.enter_context(opened)
         index.direct(as_tuple("lower_is_better", lower_is_better))
         # Imported only now: workers are forked before, and numpy takes long.
-        board: Any = import_module("fastrec.answers.leaderboard")
-        chosen = choose_scopes(index.scopes, by_name)
-        models = {(scope.evaluation_name, scope.metric): query.models or scope.models for scope, query in chosen}
-        scopes = board.choose_primary([scope for scope, _ in chosen], as_tuple("primary", primary))
-        names = {one.evaluation_name: _name(one.evaluation_name, groups) for one in scopes} if groups else {}
-        known = {names.get(one.evaluation_name, one.evaluation_name) for one in scopes}
-        if unknown := sorted(given.keys() - known):
-            raise UsageError(
-                f"there is no evaluation {unknown[0]!r} to weight; evaluations: {', '.join(sorted(known))}"
-            )
-        found: Leaderboard = board.make_leaderboard(
+        found: Leaderboard = import_module("fastrec.answers.leaderboard").make_leaderboard(
             index,
-            [(one, models[one.evaluation_name, one.metric]) for one in scopes],
-            metrics=metrics_of(scope for scope, _ in chosen),
+            by_name,
+            primary=as_tuple("primary", primary),
             weights=given,
             weight_by=weight_by,
             min_coverage=min_coverage,
             samples=samples,
             seed=seed,
-            names=names,
+            name_of=partial(_name, groups=groups) if groups else str,
         )
     return found
 
 
-def _name(evaluation: str, groups: Any) -> str:
+def _name(evaluation: str, groups: Sequence[GroupBy]) -> str:
     name, values = ungrouped_name(evaluation, groups)
     return f"{name} [{', '.join(f'{field}: {value}' for field, value in values.items())}]"
 

@@ -515,7 +515,7 @@ def legend(stats: Stats) -> list[str]:
         lines.append("Where scores are other than 0 and 1, the score counts; --accuracy shows both.")
         lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
     if any(model.rank for evaluation in answered for model in evaluation.by_model):
-        lines.append("rank: the ranks that paired tests over common questions allow, at a joint level of 95 % (Holm).")
+        lines.append("rank: what paired tests over common questions allow, 95 % jointly (Holm).")
     if any(evaluation.lower_is_better for evaluation in answered):
         lines.append("↓: lower scores are better.")
     if any(map(has_repeats, stats.evaluations)):

@@ -18,8 +18,10 @@ import fastrec
 from fastrec.answers import leaderboard as implementation
 from fastrec.cli import cli
 from tests.answers.test_ranks import make_corpus, naive_ranges, record
+from tests.samples import sample_of
 
 QUESTIONS = {"A": 60, "B": 25, "C": 40}
+METRIC = sample_of("0.3.0")["evaluation_result_id"]
 MODELS = ["m1", "m2", "m3", "m4"]
 
 
@@ -49,14 +51,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_hash(corpus: Path, name: str) -> Any:
     """The values of an evaluation in the order of the corpus, which is that of hashes."""
     numbers: dict[str, int] = {}
-    for one in fastrec.cat(corpus, evaluation=name):
+    for one in map(json.loads, fastrec.cat(corpus, evaluation=name)):
         numbers.setdefault(one["sample_hash"], int(one["sample_id"].removeprefix("q-")))
     return values_of()[name][[numbers[key] for key in sorted(numbers)]]
 
 
 def draws_of(values: Any, name: str, samples: int, seed: int) -> Any:
     """The same draws, one by one."""
-    random = np.random.default_rng([seed, crc32(f"{name}\0".encode())])
+    random = np.random.default_rng([seed, crc32(f"{name}\0{METRIC}".encode())])
     chosen = random.integers(0, len(values), (samples, len(values)))
     return np.array([np.nanmean(values[row], axis=0) for row in chosen])
 

@@ -19,6 +19,8 @@ from typing import Unpack
 
 from fastrec._version import __version__
 from fastrec.answers.index import open_index
+from fastrec.answers.leaderboard import make_leaderboard
+from fastrec.answers.ranks import add_ranks
 from fastrec.commands.report import sections
 from fastrec.commands.report.charts import dot_plots, heat_maps
 from fastrec.commands.report.evaluations import evaluation_tables, histograms, other_evaluations, question_cards, tokens
@@ -44,7 +46,7 @@ from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose
-from fastrec.summary.present_ranking import facts_of, largest, rank
+from fastrec.summary.present_ranking import MIN_COVERAGE, facts_of, largest, rank
 from fastrec.trends import collect_trend
 
 
@@ -57,6 +59,8 @@ def report(
     errors_as_wrong: bool = False,
     questions: int = 20,
     metrics: str = "judgements",
+    primary: Strings = (),
+    min_coverage: float = MIN_COVERAGE,
     lower_is_better: Strings = (),
     trend: Paths = (),
     jobs: int = 1,
@@ -73,6 +77,8 @@ def report(
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
         questions: How many of the hardest and most disputed questions to show, together.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
+        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
+        min_coverage: Models with answers to less than this percentage of the questions come last, without a rank.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         jobs: Processes to use for finding matching records, and for building an index.
@@ -98,6 +104,8 @@ def report(
         errors_as_wrong=errors_as_wrong,
         questions=questions,
         metrics=metrics,
+        primary=primary,
+        min_coverage=min_coverage,
         lower_is_better=lower_is_better,
         trend=trend,
         jobs=jobs,
@@ -119,6 +127,8 @@ def make_page(
     errors_as_wrong: bool = False,
     questions: int = 20,
     metrics: str = "judgements",
+    primary: Strings = (),
+    min_coverage: float = MIN_COVERAGE,
     lower_is_better: Strings = (),
     trend: Paths = (),
     jobs: int = 1,
@@ -138,19 +148,27 @@ def make_page(
         lower = as_tuple("lower_is_better", lower_is_better)
         shown_metrics = "all" if wanted.metric else metrics
         chosen = choose(summary, errors_as_wrong=errors_as_wrong, metrics=shown_metrics, lower_is_better=lower)
-        found = rank(chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong)
+        options = {"accuracy": accuracy, "errors_as_wrong": errors_as_wrong}
+        found = rank(chosen, facts_of(summary), **options, min_coverage=min_coverage)
         found.others = len(summary.evaluations) - len(chosen)
         drawn = largest(found, limits.report_scopes)
         rejects = sections.examples(directory, manifest)
         over_corpora = _trend(paths, wanted, jobs=jobs, progress=progress, limits=limits)
-        some_questions = Html("")
-        if questions:
-            # The index of matching records is kept next to them, since both are removed afterwards.
-            cache = Path(directory).with_name("index") if wanted else None
-            with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
-                index.direct(lower)
-                some_questions = question_cards(index, questions, name, drawn)
+        # The index of matching records is kept next to them, since both are removed afterwards.
+        cache = Path(directory).with_name("index") if wanted else None
+        with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
+            index.direct(lower)
+            add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
+            board = make_leaderboard(
+                index,
+                metrics=shown_metrics,
+                primary=as_tuple("primary", primary),
+                min_coverage=min_coverage,
+                most=limits.report_columns,
+            )
+            some_questions = question_cards(index, questions, name, drawn) if questions else Html("")
     bodies = {
+        "Leaderboard": board.to_html() if board.models else Html(""),
         "Line counts": sections.line_counts(summary, manifest),
         "Evaluations × models": heat_maps(found, limits),
         "Accuracy with intervals": dot_plots(drawn, found),

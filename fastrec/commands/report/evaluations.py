@@ -18,7 +18,15 @@ from fastrec.errors import counted
 from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, table, tag
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
-from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats, about, has_repeats, legend
+from fastrec.summary.present_ranking import (
+    EvaluationStats,
+    ModelStats,
+    Stats,
+    about,
+    has_repeats,
+    legend,
+    unranked_in_words,
+)
 from fastrec.summary.rows import from_portable
 from fastrec.wording import metrics_of, score_text, tally_facts, title_of
 
@@ -62,7 +70,8 @@ def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn
     all_of_them = table(title, ["model", *columns], rows, class_="models")
     explained = any(model.score_standard_error is not None for model in models) and accuracy
     note = tag("p", _PLUS_MINUS, class_="soft") if explained else Html("")
-    return joined(all_of_them, note, left_out(len(models), len(evaluation.by_model), best))
+    unranked = [tag("p", line, class_="soft") for line in unranked_in_words(evaluation)]
+    return joined(all_of_them, note, *unranked, left_out(len(models), len(evaluation.by_model), best))
 
 
 def _columns(
@@ -72,6 +81,8 @@ def _columns(
 
     `drawn` cells have small charts. On a large page, they would be most of it.
     """
+    if any(model.rank for model in models):
+        yield "rank", lambda model: short_cell(model.rank or "–")
     if accuracy:
         yield "accuracy, 95% interval", partial(_accuracy, drawn=drawn)
     else:

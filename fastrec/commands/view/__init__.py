@@ -32,6 +32,7 @@ def view(
     corpus: str | os.PathLike[str],
     *,
     port: int = 0,
+    primary: Strings = (),
     lower_is_better: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
@@ -45,6 +46,7 @@ def view(
     Args:
         corpus: A directory or URL that `normalize` published.
         port: The port to listen on; by default a free one.
+        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         jobs: Processes to use for building the index.
         progress: Receives the progress of building the index.
@@ -66,5 +68,5 @@ def view(
     index = open_index(corpus, jobs=jobs, progress=progress, limits=limits)
     index.direct(as_tuple("lower_is_better", lower_is_better))
     # Imported only now: workers are forked before, and web servers may start threads.
-    opened: View = import_module("fastrec.commands.view.server").View(index, port)
+    opened: View = import_module("fastrec.commands.view.server").View(index, port, as_tuple("primary", primary))
     return opened

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib.resources import files
 from pathlib import PurePath
@@ -32,6 +32,7 @@ from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrec.answers.index import Index
+from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import Addresses, PageState, state_of
 from fastrec.commands.view.answer_page import answer_page, chosen_answer, record_text
@@ -132,8 +133,9 @@ class _MissingError(Exception):
 
 
 class _Pages:
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, board: Leaderboard) -> None:
         self._index = index
+        self._board = board
         corpus = index.corpus
         self._name = parent_and_name(corpus)[1] if is_url(corpus) else PurePath(corpus).name or corpus
 
@@ -141,7 +143,7 @@ class _Pages:
         return Frame(Addresses(request.scope["root_path"]), shown(self._name))
 
     def start(self, request: Request) -> Response:
-        return _html(start_page(self.frame(request), self._index))
+        return _html(start_page(self.frame(request), self._index, self._board))
 
     def find(self, request: Request) -> Response:
         text = request.query_params.get("text", "").strip()
@@ -237,9 +239,9 @@ def _file(request: Request) -> Response:
     return Response(data, media_type=_TYPES[name])
 
 
-def _make_app(index: Index) -> Starlette:
+def _make_app(index: Index, board: Leaderboard) -> Starlette:
     """Make the application; it must be mounted at a prefix, and guarded."""
-    pages = _Pages(index)
+    pages = _Pages(index, board)
     routes: dict[str, Callable[[Request], Response]] = {
         "/": pages.start,
         "/find": pages.find,
@@ -260,6 +262,7 @@ def _make_app(index: Index) -> Starlette:
 
 
 _HOST = "127.0.0.1"
+_COLUMNS = 24  # evaluations in the leaderboard
 _LONGEST_REQUEST = 4 << 20
 """Bytes of a request's head: an address may name hundreds of models."""
 
@@ -270,14 +273,15 @@ class View:
     address: str
     """Where a browser finds it. Whoever knows the address can read the corpus on this machine."""
 
-    def __init__(self, index: Index, port: int) -> None:
+    def __init__(self, index: Index, port: int, primary: Sequence[str] = ()) -> None:
         self._index = index
+        board = make_leaderboard(index, primary=primary, most=_COLUMNS)
         self._socket = _listen(port)
         token = secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
         self.address = f"http://{_HOST}:{port}/{token}/"
         config = uvicorn.Config(
-            _Guard(_make_app(index), token, port),
+            _Guard(_make_app(index, board), token, port),
             http=_Protocol,
             ws="none",
             loop="asyncio",
