@@ -117,7 +117,7 @@ def test_lines_are_encoded_records(some, graded):
     converter = Converter("any", RUN)
     bundles = [converter.bundle(sample) for sample in some]
     data = b"".join(write_bundles([bundle]) for bundle in bundles if bundle)
-    maker = LineMaker(converter.head, list(converter.metrics), dict.fromkeys(graded, {"graded": "true"}))
+    maker = LineMaker(converter.head, list(converter.metrics), {name: {"graded": "true"} for name in graded})
     source = io.BytesIO(data)
     text = b"".join(
         part

@@ -148,8 +148,9 @@ def make_page(
         lower = as_tuple("lower_is_better", lower_is_better)
         shown_metrics = "all" if wanted.metric else metrics
         chosen = choose(summary, errors_as_wrong=errors_as_wrong, metrics=shown_metrics, lower_is_better=lower)
-        options = {"accuracy": accuracy, "errors_as_wrong": errors_as_wrong}
-        found = rank(chosen, facts_of(summary), **options, min_coverage=min_coverage)
+        found = rank(
+            chosen, facts_of(summary), accuracy=accuracy, errors_as_wrong=errors_as_wrong, min_coverage=min_coverage
+        )
         found.others = len(summary.evaluations) - len(chosen)
         drawn = largest(found, limits.report_scopes)
         rejects = sections.examples(directory, manifest)
