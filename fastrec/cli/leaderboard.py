@@ -87,9 +87,9 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: b
     \b
     Examples:
       fastrec leaderboard corpus
-      fastrec leaderboard corpus --primary 'gsm8k=exact_match*' --format latex
+      fastrec leaderboard corpus --samples 10000 --format latex
       fastrec leaderboard corpus --weight-by questions --model 'org/*'
-      fastrec leaderboard corpus --evaluation mmlu --group-by metadata.subject
+      fastrec leaderboard corpus --group-by metadata.subject
       fastrec leaderboard corpus --format html > board.html
     """
     from fastrec.commands.leaderboard import leaderboard as run
