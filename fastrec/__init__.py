@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from fastrec._version import __version__
 
 if TYPE_CHECKING:
+    from fastrec.answers.leaderboard import Leaderboard
     from fastrec.api import SchemaVersion, Verdict, decode, encode, judge, read, schema, schema_versions
     from fastrec.commands.cat import cat
     from fastrec.commands.check_pairs import PairCheck, check_pairs
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from fastrec.commands.generate import generate
     from fastrec.commands.import_logs import import_logs
     from fastrec.commands.import_logs.document import Import
+    from fastrec.commands.leaderboard import leaderboard
     from fastrec.commands.questions import Questions, questions
     from fastrec.commands.rejects import Rejects, rejects
     from fastrec.commands.report import report
@@ -55,6 +57,7 @@ __all__ += ["SchemaVersion", "schema_versions"]
 __all__ += ["Cleaned", "Difference", "Exported", "Import", "Rejects", "Stats", "Summary", "Validation", "Verification"]
 __all__ += ["PairCheck", "check_pairs"]
 __all__ += ["Trend", "trend"]
+__all__ += ["Leaderboard", "leaderboard"]
 __all__ += [
     "cat",
     "clean",
@@ -76,6 +79,7 @@ __all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", 
 _HOMES = {
     name: module
     for module, names in {
+        "fastrec.answers.leaderboard": ("Leaderboard",),
         "fastrec.api": ("SchemaVersion", "Verdict", "decode", "encode", "judge", "read", "schema", "schema_versions"),
         "fastrec.commands.cat": ("cat",),
         "fastrec.commands.check_pairs": ("PairCheck", "check_pairs"),
@@ -88,6 +92,7 @@ _HOMES = {
         "fastrec.commands.import_logs": ("import_logs",),
         "fastrec.commands.import_logs.document": ("Import",),
         "fastrec.opened": ("OpenCorpus", "open"),
+        "fastrec.commands.leaderboard": ("leaderboard",),
         "fastrec.commands.questions": ("Questions", "questions"),
         "fastrec.commands.rejects": ("Rejects", "rejects"),
         "fastrec.commands.report": ("report",),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, Unpack
 
 from fastrec.commands.compare import compare as _compare
 from fastrec.commands.export.tables import connect, table
+from fastrec.commands.leaderboard import leaderboard as _leaderboard
 from fastrec.commands.questions import questions as _questions
 from fastrec.commands.report import report as _report
 from fastrec.commands.show import show as _show
@@ -24,6 +25,7 @@ from fastrec.summary.present_choice import names_of
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
+
 
 
 _P = ParamSpec("_P")
@@ -66,6 +68,7 @@ class OpenCorpus:
         return [name for name in names_of(self.summary.evaluations).metrics if name is not None]
 
     stats = _with_path(_stats)
+    leaderboard = _with_path(_leaderboard)
     questions = _with_path(_questions)
     compare = _with_path(_compare)
     show = _with_path(_show)

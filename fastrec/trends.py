@@ -33,6 +33,7 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.summary.document import LineCounts
+from fastrec.summary.present_choice import with_directions
 from fastrec.summary.significance import Test, adjust, compare_pairs
 from fastrec.wording import metrics_of, title_of, value_text
 
@@ -127,6 +128,8 @@ class EvaluationTrend(msgspec.Struct, kw_only=True):
     """Metrics that the evaluation has in any corpus, chosen or not."""
     graded: bool
     """Whether any corpus has scores other than 0 and 1. Then mean scores are compared, in all corpora."""
+    lower_is_better: bool
+    """Whether a lower score is better, as the records of any corpus or `--lower-is-better` say."""
     models: list[ModelTrend]
     """The chosen models, by model_id."""
     group: dict[str, str | None] | None = None
@@ -134,8 +137,8 @@ class EvaluationTrend(msgspec.Struct, kw_only=True):
 
     @property
     def title(self) -> str:
-        """The name of the evaluation, with the metric if it has several, and the group."""
-        return title_of(self.evaluation_name, self.metric, self.metrics, self.group)
+        """The name of the evaluation, with the metric if it has several, ↓ if lower is better, and the group."""
+        return title_of(self.evaluation_name, self.metric, self.metrics, self.group, lower=self.lower_is_better)
 
     def spelled(self, value: float | None) -> str:
         return value_text(value, graded=self.graded)
@@ -158,6 +161,8 @@ class Trend(msgspec.Struct, kw_only=True):
     """By evaluation_name, then by metric."""
     notices: list[str]
     """What a reader should know: directories that are left out, and corpora whose questions cannot be matched."""
+    others: int = 0
+    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
 
     def significant_changes(self) -> list[tuple[EvaluationTrend, ModelTrend, Change]]:
         return [
@@ -276,7 +281,8 @@ def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) ->
             for column, (_, _, change) in enumerate(batch):
                 pairs = ((first[column], second[column]) for first, second in common)
                 found = compare_pairs(pairs, graded=trend.graded)
-                change.questions, change.better, change.worse = found.questions, found.rose, found.fell
+                counts = (found.fell, found.rose) if trend.lower_is_better else (found.rose, found.fell)
+                change.questions, (change.better, change.worse) = found.questions, counts
                 change.old, change.new, change.difference = found.first, found.second, found.difference
                 change.test, change.p = found.test, found.p
 
@@ -330,6 +336,8 @@ def collect_trend(
     *,
     filters: Filters | None = None,
     matching: Callable[[Sequence[str]], Sequence[str]] = lambda paths: paths,
+    metrics: str = "judgements",
+    lower_is_better: Sequence[str] = (),
     p: float = 0.05,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -341,33 +349,48 @@ def collect_trend(
     found, notices = find_corpora(paths)
     names, places = zip(*found, strict=True)
     corpora = list(map(_read_corpus, names, places, matching(places)))
-    evaluations = _follow(corpora, filters or Filters(), jobs=jobs, progress=progress, limits=limits)
+    scopes = with_directions(_merged(corpora), lower_is_better)
+    chosen = choose_scopes(scopes, filters or Filters(), metrics)
+    evaluations = _follow(corpora, chosen, scopes, jobs=jobs, progress=progress, limits=limits)
     trend = Trend(
         p=p,
         comparisons=0,
         corpora=list(_described(corpora, evaluations)),
         evaluations=evaluations,
         notices=[*notices, *_mismatches(corpora)],
+        others=len(choose_scopes(scopes, filters or Filters(), "all")) - len(chosen),
     )
     return adjusted(trend)
 
 
 def follow_groups(
-    corpora: Sequence[tuple[str, str]], made: Sequence[str], *, jobs: int, progress: Progress | None, limits: Limits
+    corpora: Sequence[tuple[str, str]],
+    made: Sequence[str],
+    *,
+    lower_is_better: Sequence[str] = (),
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
 ) -> list[EvaluationTrend]:
     """Follow models over corpora with these names and paths; in those made of them, each group is an evaluation."""
     read = [_read_corpus(name, path, directory) for (name, path), directory in zip(corpora, made, strict=True)]
-    return _follow(read, Filters(), jobs=jobs, progress=progress, limits=limits)
+    scopes = with_directions(_merged(read), lower_is_better)
+    return _follow(read, choose_scopes(scopes, Filters(), "all"), scopes, jobs=jobs, progress=progress, limits=limits)
 
 
 def _follow(
-    corpora: Sequence[_Corpus], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
+    corpora: Sequence[_Corpus],
+    chosen: Sequence[tuple[Scope, Query]],
+    scopes: Sequence[Scope],
+    *,
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
 ) -> list[EvaluationTrend]:
-    scopes = _merged(corpora)
     metrics = metrics_of(scopes)
     evaluations = [
         _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
-        for scope, query in choose_scopes(scopes, filters)
+        for scope, query in chosen
     ]
     _compare_corpora(corpora, evaluations, jobs=jobs, progress=progress, limits=limits)
     return evaluations
@@ -394,6 +417,8 @@ def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
             questions=max(one.questions, known.questions),
             models=tuple(sorted({*one.models, *known.models})),
             graded=one.graded or known.graded,
+            kind="judgement" if "judgement" in (one.kind, known.kind) else one.kind,
+            lower_is_better=one.lower_is_better or known.lower_is_better,
         )
     return sorted(merged.values(), key=lambda one: (one.evaluation_name, one.metric is not None, one.metric or ""))
 
@@ -422,7 +447,12 @@ def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequ
                 last = corpus.name
         made.append(ModelTrend(model_id=name, points=points, changes=changes))
     return EvaluationTrend(
-        evaluation_name=scope.evaluation_name, metric=scope.metric, metrics=metrics, graded=scope.graded, models=made
+        evaluation_name=scope.evaluation_name,
+        metric=scope.metric,
+        metrics=metrics,
+        graded=scope.graded,
+        lower_is_better=scope.lower_is_better,
+        models=made,
     )
 
 

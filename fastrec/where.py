@@ -265,10 +265,14 @@ def grouped_name(name: str, groups: Iterable[GroupBy], record: Mapping[str, Any]
     return _GROUP_MARK.join([name, *(group.code_of(record) for group in groups)])
 
 
-def _ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
+def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
     """Take the name of an evaluation and its group apart."""
     name, *codes = name.rsplit(_GROUP_MARK, len(groups))
     return name, {group.field: _decoded(code) for group, code in zip(groups, codes, strict=True)}
+
+
+def without_group(name: str) -> str:
+    return name.partition(_GROUP_MARK)[0]
 
 
 def _decoded(code: str) -> str | None:
@@ -290,7 +294,7 @@ def with_groups(
     by_scope: dict[tuple[str, str | None], list[_Grouped]] = {}
     has_values = False
     for one in grouped:
-        one.evaluation_name, one.group = _ungrouped_name(one.evaluation_name, groups)
+        one.evaluation_name, one.group = ungrouped_name(one.evaluation_name, groups)
         has_values = has_values or any(value is not None for value in one.group.values())
         by_scope.setdefault((one.evaluation_name, one.metric), []).append(one)
     if by_scope and not has_values:

@@ -33,8 +33,15 @@ class Scope(Protocol):
     def metric(self) -> str | None: ...  # None if the records name none
 
 
-def title_of(evaluation: str, metric: str | None, metrics: int, group: Mapping[str, str | None] | None = None) -> str:
-    """The title of an evaluation that has this number of metrics, or of one of its groups.
+def title_of(
+    evaluation: str,
+    metric: str | None,
+    metrics: int,
+    group: Mapping[str, str | None] | None = None,
+    *,
+    lower: bool = False,
+) -> str:
+    """The title of an evaluation that has this number of metrics, or of one of its groups; ↓ says that lower is better.
 
     >>> title_of("gsm8k", "f1", 2)
     'gsm8k · f1'
@@ -42,6 +49,7 @@ def title_of(evaluation: str, metric: str | None, metrics: int, group: Mapping[s
     'gsm8k'
     """
     title = evaluation if metrics == 1 else f"{evaluation} · {_NO_METRIC if metric is None else metric}"
+    title += " ↓" * lower
     values = (f"without {key}" if value is None else f"{key}: {value}" for key, value in (group or {}).items())
     return f"{title} [{', '.join(values)}]" if group else title
 

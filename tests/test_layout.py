@@ -59,7 +59,7 @@ EDGES = {
         "summary",
         "trends",
     },
-    "opened": {"commands", "corpus", "filters", "html", "notebook", "progress", "summary"},
+    "opened": {"answers", "commands", "corpus", "filters", "html", "notebook", "progress", "summary"},
     "notebook": {"html"},
     "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},
     "commands": {
@@ -107,6 +107,9 @@ EDGES = {
     },
     "trends": {"wording", "answers", "corpus", "errors", "filters", "limits", "progress", "storage", "summary"},
     "answers": {
+        "html",
+        "notebook",
+        "wording",
         "corpus",
         "engine",
         "errors",

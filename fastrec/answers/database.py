@@ -54,24 +54,22 @@ _ORDERS: Final[dict[Sort, str]] = {
 }
 
 
-def _ids_query(
-    query: Query, table: str, found: str, scope: int, models: Sequence[str], *, graded: bool
-) -> tuple[str, list[Any]]:
+def _ids_query(query: Query, table: str, found: str, number: int, scope: Scope) -> tuple[str, list[Any]]:
     """Return the SQL for the ids of the questions that a query chooses in a scope, and its values.
 
-    `table` has the facts about the models that count, `found` the places of the text, `models` are all models of the
-    scope. The scope is the first value, so that the SQL of most scopes is the same text, and SQLite compiles it once.
+    `table` has the facts about the models that count, `found` the places of the text. The number of the scope is the
+    first value, so that the SQL of most scopes is the same text, and SQLite compiles it once.
     """
-    tests, values = ["q.kinds > 0"], [scope]  # type: tuple[list[str], list[Any]]
+    tests, values = ["q.kinds > 0"], [number]  # type: tuple[list[str], list[Any]]
     if _WHICH[query.which]:
         tests.append(_WHICH[query.which])
     if query.outcomes:
         tests.append(f"q.kinds & {sum(_KINDS[outcome] for outcome in set(query.outcomes))}")
     for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
         for name in names:
-            if name not in models:
+            if name not in scope.models:
                 return "SELECT 0 AS id WHERE 0 = ?1 + 1", values
-            at = models.index(name) + 1
+            at = scope.models.index(name) + 1
             tests.append(f"substr(m.flags, {at}, 1) IN (x'{flag:02x}', x'{flag | ERROR:02x}')")
     for bound, sign in ((query.least_score, ">="), (query.most_score, "<=")):
         if bound is not None:
@@ -86,7 +84,7 @@ def _ids_query(
     text = " AND ".join(tests)
     tables = [f"{table} q"]
     tables += ["JOIN marks m ON m.scope = ?1 AND m.id = q.id"] if "m." in text else []
-    value = "q.score" if graded else "q.right / q.models"
+    value = f"{'-' * scope.lower_is_better}q.score" if scope.graded else "q.right / q.models"
     order = _ORDERS[query.sort].format(value=value)
     # ?1 is named first of all, because ? is the next number after the largest one so far.
     return f"SELECT q.id, ?1 FROM {' '.join(tables)} WHERE {text} ORDER BY {order} q.id", values  # noqa: S608 - all ours
@@ -165,7 +163,8 @@ class Database:
         self._searches = 0
         with self._use():
             rows = connection.execute(
-                "SELECT evaluation_name, metric, questions, models, graded, range FROM scope ORDER BY id"
+                "SELECT evaluation_name, metric, questions, models, graded, kind, lower, is_primary, range FROM scope "
+                "ORDER BY id"
             ).fetchall()
         self.scopes = [
             Scope(
@@ -174,8 +173,11 @@ class Database:
                 questions=questions,
                 models=tuple(msgspec.json.decode(models)),
                 graded=bool(graded),
+                kind=kind,
+                lower_is_better=bool(lower),
+                primary=bool(primary),
             )
-            for name, metric, questions, models, graded, _ in rows
+            for name, metric, questions, models, graded, kind, lower, primary, _ in rows
         ]
         self._ranges = [row[-1] for row in rows]
         self._numbers = {(scope.evaluation_name, scope.metric): number for number, scope in enumerate(self.scopes)}
@@ -212,7 +214,7 @@ class Database:
                 return self._kept[query]
             scope = self.scopes[number]
             facts, places = self._facts(connection, query), self._found_in(query) if query.text else ""
-            sql, values = _ids_query(query, facts, places, number, scope.models, graded=scope.graded)
+            sql, values = _ids_query(query, facts, places, number, scope)
             if "has_sample_id" in sql:
                 match_id = matcher(query.sample_ids)
                 connection.create_function(

@@ -66,7 +66,7 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import join, storage_of
 from fastrec.summary.document import EvaluationSummary, ModelSummary
-from fastrec.summary.present_choice import check_patterns, matching_scopes
+from fastrec.summary.present_choice import check_patterns, matching_scopes, with_directions
 from fastrec.summary.significance import Value
 
 _SUFFIX: Final = ".index"
@@ -141,7 +141,7 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 7
+_INDEX_FORMAT: Final = 8
 """To be increased whenever the content of an index changes."""
 
 # `question` and `marks` have a row per question and scope, `asked` one per question. A question is
@@ -150,7 +150,7 @@ _INDEX_FORMAT: Final = 7
 _TABLES: Final = """
 CREATE TABLE scope (
     id INTEGER PRIMARY KEY, evaluation_name BLOB, metric BLOB, questions INTEGER, models BLOB, graded INTEGER,
-    range REAL
+    kind BLOB, lower INTEGER, is_primary INTEGER, range REAL
 );
 CREATE TABLE asked (
     id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB
@@ -209,6 +209,9 @@ def scope_of(evaluation: EvaluationSummary) -> Scope:
         questions=evaluation.questions,
         models=tuple(model.model_id for model in evaluation.by_model),
         graded=evaluation.graded,
+        kind=evaluation.kind,
+        lower_is_better=evaluation.lower_is_better,
+        primary=evaluation.primary,
     )
 
 
@@ -270,8 +273,9 @@ def _insert_scope(database: sqlite3.Connection, number: int, scope: EvaluationSu
     distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
     metric = None if scope.metric is None else scope.metric.encode()
     models = msgspec.json.encode([model.model_id for model in scope.by_model])
-    row = (number, scope.evaluation_name.encode(), metric, scope.questions, models, scope.graded, distance)
-    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    said = (scope.graded, scope.kind, scope.lower_is_better, scope.primary)
+    row = (number, scope.evaluation_name.encode(), metric, scope.questions, models, *said, distance)
+    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 class Index:
@@ -306,6 +310,10 @@ class Index:
         with self._searching:
             self.search(query.text, query.evaluation_name)
             return self._database.ids(query)
+
+    def direct(self, lower_is_better: Sequence[str]) -> None:
+        """Set the directions of metrics that `--lower-is-better` names; their questions are sorted accordingly."""
+        self.scopes[:] = with_directions(self.scopes, lower_is_better)
 
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
         """Some of the questions that a query chooses, in its order; none if there is no such scope."""
@@ -432,6 +440,18 @@ class Index:
                     },
                 )
 
+    def packed(
+        self, query: Query, models: Sequence[str]
+    ) -> tuple[list[int], Iterator[tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]]]:
+        """The positions of some models in packed marks, and flags, shares and scores of many questions at a time."""
+        scope = self._database.scope(query)
+        assert scope is not None
+        numbers = {model: number for number, model in enumerate(scope.models)}
+        cut = Cut(sorted(numbers[model] for model in models))
+        places = dict(zip(sorted(numbers[model] for model in models), cut.models, strict=True))
+        found = self._database.marks(query, self._database.ids(query), cut, "flags", "shares", "scores")
+        return [places[numbers[model]] for model in models], ((flags, some, more) for _, flags, some, more in found)
+
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""
         return read_answers(
@@ -537,7 +557,7 @@ def reduce_repeats(
     return reduced
 
 
-def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope, Query]]:
+def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "judgements") -> list[tuple[Scope, Query]]:
     """Choose the scopes that match some filters, each with a query for the questions and models that do.
 
     An outcome (`right`, `wrong`, `errors`) chooses questions that have such a record of a chosen model.
@@ -546,7 +566,7 @@ def choose_scopes(scopes: Sequence[Scope], filters: Filters) -> list[tuple[Scope
         UsageError: A pattern matches nothing, or nothing is left. The message lists what there is.
     """
     chosen = []
-    for scope, models in matching_scopes(scopes, filters, lambda scope: scope.models):
+    for scope, models in matching_scopes(scopes, filters, lambda scope: scope.models, metrics):
         query = Query(
             evaluation_name=scope.evaluation_name,
             metric=scope.metric,

@@ -10,6 +10,8 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
+from fastrec.summary.document import Kind
+
 Outcome = Literal["right", "wrong", "mixed", "error", "none"]
 """What a model made of a question: all its answers are right, all are wrong, some are; only errors; no record."""
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
@@ -39,6 +41,10 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """The models that have records, in order of their ids."""
     graded: bool
     """Whether scores are other than 0 and 1. Then the mean score stands for the share of right answers."""
+    kind: Kind = "judgement"
+    lower_is_better: bool = False
+    """Then the metric counts as graded."""
+    primary: bool = False
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):

@@ -118,8 +118,8 @@ def _value(location: str, key: str, value: Any, option: click.Option) -> Any:
 
 
 _COMMANDS = (
-    "normalize", "import", "stats", "view", "report", "diff", "trend", "questions", "show", "compare", "cat", "sql",
-    "export", "verify", "rejects", "validate",
+    "normalize", "import", "stats", "leaderboard", "view", "report", "diff", "trend", "questions", "show", "compare",
+    "cat", "sql", "export", "verify", "rejects", "validate",
     "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip
 _received: list[int] = []  # the signals that ended the command

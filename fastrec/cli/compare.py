@@ -14,6 +14,7 @@ from fastrec.cli.options import (
     complete_names,
     filter_options,
     group_by_option,
+    lower_is_better_option,
     repeats_as_option,
     run_options,
 )
@@ -39,6 +40,7 @@ _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow te
               help="Compare two metrics (graders) on the same answers, instead of two models.")  # fmt: skip
 @filter_options
 @group_by_option
+@lower_is_better_option
 @click.option("--examples", type=Count(min=0), metavar="N", default=2, show_default=True,
               help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip
 @repeats_as_option
@@ -51,7 +53,8 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     A and B are model_ids, or patterns that match only one model. Each evaluation and metric is compared by itself:
     questions on which A is better (wins), worse (losses) or equal (ties), and the accuracy of both. A model with
     several answers to a question counts with their mean, or as --repeats-as says; a record with an error is no answer.
-    Graded metrics, which have scores other than 0 and 1, are compared by score; higher counts as better.
+    Graded metrics, which have scores other than 0 and 1, are compared by score; higher is better, unless the records or
+    --lower-is-better say otherwise.
 
     p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have several
     answers, or if scores are compared. The adjusted p allows for the number of rows (Benjamini and Hochberg). A line
@@ -155,7 +158,7 @@ def _print_remarks(found: Comparison) -> None:
             click.style("".join(f"  {line}\n" for line in repeats_in_words(found.repeats_as)), dim=True), nl=False
         )
     if any(one.graded for one in found.evaluations):
-        click.echo(click.style("  * graded: mean scores; higher counts as better", dim=True))
+        click.echo(click.style("  * graded: mean scores; higher is better, where no ↓ says that lower is", dim=True))
     totals = [one for one in found.evaluations if one.group is None]
     for one in [one for one in totals if one.questions][:_MOST_POWERS]:
         points = [None if value is None else 100 * value for value in (one.detectable, one.difference)]
@@ -167,6 +170,8 @@ def _print_remarks(found: Comparison) -> None:
         click.echo(
             f"  not compared: {counted(len(names), 'evaluation')} without records of both models: {safe(listed(names))}"
         )
+    if found.others:
+        click.echo(f"  not compared: {counted(found.others, 'metric')} that judge no answer; --metric '*' compares all")
 
 
 def _row(scope: ComparedEvaluation) -> list[str]:
@@ -174,7 +179,8 @@ def _row(scope: ComparedEvaluation) -> list[str]:
     values = [value_text(value, graded=scope.graded) for value in (scope.a, scope.b)]
     counts = [f"{number:,}" for number in (scope.wins, scope.losses, scope.ties)]
     p_values = [format_p(p) for p in (scope.p, scope.p_adjusted)]
-    return [_title(scope) + ("*" if scope.graded else ""), f"{scope.questions:,}", *values, points, *counts, *p_values]
+    marks = "*" * scope.graded + " ↓" * scope.lower_is_better
+    return [_title(scope) + marks, f"{scope.questions:,}", *values, points, *counts, *p_values]
 
 
 def _title(scope: ComparedEvaluation) -> str:

@@ -20,7 +20,15 @@ from fastrec.cli.console import (
     print_stderr,
     safe,
 )
-from fastrec.cli.options import Count, Number, choice_option, command, filter_options, jobs_option
+from fastrec.cli.options import (
+    Count,
+    Number,
+    choice_option,
+    command,
+    filter_options,
+    jobs_option,
+    lower_is_better_option,
+)
 from fastrec.cli.tables import (
     Section,
     Table,
@@ -297,9 +305,7 @@ class Percentage(Number):
               help="Count a record with an error as a wrong answer, instead of as none.")  # fmt: skip
 @click.option("--accuracy", is_flag=True,
               help="Compare the accuracy even where scores are other than 0 and 1.")  # fmt: skip
-@click.option("--lower-is-better", multiple=True, metavar="PATTERN",
-              help="Graded metrics whose lower scores are better, such as error rates: a pattern of metrics, "
-              "evaluation names, or evaluation/metric. Can be repeated.")  # fmt: skip
+@lower_is_better_option
 @click.option("--examples", type=Count(min=0), metavar="N", show_default="10 in JSON, else 0",
               help="List this many flips per model, and this many records of each kind.")  # fmt: skip
 @choice_option("--format", ["table", "json", "markdown"], "Output format; markdown suits a pull request.",
@@ -315,10 +321,11 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
     metric of an evaluation (evaluation_result_id) is compared by itself.
 
     Accuracies cover questions that both corpora answered; a record with an error is no answer. Graded metrics, which
-    have scores other than 0 and 1, are compared by mean score; higher is better, unless --lower-is-better says
-    otherwise. p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have
-    several answers, or if scores are compared. Below each table: which change these questions would show in 80 % of
-    all cases (power), if as many answers change as observed, and how many questions the observed ones would need.
+    have scores other than 0 and 1, are compared by mean score; higher is better, unless the records or
+    --lower-is-better say otherwise. p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over
+    questions if some have several answers, or if scores are compared. Below each table: which change these questions
+    would show in 80 % of all cases (power), if as many answers change as observed, and how many questions the observed
+    ones would need.
 
     Without --fail-on, the exit code is 0 whatever changed. With it, a model that NEW lacks or that could hardly be
     compared is a failure, too.

@@ -211,6 +211,19 @@ repeats_as_option = click.option("--repeats-as", metavar="HOW", default="mean", 
                                       "wrong), or first.")  # fmt: skip
 accuracy_option = click.option("--accuracy", is_flag=True,
                                help="Show the accuracy even where scores are other than 0 and 1.")  # fmt: skip
+lower_is_better_option = click.option("--lower-is-better", multiple=True, metavar="PATTERN",
+                                      help="Metrics whose lower scores are better, besides those whose records say so: "
+                                           "a pattern of metrics, evaluations, or EVALUATION/METRIC. May be "
+                                           "repeated.")  # fmt: skip
+metrics_option = choice_option("--metrics", ["judgements", "all"],
+                               "Which metrics to show if --metric names none: those that judge answers, or also costs "
+                               "and bookkeeping.")  # fmt: skip
+min_coverage_option = click.option("--min-coverage", type=Number(min=0, max=100), default=50.0, show_default=True,
+                                   metavar="PERCENT",
+                                   help="Rank only models that answered this percentage of the questions.")  # fmt: skip
+primary_option = click.option("--primary", multiple=True, metavar="EVALUATION=METRIC",
+                              help="The primary metric of an evaluation, if it is another than its records say; both "
+                                   "may be patterns. May be repeated.")  # fmt: skip
 raw_cells_option = click.option("--raw-cells", is_flag=True,
                                 help="CSV: do not put a single quote before text that a spreadsheet would take for "
                                      "a formula.")  # fmt: skip

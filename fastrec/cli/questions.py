@@ -14,6 +14,8 @@ from fastrec.cli.options import (
     command,
     complete_names,
     filter_options,
+    lower_is_better_option,
+    metrics_option,
     raw_cells_option,
     run_options,
 )
@@ -55,6 +57,8 @@ _FIELDS: Final = (
 @choice_option("--in", ["both", "input", "answers"], "Where to look for --text.", to="in_")
 @click.option("--limit", type=Count(min=1), metavar="N", default=20, show_default=True,
               help="List at most N questions of each evaluation and metric.")  # fmt: skip
+@metrics_option
+@lower_is_better_option
 @choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
 @raw_cells_option
 @run_options
@@ -122,6 +126,10 @@ def _print(found: Questions) -> None:
         print_more(table.total - len(table.questions), "question", f"--limit {table.total}")
     if not tables:
         click.echo("no question matches")
+    from fastrec.summary.present_choice import others_in_words
+
+    for line in others_in_words(found.others):
+        click.echo(click.style(f"\n{line}", dim=True))
     print_hidden(hidden)
 
 

@@ -15,7 +15,11 @@ from fastrec.cli.options import (
     filter_options,
     given_filters,
     group_by_option,
+    lower_is_better_option,
+    metrics_option,
+    min_coverage_option,
     prepare_reading,
+    primary_option,
     repeats_as_option,
     run_options,
 )
@@ -39,6 +43,10 @@ from fastrec.errors import shown
               help="Draw the results of models over these corpora; a directory stands for the corpora in it. May be "
                    "repeated.")  # fmt: skip
 @group_by_option
+@metrics_option
+@primary_option
+@min_coverage_option
+@lower_is_better_option
 @filter_options
 @run_options
 def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:

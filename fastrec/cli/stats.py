@@ -27,6 +27,9 @@ from fastrec.cli.options import (
     filter_options,
     group_by_option,
     jobs_option,
+    lower_is_better_option,
+    metrics_option,
+    min_coverage_option,
     no_progress_option,
     prepare_reading,
     raw_cells_option,
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
 _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
+    "rank": lambda model: model.rank,
     "model": lambda model: model.model_id,
     "n": lambda model: f"{model.questions:,}",
     "questions": lambda model: f"{model.questions:,}",
@@ -89,6 +93,7 @@ _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | 
     "score_low": "score_low",
     "score_high": "score_high",
 }
+_CSV_RANKS: Final = ("rank_best", "rank_worst", "unranked")
 
 
 Sections = tuple[list[Section], list[Sequence[str]]]
@@ -115,7 +120,7 @@ def _total(tokens: Tokens) -> str:
 
 def stats_sections(found: Stats, most: int | None = None) -> Sections:
     """Make a table for each evaluation, with at most `most` models."""
-    from fastrec.summary.present_ranking import about, facts_in_words, legend
+    from fastrec.summary.present_ranking import about, facts_in_words, legend, unranked_in_words
 
     sections = []
     for one in found.evaluations:
@@ -123,7 +128,7 @@ def stats_sections(found: Stats, most: int | None = None) -> Sections:
         table: Table | str = _NO_COMMON if one.answering else _NO_ANSWERS
         if shown:
             table = _models_table(shown, one.by, accuracy=found.shows_accuracy(one))
-        notes = more_rows(len(one.by_model) - len(shown), "model", "`fastrec stats`")
+        notes = [*more_rows(len(one.by_model) - len(shown), "model", "`fastrec stats`"), *unranked_in_words(one)]
         sections.append(Section(one.title, about(one), table, notes))
     return sections, [legend(found), facts_in_words(found.corpus)]
 
@@ -143,7 +148,7 @@ def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> T
     if by != "errors" and not any(model.errors for model in models):
         del cells["errors"]
     optional = [name for name in _OPTIONAL if name != _RANKED_BY.get(by, by)]
-    return Table(columns(list(cells), hidden=optional), list(zip(*cells.values(), strict=True)))
+    return Table(columns(list(cells), left=("model",), hidden=optional), list(zip(*cells.values(), strict=True)))
 
 
 def _csv_models(found: Stats) -> Table:
@@ -151,13 +156,13 @@ def _csv_models(found: Stats) -> Table:
 
     New columns are at the end, for readers that go by position.
     """
-    values_of = attrgetter(*_CSV_FIELDS.values())
+    values_of, ranks_of = attrgetter(*_CSV_FIELDS.values()), attrgetter(*_CSV_RANKS)
     rows = [
-        [one.evaluation_name, rank, *values_of(model), one.metric, one.graded]
+        [one.evaluation_name, rank, *values_of(model), one.metric, one.graded, *ranks_of(model)]
         for one in found.evaluations
         for rank, model in enumerate(one.by_model, 1)
     ]
-    return Table(columns(["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded"]), rows)
+    return Table(columns(["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS]), rows)
 
 
 _MOST_OVERLAPS: Final = 50
@@ -349,6 +354,11 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
               help="Compare the confidence of answers, a field such as metadata.confidence or a metric, with how often "
                    "they are right: expected calibration error and Brier score.")  # fmt: skip
 @click.option("--overlap", is_flag=True, help="Show which evaluations have questions in common.")
+@min_coverage_option
+@click.option("--no-ranks", is_flag=True,
+              help="Do not test which models differ: then the summary of a corpus has all the numbers.")  # fmt: skip
+@metrics_option
+@lower_is_better_option
 @errors_as_wrong_option
 @repeats_as_option
 @choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
@@ -373,6 +383,12 @@ def stats(
 
     A metric is an evaluation_result_id. Each metric has its own table. If a metric has scores other than 0 and 1, its
     table shows the mean score and its interval instead of the accuracy, and models are ranked by score.
+
+    The rank of a model is a range if tests cannot place it: 2–4 means that one model is significantly better, and that
+    the others below 4 are significantly worse. All pairs of models are compared on the questions that both answered
+    (exact McNemar test, or t-test of scores), adjusted for their number (Holm). A model with answers to less than
+    --min-coverage of the questions is listed last, without a rank. With --errors-as-wrong, evaluations with errors have
+    no ranks. The tests need the index of the corpus, which is built once and kept in the cache directory.
 
     Filters by name choose rows of these tables; the numbers in a row stay the same. With --sample-id, --hash, --right,
     --wrong or --errors, all numbers are those of the matching records alone.
@@ -413,7 +429,9 @@ def stats(
         raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")
     prepare_reading(options["jobs"], paths)
     stages = (
-        ("sort", "merge", "count") if options["common"] or options["joins"] or options["overlap"] else ("sort", "merge")
+        ("sort", "merge", "count", "index")
+        if options["common"] or options["joins"] or options["overlap"]
+        else ("sort", "merge", "index")
     )
     with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)

@@ -13,6 +13,8 @@ from fastrec.cli.options import (
     choice_option,
     command,
     group_by_option,
+    lower_is_better_option,
+    metrics_option,
     name_filter_options,
     prepare_reading,
     raw_cells_option,
@@ -44,6 +46,10 @@ def _print_trend(found: Trend) -> None:
         click.echo()
     _print_changes(found)
     _print_corpora(found)
+    from fastrec.summary.present_choice import others_in_words
+
+    for line in others_in_words(found.others):
+        click.echo(click.style(f"\n{line}", dim=True))
     print_hidden(hidden)
 
 
@@ -104,7 +110,7 @@ def _print_changes(found: Trend) -> None:
         return
     click.echo(f"{click.style('Changes that are more than chance', bold=True)} ({about}):")
     for evaluation, model, change in changes[:_MOST_CHANGES]:
-        colour = "green" if (change.difference or 0) > 0 else "red"
+        colour = "green" if ((change.difference or 0) > 0) is not evaluation.lower_is_better else "red"
         values = f"{evaluation.spelled(change.old)} → {evaluation.spelled(change.new)}"
         corpora = f"{safe(change.before)} → {safe(change.after)}"
         click.echo(f"  {corpora}  {safe(evaluation.title)}  {safe(model.model_id)}")
@@ -152,6 +158,8 @@ def _csv_rows(found: Trend) -> Table:
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
 @name_filter_options
 @group_by_option
+@metrics_option
+@lower_is_better_option
 @click.option("--p", type=Number(min=0, max=1), default=0.05, show_default=True, metavar="P",
               help="Mark a change if its adjusted p-value is below this.")  # fmt: skip
 @choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")

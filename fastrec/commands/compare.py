@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, zip_longest
 from typing import Any, Final, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model
+from fastrec.answers.index import Index, check_questions, choose_model, choose_scopes
 from fastrec.answers.marks import ERROR, RIGHT
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -52,7 +53,9 @@ class ComparedEvaluation(msgspec.Struct, kw_only=True):
     metric: str | None
     """The `evaluation_result_id`; null for records without one."""
     graded: bool
-    """Whether scores are compared, because the metric has others than 0 and 1; then higher counts as better."""
+    """Whether scores are compared, because the metric has others than 0 and 1."""
+    lower_is_better: bool
+    """Whether a lower score is better."""
     questions: int
     """Questions that both models have answered; the numbers below are about these."""
     only_a: int
@@ -152,6 +155,8 @@ class Comparison(Tabular):
     """The evaluations and metrics for which both have records."""
     uncompared: list[Uncompared]
     """The others."""
+    others: int = 0
+    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
     metrics: tuple[str, ...] = ()
     """With --metrics: the two metrics."""
     agreement: list[Agreement] = msgspec.field(default_factory=list)
@@ -173,6 +178,7 @@ def compare(
     repeats_as: str = "mean",
     examples: int = 2,
     group_by: Strings = (),
+    lower_is_better: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
@@ -189,6 +195,7 @@ def compare(
             `first`.
         examples: The number of questions per evaluation and metric to return with both answers.
         group_by: Also compare the models on groups of records, as in `stats`. All p-values are adjusted together.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
         notice: Receives notices for the user.
@@ -203,32 +210,34 @@ def compare(
     repeats = parse_repeats(repeats_as)
     chosen, groups = make_filters(**filters), parse_groups(group_by)
     graders = as_tuple("metrics", metrics)
+    opened = partial(open_scopes, corpus, lower_is_better=lower_is_better, jobs=jobs, progress=progress, limits=limits)
     if graders:
         if a is not None or len(set(graders)) != 2 or chosen.metric:
             raise UsageError("name two models, or two different metrics with --metrics; --model chooses models")
         if groups:
             raise UsageError("--group-by cannot be combined with --metrics")
-        names = msgspec.structs.replace(chosen, metric=graders)
-        with open_scopes(corpus, names, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
-            return Comparison("", "", str(repeats), [], [], graders, _agreements(index, scopes, graders, examples))
+        with opened(msgspec.structs.replace(chosen, metric=graders)) as (index, scopes):
+            found = _agreements(index, scopes, graders, examples)
+            return Comparison("", "", str(repeats), [], [], metrics=graders, agreement=found)
     if a is None or b is None:
         raise UsageError("name two models, A and B, or two metrics with --metrics")
-    with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+    with opened(chosen) as (index, scopes):
         models = {model for scope, _ in scopes for model in scope.models}
         first, second = choose_model(a, models), choose_model(b, models)
         if first == second:
             raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
         check_questions(index, scopes, chosen)
+        others = len(choose_scopes(index.scopes, chosen, "all")) - len(scopes)
         compared, uncompared = _compare_scopes(index, scopes, (first, second), repeats=repeats, examples=examples)
     if groups:
-        with open_scopes(corpus, chosen, groups, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+        with opened(chosen, groups) as (index, scopes):
             parts, _ = _compare_scopes(index, scopes, (first, second), repeats=repeats, examples=0)
         note = notice or (lambda _message: None)
         compared = with_groups(compared, parts, groups, lambda one: one.questions, note)
     tested = [one for one in compared if one.p is not None]
     for one, adjusted in zip(tested, adjust([one.p for one in tested if one.p is not None]), strict=True):
         one.p_adjusted = adjusted
-    return Comparison(first, second, str(repeats), compared, uncompared)
+    return Comparison(first, second, str(repeats), compared, uncompared, others)
 
 
 def _compare_scopes(
@@ -259,8 +268,9 @@ def _compare_scope(
         questions=found.questions,
         only_a=found.only_second,
         only_b=found.only_first,
-        wins=found.rose,
-        losses=found.fell,
+        lower_is_better=scope.lower_is_better,
+        wins=found.fell if scope.lower_is_better else found.rose,
+        losses=found.rose if scope.lower_is_better else found.fell,
         ties=found.questions - found.rose - found.fell,
         a=found.second,
         b=found.first,
@@ -346,8 +356,9 @@ def _distinguishing_questions(
     rows = _largest(index, query, values, number) if scope.graded else _ends(index, query, pair, number)
     candidates = [_candidate(row, values, graded=scope.graded) for row in rows]
     candidates.sort(key=lambda one: one.rank(graded=scope.graded))
-    won = [one for one in candidates if one.a > one.b]
-    lost = [one for one in candidates if one.a < one.b]
+    higher = [one for one in candidates if one.a > one.b]
+    lower = [one for one in candidates if one.a < one.b]
+    won, lost = (lower, higher) if scope.lower_is_better else (higher, lower)
     turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
     examples = []
     for one in turns[:number]:

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model
+from fastrec.answers.index import Index, check_questions, choose_model, choose_scopes
 from fastrec.answers.table import PLACES, SORTS, Place, QuestionRow, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
@@ -77,6 +77,8 @@ class Questions(Tabular):
 
     evaluations: list[EvaluationQuestions]
     """By evaluation and metric."""
+    others: int = 0
+    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each question of each evaluation and metric."""
@@ -97,6 +99,8 @@ def questions(
     text: str = "",
     in_: Place = "both",
     limit: int = 20,
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
@@ -113,6 +117,8 @@ def questions(
             not matter.
         in_: Where this text must be: `input`, `answers` or `both`, which means any of them.
         limit: The largest number of questions in a table.
+        metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         jobs: Processes to use if the index of the corpus has to be built.
         progress: Receives the progress of building it.
         **filters: Which records count, and which questions (`FilterArguments`).
@@ -134,7 +140,16 @@ def questions(
         raise UsageError("no question is both right and wrong by all models: choose one of --right-by and --wrong-by")
     which: Which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
     chosen = make_filters(**filters)
-    with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+    opening = open_scopes(
+        corpus,
+        chosen,
+        metrics=metrics,
+        lower_is_better=lower_is_better,
+        jobs=jobs,
+        progress=progress,
+        limits=limits,
+    )
+    with opening as (index, scopes):
         check_questions(index, scopes, chosen)
         models = {model for scope, _ in scopes for model in scope.models}
         of_right, of_wrong = ([pattern for pattern in given if pattern != "all"] for given in (right, wrong))
@@ -162,7 +177,7 @@ def questions(
                     questions=[_question(index, row) for row in page.rows],
                 )
                 tables.append(table)
-        return Questions(tables)
+        return Questions(tables, len(choose_scopes(index.scopes, chosen, "all")) - len(scopes))
 
 
 def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:

@@ -56,7 +56,7 @@ def show(
     if type(question) is not int and not isinstance(question, str):
         raise UsageError(f"question must be a string or an integer, not {question!r}")
     chosen = make_filters(**filters)
-    with open_scopes(corpus, chosen, jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+    with open_scopes(corpus, chosen, metrics="all", jobs=jobs, progress=progress, limits=limits) as (index, scopes):
         queries = [query for _, query in scopes]
         rows = _find(index, str(question), queries, chosen)
         found = []

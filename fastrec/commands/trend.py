@@ -9,7 +9,7 @@ import msgspec
 
 from fastrec.corpus.manifest import read_manifest
 from fastrec.engine import check_jobs
-from fastrec.filters import Paths, Strings, make_filters, several_paths
+from fastrec.filters import Paths, Strings, as_tuple, make_filters, several_paths
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
@@ -27,6 +27,8 @@ def trend(
     exclude_model: Strings = (),
     where: Strings = (),
     group_by: Strings = (),
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
     p: float = 0.05,
     jobs: int = 1,
     progress: Progress | None = None,
@@ -43,6 +45,8 @@ def trend(
         exclude_model: Leave out models that match.
         where: Only records for which these conditions on fields hold.
         group_by: Also follow the models on groups of records, as in `stats`. Bins are the same in all corpora.
+        metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         p: A change is significant if its adjusted p-value is below this.
         jobs: Processes to use for building an index.
         progress: Receives the progress of building indexes.
@@ -62,6 +66,7 @@ def trend(
         exclude_model=exclude_model,
     )
     conditions = make_filters(where=where)
+    lower = as_tuple("lower_is_better", lower_is_better)
     paths, groups = several_paths("corpora", corpora), parse_groups(group_by)
     with ExitStack() as stack:
 
@@ -77,7 +82,15 @@ def trend(
             return made
 
         found = collect_trend(
-            paths, filters=filters, matching=matching, p=p, jobs=jobs, progress=progress, limits=limits
+            paths,
+            filters=filters,
+            matching=matching,
+            metrics=metrics,
+            lower_is_better=lower,
+            p=p,
+            jobs=jobs,
+            progress=progress,
+            limits=limits,
         )
         if not groups:
             return found
@@ -91,11 +104,12 @@ def trend(
             progress=progress,
             limits=limits,
         )
-        parts = follow_groups(named, stack.enter_context(grouped), jobs=jobs, progress=progress, limits=limits)
-    metrics = {(one.evaluation_name, one.metric): one.metrics for one in found.evaluations}
+        made = stack.enter_context(grouped)
+        parts = follow_groups(named, made, lower_is_better=lower, jobs=jobs, progress=progress, limits=limits)
+    numbers = {(one.evaluation_name, one.metric): one.metrics for one in found.evaluations}
     found.evaluations = with_groups(found.evaluations, parts, groups, _records, found.notices.append)
     for one in found.evaluations:
-        one.metrics = metrics[one.evaluation_name, one.metric]
+        one.metrics = numbers[one.evaluation_name, one.metric]
     return adjusted(found)
 
 

@@ -7,7 +7,8 @@ A sample becomes one record per score. What its records share, above all the que
     0 or 1                   whether it is 1
     any other: graded        false; a metric with such a score is graded, and 1 means full marks
     any score of a metric
-    where lower is better    false
+    where lower is better,
+    or that judges nothing   false
 
 A sample of HELM has 25 metrics or more. As lines, its question and prompt would be repeated for each of them: ten times
 the text of the log. A bundle has the parts that the records of a sample share once. It becomes lines when the shard is
@@ -20,26 +21,29 @@ written:
     └──── answer ────────────────────────┘   └── the score ──┘   └──── measured ────────────────────┘
 
     ,"error":…   ,"metadata":{…   }}
-    └ error ─┘   └ metadata ──┘   └─ or ,"graded":"true"}}
+    └ error ─┘   └ metadata ──┘   └─ or what they say about the metric: ,"metric_kind":…}}
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import comb
 from statistics import median
+from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
 
+from fastrec.harnesses.kinds import row_of
 from fastrec.harnesses.log import RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, MetadataKeeper
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
 
 _LENGTH_BYTES: Final = 8
+NO_NOTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 
 
 class BundledScore(msgspec.Struct, array_like=True, gc=False):
@@ -68,11 +72,12 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
 
 class LineMaker:
-    def __init__(self, head: bytes, metrics: Sequence[str], graded: Collection[str] = ()) -> None:
-        """`head` is the part of the run; records of metrics that are graded say so."""
+    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]] = NO_NOTES) -> None:
+        """`head` is the part of the run; `notes` has what metadata say about a metric, such as that it is graded."""
         encode = msgspec.json.encode
         self._heads = [head + (b',"evaluation_result_id":' + encode(name) if name else b"") for name in metrics]
-        self._ends = [b',"graded":"true"}}\n' if name in graded else b"}}\n" for name in metrics]
+        said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
+        self._ends = [(b"," + one if one else b"") + b"}}\n" for one in said]
 
     def lines(self, bundle: Bundle) -> list[bytes]:
         """The lines of a bundle with their newlines, in parts: joined, they are the text."""
@@ -279,7 +284,8 @@ class Converter:
         )
 
     def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
-        can_be_correct = name not in self._run.never_correct
+        never = self._run.lower_is_better | self._run.never_correct
+        can_be_correct = name not in never and row_of(self._common["harness"], name) is None
         totals = self.metrics[name] = MetricTotals(graded=not can_be_correct)
         found = self._metrics[name] = (len(self._metrics), totals, can_be_correct)
         return found

@@ -76,8 +76,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     metadata: dict[str, str] = {}
     """Added to the metadata of all records."""
+    lower_is_better: frozenset[str] = frozenset()
+    """Metrics of which the log says so; `kinds` knows others by name."""
     never_correct: frozenset[str] = frozenset()
-    """Metrics where lower scores are better, or that judge nothing: none of their scores counts as correct."""
+    """Other metrics on whose scale 1 is not the best: none of their scores counts as correct."""
 
     @property
     def evaluation_id(self) -> str:

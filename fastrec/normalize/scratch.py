@@ -155,6 +155,8 @@ def open_scopes(
     filters: Filters,
     group_by: tuple[GroupBy, ...] = (),
     *,
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
     jobs: int,
     progress: Progress | None,
     limits: Limits,
@@ -169,7 +171,8 @@ def open_scopes(
         by_record = msgspec.structs.replace(by_record, **names)
         filters = msgspec.structs.replace(filters, **dict.fromkeys(names, ()))
     with open_matching(corpus, by_record, group_by, jobs=jobs, progress=progress, limits=limits) as index:
-        yield index, choose_scopes(index.scopes, filters)
+        index.direct(as_tuple("lower_is_better", lower_is_better))
+        yield index, choose_scopes(index.scopes, filters, "all" if group_by else metrics)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ The JSON Schema of the document is generated from these classes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,7 @@ _SUMMARY_FORMAT: Final = 4
 _Count = Annotated[int, Meta(ge=0)]
 _Share = Annotated[float, Meta(ge=0, le=1)]
 _SampleId = int | str
+Kind = Literal["judgement", "cost", "bookkeeping"]
 _MOST_BITS: Final = 14_000
 _PIECE_TEXTS: Final = 1_000
 
@@ -224,7 +225,11 @@ class EvaluationSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     evaluation_name: str
     metric: Annotated[str | None, Meta(description="evaluation_result_id of the records; null if they have none.")]
     graded: Annotated[
-        bool, Meta(description="Whether an answer has a score other than 0 and 1. Then is_correct means little.")
+        bool,
+        Meta(
+            description="Whether an answer has a score other than 0 and 1, or lower scores are better. Then is_correct "
+            "means little."
+        ),
     ]
     records: Annotated[int, Meta(ge=1, description="Its records in the corpus.")]
     models: Annotated[int, Meta(ge=1, description="Distinct models.")]
@@ -246,6 +251,19 @@ class EvaluationSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
             "question. Left out if there are none.",
         ),
     ] = 0
+    kind: Annotated[
+        Kind,
+        Meta(
+            description="judgement, cost or bookkeeping, as metadata.metric_kind says. If no record says it: judgement "
+            "if all scores are in [0, 1] or is_correct varies, else bookkeeping. Left out if it is judgement."
+        ),
+    ] = "judgement"
+    lower_is_better: Annotated[
+        bool, Meta(description="Whether metadata.lower_is_better of a record says so. Left out if none does.")
+    ] = False
+    primary: Annotated[
+        bool, Meta(description="Whether metadata.primary_metric of a record says so. Left out if none does.")
+    ] = False
     by_model: Annotated[list[ModelSummary], Meta(description="Its models, sorted by model_id.")]
 
 

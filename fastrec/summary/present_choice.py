@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from fastrec.errors import NoMatchError, UsageError, listed
+from fastrec.errors import NoMatchError, UsageError, counted, listed
 from fastrec.filters import Filters, did_you_mean, matches_any, similar
-from fastrec.summary.document import EvaluationSummary, ModelSummary, Summary
+from fastrec.summary.document import EvaluationSummary, Kind, ModelSummary, Summary
+from fastrec.where import without_group
 from fastrec.wording import Scope, metrics_of
 
 
@@ -50,7 +51,16 @@ def names_in(data: bytes) -> Names:
     return names_of(msgspec.json.decode(data, type=_Summary).evaluations)
 
 
-_Scope = TypeVar("_Scope", bound=Scope)
+METRICS: Final = ("judgements", "all")
+"""Which metrics to look at, unless they are chosen by name."""
+
+
+class ScopeWithKind(Scope, Protocol):
+    @property
+    def kind(self) -> Kind: ...
+
+
+_Scope = TypeVar("_Scope", bound=ScopeWithKind)
 
 
 class Chosen(msgspec.Struct):
@@ -66,7 +76,14 @@ class Chosen(msgspec.Struct):
     """Questions that all of these have answered, if known."""
 
 
-def choose(summary: Summary, filters: Filters | None = None, *, errors_as_wrong: bool = False) -> list[Chosen]:
+def choose(
+    summary: Summary,
+    filters: Filters | None = None,
+    *,
+    errors_as_wrong: bool = False,
+    metrics: str = "judgements",
+    lower_is_better: Sequence[str] = (),
+) -> list[Chosen]:
     """Choose evaluations, models and metrics by name. What the filters say about samples and outcomes does not matter.
 
     With `errors_as_wrong`, records with an error are answers as well.
@@ -77,7 +94,8 @@ def choose(summary: Summary, filters: Filters | None = None, *, errors_as_wrong:
 
     counts = metrics_of(summary.evaluations)
     chosen = []
-    for one, names in matching_scopes(summary.evaluations, filters or Filters(), models_of):
+    evaluations = with_directions(summary.evaluations, lower_is_better)
+    for one, names in matching_scopes(evaluations, filters or Filters(), models_of, metrics):
         models = [model for model in one.by_model if model.model_id in names]
         answering = sum(errors_as_wrong or model.answers > 0 for model in models)
         common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
@@ -86,15 +104,60 @@ def choose(summary: Summary, filters: Filters | None = None, *, errors_as_wrong:
     return chosen
 
 
+def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) -> list[_Scope]:
+    """Return scopes with the directions that `--lower-is-better` says; what records say stays.
+
+    A pattern matches a metric, an evaluation, or both joined by `/`.
+
+    Raises:
+        UsageError: A pattern matches nothing.
+    """
+    for pattern in lower_is_better:
+        if not any(matches_any(name, [pattern]) for one in scopes for name in _names_of(one)):
+            raise UsageError(f"--lower-is-better {pattern!r} matches no metric and no evaluation")
+    return [
+        msgspec.structs.replace(one, lower_is_better=True, graded=True)  # type: ignore[type-var]
+        if lower_is_better and any(matches_any(name, lower_is_better) for name in _names_of(one))
+        else one
+        for one in scopes
+    ]
+
+
+def _names_of(scope: Scope) -> list[str]:
+    name = without_group(scope.evaluation_name)
+    return [name, *([scope.metric, f"{name}/{scope.metric}"] if scope.metric else [])]
+
+
+def judgements(scopes: Sequence[_Scope]) -> list[_Scope]:
+    """Return the metrics that judge answers. An evaluation that has none of them keeps all."""
+    judged = {one.evaluation_name for one in scopes if one.kind == "judgement"}
+    return [one for one in scopes if one.kind == "judgement" or one.evaluation_name not in judged]
+
+
+def others_in_words(others: int) -> list[str]:
+    """Say how many metrics are not shown because they judge nothing; nothing if there are none."""
+    return [f"{counted(others, 'other metric')} judge no answer; --metrics all shows them."] if others else []
+
+
 def matching_scopes(
-    scopes: Sequence[_Scope], filters: Filters, models_of: Callable[[_Scope], Collection[str]]
+    scopes: Sequence[_Scope],
+    filters: Filters,
+    models_of: Callable[[_Scope], Collection[str]],
+    metrics: str = "judgements",
 ) -> list[tuple[_Scope, set[str]]]:
-    """Find the evaluations and metrics whose names match the filters, each with its matching models."""
+    """Find the evaluations and metrics whose names match the filters, each with its matching models.
+
+    Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are chosen.
+    """
+    if metrics not in METRICS:
+        raise UsageError(f"metrics must be one of {', '.join(METRICS)}, not {metrics!r}")
     check_patterns("evaluation", filters.evaluation, {one.evaluation_name for one in scopes})
     found = [one for one in scopes if filters.accepts_evaluation(one.evaluation_name)]
     where = " of the chosen evaluations" if len(found) < len(scopes) else ""
     check_patterns("metric", filters.metric, {one.metric or "" for one in found}, where)
     found = [one for one in found if filters.accepts_metric(one.metric)]
+    if metrics == "judgements" and not filters.metric:
+        found = judgements(found)
     models = {model for one in found for model in models_of(one)}
     for pattern in [pattern for pattern in filters.model if not _matches(pattern, models)]:
         elsewhere = {one.evaluation_name for one in scopes if _matches(pattern, models_of(one))}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import counted
+from fastrec.errors import UsageError, counted, listed
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.summary.calibration import Calibration
@@ -19,13 +19,15 @@ from fastrec.summary.document import (
     Summary,
     Tokens,
 )
-from fastrec.summary.present_choice import Chosen
+from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
 from fastrec.summary.significance import score_interval, wilson_interval
 from fastrec.where import GroupBy, with_groups
 from fastrec.wording import title_of
 
 _MOST: Final = 5  # listed in a line
+MIN_COVERAGE: Final = 50.0
+"""Percent of the questions that a model must have answered to be ranked."""
 
 
 class CorpusFacts(msgspec.Struct, kw_only=True):
@@ -91,6 +93,20 @@ class ModelStats(msgspec.Struct, kw_only=True):
     tokens_per_record: float | None
     """Mean over the records that have a token_usage."""
     latency_ms: Latency
+    rank_best: int | None = None
+    """Its best rank that paired tests allow: 1 + the number of models that are significantly better; null without
+    tests, or if it is not ranked."""
+    rank_worst: int | None = None
+    """Its worst rank: the number of ranked models minus the number of those that are significantly worse."""
+    unranked: str = ""
+    """Why it is not ranked, if so. Such models come last."""
+
+    @property
+    def rank(self) -> str:
+        """Its rank, or the range of its ranks; empty if it has none."""
+        if self.rank_best is None or self.rank_worst is None:
+            return ""
+        return f"{self.rank_best}" if self.rank_best == self.rank_worst else f"{self.rank_best}–{self.rank_worst}"
 
 
 class EvaluationStats(msgspec.Struct, kw_only=True):
@@ -105,6 +121,8 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
     """Whether an answer of any model has a score other than 0 and 1. Then accuracy means little: see mean_score."""
     by: str
     """What its models are ranked by."""
+    lower_is_better: bool
+    """Whether a lower score is better."""
     records: int
     """Records of the chosen models; with --common, only those on common questions."""
     errors: int
@@ -127,7 +145,7 @@ class EvaluationStats(msgspec.Struct, kw_only=True):
 
     @property
     def title(self) -> str:
-        return title_of(self.evaluation_name, self.metric, self.metrics, self.group)
+        return title_of(self.evaluation_name, self.metric, self.metrics, self.group, lower=self.lower_is_better)
 
 
 REASONS: Final = {
@@ -245,6 +263,8 @@ class Stats(Tabular, kw_only=True):
     corpus: CorpusFacts
     evaluations: list[EvaluationStats]
     """Ordered by evaluation_name, then by metric."""
+    others: int = 0
+    """Metrics that are left out because they judge no answer: costs and bookkeeping."""
     hashes: list[ModelRecipes] | None = None
     """With --hashes: the recipes of the hashes, for each chosen evaluation and model; otherwise null."""
     joins: list[EvaluationJoins] | None = None
@@ -325,18 +345,26 @@ def rank(
     common: bool = False,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
+    min_coverage: float = MIN_COVERAGE,
     skipped: Sequence[str] = (),
 ) -> Stats:
     """Rank the models of each evaluation and metric.
 
     By default, models are ranked by accuracy, or by score if the metric is graded. This also breaks ties, then the name
-    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count.
+    does. With `errors_as_wrong`, records with an error count as wrong answers. Otherwise they do not count. If models
+    are ranked by accuracy or score, those with less than `min_coverage` percent of the questions come last, unranked.
     """
+    if not 0 <= min_coverage <= 100:
+        raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
     evaluations = []
     for one in chosen:
         usual = "score" if one.evaluation.graded else "accuracy"
         models = [_model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong) for model in one.models]
-        models.sort(key=_order(by or usual, usual))
+        for model in models if (by or usual) in ("accuracy", "score") else ():
+            least = 0.0 if common and one.common_questions is not None else min_coverage
+            model.unranked = _why_unranked(model, least)
+        models.sort(key=_order(by or usual, usual, lower=one.evaluation.lower_is_better))
+        models.sort(key=lambda model: bool(model.unranked))
         evaluations.append(_evaluation(one, by or usual, models))
     return Stats(
         by=by or "accuracy",
@@ -350,8 +378,24 @@ def rank(
     )
 
 
-def _order(*names: str) -> Callable[[ModelStats], tuple[Any, ...]]:
-    keys = [RANKINGS[name] for name in names]
+def _why_unranked(model: ModelStats, min_coverage: float) -> str:
+    if not model.questions:
+        return "no answers"
+    return f"{model.coverage:.1%} of the questions" if 100 * model.coverage < min_coverage else ""
+
+
+def unranked_in_words(evaluation: EvaluationStats) -> list[str]:
+    """Say which models are not ranked, and why; nothing if all are."""
+    some = [
+        f"{model.model_id} ({model.unranked})" for model in evaluation.by_model if model.unranked and model.questions
+    ]
+    without = sum(not model.questions for model in evaluation.by_model if model.unranked)
+    found = [listed(some, _MOST)] * bool(some) + [f"{counted(without, 'model')} without answers"] * bool(without)
+    return [f"not ranked: {'; '.join(found)}"] if found else []
+
+
+def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
+    keys = [(lambda model: model.mean_score) if lower and name == "score" else RANKINGS[name] for name in names]
 
     def order(model: ModelStats) -> tuple[Any, ...]:
         values = [key(model) for key in keys]
@@ -368,6 +412,7 @@ def _evaluation(chosen: Chosen, by: str, models: list[ModelStats]) -> Evaluation
         metrics=chosen.metrics,
         graded=evaluation.graded,
         by=by,
+        lower_is_better=evaluation.lower_is_better,
         records=sum(model.records for model in models),
         errors=sum(model.errors for model in models),
         models=evaluation.models,
@@ -493,6 +538,10 @@ def legend(stats: Stats) -> list[str]:
     if not all(map(stats.shows_accuracy, answered)):
         lines.append("Where scores are other than 0 and 1, the score counts; --accuracy shows both.")
         lines.append("95% interval of a score: 1.96 standard errors over questions on each side.")
+    if any(model.rank for evaluation in answered for model in evaluation.by_model):
+        lines.append("rank: what paired tests over common questions allow, 95 % jointly (Holm).")
+    if any(evaluation.lower_is_better for evaluation in answered):
+        lines.append("↓: lower scores are better.")
     if stats.repeats_as != "mean":
         lines += repeats_in_words(stats.repeats_as)
     elif any(map(has_repeats, stats.evaluations)):
@@ -503,4 +552,4 @@ def legend(stats: Stats) -> list[str]:
         else:
             lines.append("errors: records with an error. They do not count for accuracy and score;")
             lines.append("--errors-as-wrong counts them as wrong answers.")
-    return lines
+    return lines + others_in_words(stats.others)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Self
 
@@ -17,6 +17,7 @@ from msgspec import UNSET
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
+from fastrec.summary.document import Kind
 
 
 class Sums(msgspec.Struct):
@@ -54,6 +55,22 @@ class Column:
     TOOL_CALLS = 8
     TOKENS = 9  # of input and output, and in total; None if unknown
     LATENCY = 10
+    NOTES = 11  # what its metadata say about the metric, as `Note`
+
+
+class Note:
+    """Bits of what the metadata of records say about their metric."""
+
+    LOWER = 1  # lower is better
+    PRIMARY = 2
+    JUDGEMENT = 4
+    COST = 8
+    BOOKKEEPING = 16
+
+
+_TRUE: Final = ("true", True)
+KINDS: Final[dict[Kind, int]] = {"judgement": Note.JUDGEMENT, "cost": Note.COST, "bookkeeping": Note.BOOKKEEPING}
+_BITS: Final[dict[Any, int]] = {**KINDS}
 
 
 outcome_of: Final = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
@@ -81,9 +98,18 @@ def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tupl
             sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
             tuple(map(to_portable, (usage.input_tokens, usage.output_tokens, usage.total_tokens))) if usage else None,
             bucket_of(latency) if latency else (0 if latency == 0 else None),
+            _notes_of(record.metadata) if record.metadata else 0,
         )
 
     return row_of
+
+
+def _notes_of(metadata: Mapping[str, Any]) -> int:
+    kind = metadata.get("metric_kind")
+    notes = _BITS.get(kind, 0) if kind.__class__ is str else 0
+    if metadata.get("lower_is_better") in _TRUE:
+        notes |= Note.LOWER
+    return notes | Note.PRIMARY if metadata.get("primary_metric") in _TRUE else notes
 
 
 def to_portable(number: int) -> int | str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
 from itertools import groupby
-from operator import itemgetter
+from operator import itemgetter, or_
 
 from msgspec import UNSET
 
@@ -20,6 +21,7 @@ from fastrec.summary.document import (
     HashExample,
     Identities,
     IdentityExample,
+    Kind,
     Latency,
     LineCounts,
     ModelRecipes,
@@ -34,7 +36,7 @@ from fastrec.summary.document import (
     json_safe,
 )
 from fastrec.summary.part_statistics import Census, IdentityCounts
-from fastrec.summary.rows import bucket_value
+from fastrec.summary.rows import KINDS, Note, bucket_value
 from fastrec.summary.same_run import SameRunCounts
 from fastrec.summary.tally import ModelTally, Repeats, Tally, means_of
 
@@ -121,10 +123,11 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
         questions = census.questions.pop(scope, None) or QuestionCounts()
         evaluation, metric = split_scope(scope)
         answering = sum(counted.records > counted.errors for _, counted in models)
+        notes = reduce(or_, (counted.notes for _, counted in models))
         yield EvaluationSummary(
             evaluation_name=evaluation,
             metric=metric,
-            graded=any(counted.graded for _, counted in models),
+            graded=bool(notes & Note.LOWER) or any(counted.graded for _, counted in models),
             records=sum(counted.records for _, counted in models),
             models=len(models),
             questions=questions.questions,
@@ -133,11 +136,23 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
             ids_with_many_hashes=questions.ids_with_many_hashes,
             hashes_with_many_ids=questions.hashes_with_many_ids,
             split_hashes=questions.split_hashes,
+            kind=_kind(notes, [counted for _, counted in models]),
+            lower_is_better=bool(notes & Note.LOWER),
+            primary=bool(notes & Note.PRIMARY),
             by_model=[
                 model_summary(text_of(model), counted, questions.repeats.get(model, Repeats()))
                 for model, counted in models
             ],
         )
+
+
+def _kind(notes: int, models: Sequence[ModelTally]) -> Kind:
+    """The kind of a metric: as records say, a judgement before all others; or else by its scores."""
+    if said := [name for name, bit in KINDS.items() if notes & bit]:
+        return said[0]
+    correct = sum(counted.correct for counted in models)
+    varies = 0 < correct < sum(counted.records - counted.errors for counted in models)
+    return "bookkeeping" if not varies and any(counted.outside for counted in models) else "judgement"
 
 
 def _of_all(highest: Highest, models: int) -> int:

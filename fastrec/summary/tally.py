@@ -179,6 +179,8 @@ class ModelTally(Sums):
     correct: int = 0  # without an error
     errors: int = 0
     graded: int = 0  # answers with a score other than 0 and 1
+    outside: int = 0  # answers with a score below 0 or above 1
+    notes: int = 0  # what metadata say about the metric: bits of `Note` that some record has
     turns: int = 0
     tool_calls: int = 0
     with_tokens: int = 0
@@ -202,10 +204,11 @@ class ModelTally(Sums):
             failed = [row for row in rows if row[Column.ERROR]]
             self.errors += errors
             self.correct -= sum([row[Column.CORRECT] for row in failed])
-            score, squared, graded = _score_sums([row[Column.SCORE] for row in failed])
+            score, squared, graded, outside = _score_sums([row[Column.SCORE] for row in failed])
             self.error_score += score
             self.error_score_squared += squared
             self.graded -= graded
+            self.outside -= outside
         self.turns += sum(columns[Column.TURNS])
         self.tool_calls += sum(columns[Column.TOOL_CALLS])
         if known := list(filter(None, columns[Column.TOKENS])):
@@ -214,10 +217,13 @@ class ModelTally(Sums):
             self.input_tokens += of_input
             self.output_tokens += of_output
             self.total_tokens += in_total
-        score, squared, graded = _score_sums(columns[Column.SCORE])
+        score, squared, graded, outside = _score_sums(columns[Column.SCORE])
         self.score += score
         self.score_squared += squared
         self.graded += graded
+        self.outside += outside
+        for notes in set(columns[Column.NOTES]):
+            self.notes |= notes
         latencies = columns[Column.LATENCY]
         if latencies.count(None) < len(rows):
             self.latency.update(latencies)
@@ -232,6 +238,8 @@ class ModelTally(Sums):
         self.correct += other.correct
         self.errors += other.errors
         self.graded += other.graded
+        self.outside += other.outside
+        self.notes |= other.notes
         self.turns += other.turns
         self.tool_calls += other.tool_calls
         self.with_tokens += other.with_tokens
@@ -332,19 +340,20 @@ def _sum(column: Sequence[int | str]) -> int:
         return sum(map(from_portable, column))
 
 
-def _score_sums(scores: Sequence[Any]) -> tuple[int, int, int]:
-    """The sum of the scores, the sum of their squares, and the number of scores other than 0 and 1."""
+def _score_sums(scores: Sequence[Any]) -> tuple[int, int, int, int]:
+    """The sum of the scores, of their squares, and the numbers of scores other than 0 and 1, and beyond them."""
     counts = Counter(scores)  # 1, 1.0 and true are equal here
     ones = counts.pop(1, 0)
     graded = len(scores) - ones - counts.pop(0, 0)
-    total = squared = 0
+    total = squared = outside = 0
     if counts:
         # In units of the smallest step that occurs, because integers of 64 bits are added faster than those of 1,074.
         numbers = [from_portable(score) for score in counts]
+        outside = sum([count for number, count in zip(numbers, counts.values(), strict=True) if not 0 < number < 1])
         ratios = [number.as_integer_ratio() for number in numbers]
         unit = max([denominator for _, denominator in ratios])  # all of them are powers of two
         steps = [numerator * (unit // denominator) for numerator, denominator in ratios]
         weighted = list(map(mul, steps, counts.values()))
         shift = _UNIT_BITS + 1 - unit.bit_length()
         total, squared = sum(weighted) << shift, sum(map(mul, steps, weighted)) << 2 * shift
-    return total + (ones << _UNIT_BITS), squared + (ones << 2 * _UNIT_BITS), graded
+    return total + (ones << _UNIT_BITS), squared + (ones << 2 * _UNIT_BITS), graded, outside

@@ -30,7 +30,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "corpus"
 
 
-def shown(columns: int, *arguments: str | Path, begins: str = "  model") -> tuple[str, list[str]]:
+def shown(
+    columns: int, *arguments: str | Path, begins: tuple[str, ...] = ("  rank", "  model")
+) -> tuple[str, list[str]]:
     """Return the heading of the first table on a terminal, or the first line that begins so, and all lines."""
     command = f"stty cols {columns}; {sys.executable} -m fastrec {' '.join(map(str, arguments))}"
     environment = {**{name: value for name, value in os.environ.items() if name != "COLUMNS"}, "NO_COLOR": "1"}
@@ -61,8 +63,8 @@ def test_ranking_column_is_always_shown(corpus: Path) -> None:
 def test_errors_are_always_shown(corpus: Path) -> None:
     """The number of errors is never hidden, because accuracy does not count them."""
     _, lines = shown(40, "stats", corpus)
-    heads = [line.split() for line in lines if line.startswith("  model")]
-    assert ["model", "n", "accuracy", "errors"] in heads
+    heads = [line.split() for line in lines if line.startswith("  rank")]
+    assert ["rank", "model", "n", "accuracy", "errors"] in heads
 
 
 @needs_script
@@ -87,7 +89,7 @@ def test_records_cannot_control_a_terminal(tmp_path: Path) -> None:
     for arguments in (("cat", tmp_path / "corpus"), ("rejects", tmp_path / "corpus", "--extract", "-")):
         piped = run_here(*arguments)
         assert piped.stdout.decode().count(UNSAFE) == 2
-        line, text = shown(80, *arguments, begins="{")
+        line, text = shown(80, *arguments, begins=("{",))
         assert not re.search("[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\U000e0041]", "".join(text))
         assert "\\u202e" in line
         assert "é" in line

@@ -26,6 +26,7 @@ NOT_IN_PYTHON = {
     "import": {"format", "skip_bad_logs", "strict"},  # the last two: the exit code
     "normalize": {"dry_run"},  # prints a plan
     "stats": {"format", "raw_cells"},
+    "leaderboard": {"format", "raw_cells"},
     "view": {"no_browser"},
     "trend": {"format", "raw_cells"},
     "diff": {"format"},
@@ -146,6 +147,7 @@ def value_for(key: str, corpus: Path) -> str:
     values |= {"repair": "null,nan_score", "metric": record["evaluation_result_id"]}
     values |= {"where": "input.raw?", "group_by": "model_id"}
     values |= {"wrong_by": record["model_id"], "right_by": "all"}
+    values |= {"lower_is_better": record["evaluation_name"], "primary": f"{record['evaluation_name']}=*"}
     values |= {"exclude_evaluation": "none", "exclude_model": "none"}
     return values.get(key, "evaluation_name,model_id,sample_hash")
 

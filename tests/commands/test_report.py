@@ -159,7 +159,7 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     ]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus", schema="0.3.0")
-    markup = make_page(tmp_path / "corpus")
+    markup = make_page(tmp_path / "corpus", metrics="all")
     assert MARKUP.encode() not in markup
     text = Page(markup).text
     assert "6 records of 1 model on 1 evaluation with 3 metrics" in text
@@ -171,7 +171,7 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     assert "of an evaluation with several metrics, the metric with the most token counts" in text
     assert "org/model22201030" in text  # 2 records, 2 with tokens; 20 + 10 tokens
     assert "Wrong hashes: the first 6 of 6" in text
-    with_accuracy = make_page(tmp_path / "corpus", accuracy=True)
+    with_accuracy = make_page(tmp_path / "corpus", accuracy=True, metrics="all")
     assert Page(with_accuracy).text.count("accuracy, 95% interval") == 3
     assert invoke(tmp_path / "corpus", "-o", "-", "--accuracy").stdout_bytes == with_accuracy
 

@@ -475,7 +475,7 @@ def test_metrics(tmp_path: Path) -> None:
     with serving(make_corpus(tmp_path, metric_records())) as opened:
         client = Client(opened.address)
         start = client.page("/")
-        assert start.count("/questions?evaluation=graded") == 3
+        assert start.count("/questions?evaluation=graded") == 5  # the list, and two cells above it
         page = client.page("/questions?evaluation=graded&metric=f1")
         assert "Scores are graded" in page
         assert "0.5" in page

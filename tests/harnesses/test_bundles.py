@@ -69,7 +69,7 @@ samples = st.builds(
     error=texts,
     metadata=metadata,
 )
-RUN = RunInfo(task="tâsk", model='m"odel', started="", version="1.2", never_correct=frozenset({"lower"}))
+RUN = RunInfo(task="tâsk", model='m"odel', started="", version="1.2", lower_is_better=frozenset({"lower"}))
 
 
 def expected(sample: Sample, score: Score, graded: frozenset[str]) -> bytes:
@@ -117,7 +117,7 @@ def test_lines_are_encoded_records(some, graded):
     converter = Converter("any", RUN)
     bundles = [converter.bundle(sample) for sample in some]
     data = b"".join(write_bundles([bundle]) for bundle in bundles if bundle)
-    maker = LineMaker(converter.head, list(converter.metrics), graded)
+    maker = LineMaker(converter.head, list(converter.metrics), {name: {"graded": "true"} for name in graded})
     source = io.BytesIO(data)
     text = b"".join(
         part

@@ -274,7 +274,7 @@ def test_a_single_continuation(tmp_path: Path, is_greedy: str, said: list[str]) 
     figures = {"perplexity,none": 33.1, "acc,none": 1.0}
     log = write_log(tmp_path, [row], results(figures, higher_is_better={"task": {"perplexity": False, "acc": True}}))
     plan = lm_eval.plan(log)
-    assert plan.run.never_correct == {"perplexity"}
+    assert plan.run.lower_is_better == {"perplexity"}
     assert plan.not_compared == {"perplexity,none": "lm-eval aggregates it as perplexity, not as a mean"}
     perplexity, accuracy = records_of(log)
     assert perplexity["evaluation"] == {"score": -3.5, "is_correct": False}

@@ -270,7 +270,7 @@ def test_aggregates(tmp_path: Path) -> None:
         "bleu,none": "lm-eval aggregates it as bleu, not as a mean",
         "broken,none": "its value is NaN",
     }
-    assert plan.run.never_correct == {"own_mean"}
+    assert plan.run.lower_is_better == {"own_mean"}
 
 
 def test_aggregates_of_tasks_that_list_no_metrics(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_aggregates_of_tasks_that_list_no_metrics(tmp_path: Path) -> None:
         "special,none": "the log does not say how it is aggregated",
         "brier_score,none": "lm-eval aggregates it as brier_score, not as a mean",
     }
-    assert plan.run.never_correct == {"brier_score"}
+    assert plan.run.lower_is_better == {"brier_score"}
 
 
 @pytest.mark.parametrize("how", [["mean"], {"mean": 1}, 7])
@@ -295,7 +295,7 @@ def test_lower_is_better_under_every_filter(tmp_path: Path) -> None:
     figures = {"wer,a": 0.5, "wer,b": 0.5, "exact_match,a": 0.5}
     better = {"task": {"wer": False, "exact_match": True}}
     plan = lm_eval.plan(write_log(tmp_path, [generation()], results(figures, higher_is_better=better)))
-    assert plan.run.never_correct == {"wer", "wer:a", "wer:b"}
+    assert plan.run.lower_is_better == {"wer", "wer:a", "wer:b"}
 
 
 @pytest.mark.parametrize(

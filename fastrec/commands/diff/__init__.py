@@ -325,7 +325,7 @@ def diff(
         before,
         after,
         changes,
-        lower_is_better=lower_scopes,
+        lower_is_better=lower_scopes | before.lower | after.lower,
         min_compared=min_compared,
         errors_as_wrong=errors_as_wrong,
         all_read=plan.read_all,

@@ -87,7 +87,7 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     measure: Literal["accuracy", "score"]
     """What is compared: the score of a graded metric, unless `--accuracy` is given, else the share of right answers."""
     lower_is_better: bool
-    """Whether a lower score counts as better, by `--lower-is-better`; false if accuracies are compared."""
+    """Whether a lower score is better, as records or `--lower-is-better` say; false if accuracies are compared."""
     status: Status
     """`missing`: NEW has no record of it. `new`: OLD has none. `incomplete`: less than `--min-compared` percent of the
     questions that OLD answered could be compared. `unanswered`: OLD has no answer, so nothing can be compared."""

@@ -58,6 +58,8 @@ class Corpus(msgspec.Struct):
     metrics: dict[str, list[str | None]]
     """The metrics of each evaluation; None for records that name none."""
     graded: frozenset[Scope]
+    lower: frozenset[Scope]
+    """Metrics whose records say that lower scores are better."""
     """What has scores other than 0 and 1."""
     one_id_per_hash: bool
     """Whether in each evaluation, every sample_hash has one sample_id, and the other way round."""
@@ -90,13 +92,16 @@ def read_corpus(directory: str, path: str, *, jobs: int, limits: Limits) -> Corp
         metrics.setdefault(evaluation.evaluation_name, []).append(evaluation.metric)
         for model in evaluation.by_model:
             models[evaluation.evaluation_name, evaluation.metric, model.model_id] = model
-    graded = frozenset((each.evaluation_name, each.metric) for each in summary.evaluations if each.graded)
+    graded, lower = (
+        frozenset((each.evaluation_name, each.metric) for each in summary.evaluations if getattr(each, name))
+        for name in ("graded", "lower_is_better")
+    )
     one_id_per_hash = not any(
         evaluation.ids_with_many_hashes or evaluation.hashes_with_many_ids for evaluation in summary.evaluations
     )
     split = find_split_hashes(parts, manifest, summary.evaluations, jobs=jobs, limits=limits)
     schema = CORPUS_LABELS[manifest.schema]
-    return Corpus(path, manifest, parts, schema, models, metrics, graded, one_id_per_hash, split)
+    return Corpus(path, manifest, parts, schema, models, metrics, graded, lower, one_id_per_hash, split)
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ from fastrec.engine.base import Engine
 from fastrec.errors import UsageError, listed, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import MetricTotals
+from fastrec.harnesses.kinds import notes_on
 from fastrec.harnesses.log import BadLog, Log, LogPlan
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of
 from fastrec.harnesses.registry import HARNESS_NAMES
@@ -137,9 +138,12 @@ class Pipeline(msgspec.Struct, frozen=True):
                 result.bad_logs.append(BadLog(utf8(wanted[number].path), problem))
                 return
             accounts[number] = _account_of(wanted[number], planned[number], slices)
-            graded = frozenset(name for name, metric in accounts[number].metrics.items() if metric.graded)
+            ordered = list(dict.fromkeys(name for one in slices for name in one.metrics))
+            notes = notes_on(wanted[number].harness, ordered, plans[number].run.lower_is_better)
+            for name, metric in accounts[number].metrics.items():
+                notes[name] |= {"graded": "true"} if metric.graded else {}
             files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
-            shards.append(ShardTask(self.output.shard_path(accounts[number].file), files, graded))
+            shards.append(ShardTask(self.output.shard_path(accounts[number].file), files, notes))
 
         for number in [number for number, plan in plans.items() if not plan.slices]:
             end(number)

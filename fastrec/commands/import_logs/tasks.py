@@ -72,7 +72,8 @@ class ShardTask(msgspec.Struct, frozen=True):
     path: str
     slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
     """The work file of each slice, how its records begin, and its metrics."""
-    graded: frozenset[str]
+    notes: dict[str, dict[str, str]]
+    """What the metadata of records say about their metric."""
     threads: int = 1
 
     def __str__(self) -> str:
@@ -148,7 +149,7 @@ def write_shard(task: ShardTask) -> None:
     stream = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     with storage_of(task.path).create(task.path) as shard:
         for path, head, metrics in task.slices:
-            for block in _blocks_of_lines(path, LineMaker(head, metrics, task.graded)):
+            for block in _blocks_of_lines(path, LineMaker(head, metrics, task.notes)):
                 shard.write(stream.compress(block))
             storage_of(path).remove(path)
         shard.write(stream.flush())

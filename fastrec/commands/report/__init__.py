@@ -21,6 +21,8 @@ from typing import Unpack
 from fastrec._version import __version__
 from fastrec.answers.calibration import find_calibration
 from fastrec.answers.index import open_index, reduce_repeats
+from fastrec.answers.leaderboard import make_leaderboard
+from fastrec.answers.ranks import add_ranks
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.report import sections
 from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots
@@ -29,7 +31,16 @@ from fastrec.commands.report.trends import trend_plots
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
-from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Paths, Strings, make_filters, several_paths
+from fastrec.filters import (
+    NAME_FILTERS,
+    FilterArguments,
+    Filters,
+    Paths,
+    Strings,
+    as_tuple,
+    make_filters,
+    several_paths,
+)
 from fastrec.html import Html, fill, joined, tag
 from fastrec.limits import LIMITS, Limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
@@ -38,7 +49,7 @@ from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose
-from fastrec.summary.present_ranking import add_groups, facts_of, largest, rank
+from fastrec.summary.present_ranking import MIN_COVERAGE, add_groups, facts_of, largest, rank
 from fastrec.trends import collect_trend
 
 
@@ -52,6 +63,10 @@ def report(
     repeats_as: str = "mean",
     confidence: str | None = None,
     questions: int = 20,
+    metrics: str = "judgements",
+    primary: Strings = (),
+    min_coverage: float = MIN_COVERAGE,
+    lower_is_better: Strings = (),
     trend: Paths = (),
     group_by: Strings = (),
     jobs: int = 1,
@@ -70,6 +85,10 @@ def report(
             `first`. The questions and the trend show means.
         confidence: Draw how often answers are right against this field or metric, their confidence.
         questions: How many of the hardest and most disputed questions to show, together.
+        metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
+        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
+        min_coverage: Models with answers to less than this percentage of the questions come last, without a rank.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         group_by: Also compare the models on groups of records, as in `stats`.
         jobs: Processes to use for finding matching records, and for building an index.
@@ -96,6 +115,10 @@ def report(
         repeats_as=repeats_as,
         confidence=confidence,
         questions=questions,
+        metrics=metrics,
+        primary=primary,
+        min_coverage=min_coverage,
+        lower_is_better=lower_is_better,
         trend=trend,
         group_by=group_by,
         jobs=jobs,
@@ -118,6 +141,10 @@ def make_page(
     repeats_as: str = "mean",
     confidence: str | None = None,
     questions: int = 20,
+    metrics: str = "judgements",
+    primary: Strings = (),
+    min_coverage: float = MIN_COVERAGE,
+    lower_is_better: Strings = (),
     trend: Paths = (),
     group_by: Strings = (),
     jobs: int = 1,
@@ -135,43 +162,55 @@ def make_page(
     with matching_corpus(path, wanted, jobs=jobs, progress=progress, limits=limits) as directory:
         manifest = read_manifest(directory)
         summary = read_summary(directory, manifest)
+        lower = as_tuple("lower_is_better", lower_is_better)
+        shown_metrics = "all" if wanted.metric else metrics
         # The index of matching records is kept next to them, since both are removed afterwards.
         cache = Path(directory).with_name("index") if wanted else None
-        opened = partial(open_index, directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
-        if repeats.kind != "mean":
-            with opened() as index:
+        with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
+            index.direct(lower)
+            if repeats.kind != "mean":
                 summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
-        reliability = Html("")
-        if confidence is not None:
-            with opened() as index:
+            choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
+            ranked = partial(
+                rank,
+                corpus=facts_of(summary),
+                accuracy=accuracy,
+                errors_as_wrong=errors_as_wrong,
+                repeats_as=str(repeats),
+                min_coverage=min_coverage,
+            )
+            chosen = choice(summary, metrics=shown_metrics)
+            found = ranked(chosen)
+            found.others = len(summary.evaluations) - len(chosen)
+            if repeats.kind == "mean":
+                add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
+            notes: list[Html] = []
+            if groups:
+                grouped = grouped_corpora([directory], Filters(), groups, jobs=jobs, progress=progress, limits=limits)
+                with grouped as (made,):
+                    by_group = read_summary(made, read_manifest(made))
+                    if repeats.kind != "mean":
+                        near = Path(made).with_name("index")
+                        with open_index(made, jobs=jobs, cache=near, progress=progress, limits=limits) as group_index:
+                            by_group.evaluations = reduce_repeats(by_group.evaluations, group_index, repeats)
+                    parts = ranked(choice(by_group, metrics="all"))
+                add_groups(found, parts, groups, lambda text: notes.append(tag("p", text, class_="soft")))
+            drawn = largest(found, limits.report_scopes)
+            board = make_leaderboard(
+                index,
+                metrics=shown_metrics,
+                primary=as_tuple("primary", primary),
+                min_coverage=min_coverage,
+                most=limits.report_columns,
+            )
+            reliability = Html("")
+            if confidence is not None:
                 reliability = reliability_plots(find_calibration(index, confidence, Filters()), limits)
-        ranked = partial(
-            rank,
-            corpus=facts_of(summary),
-            accuracy=accuracy,
-            errors_as_wrong=errors_as_wrong,
-            repeats_as=str(repeats),
-        )
-        found = ranked(choose(summary, errors_as_wrong=errors_as_wrong))
-        notes: list[Html] = []
-        if groups:
-            grouped = grouped_corpora([directory], Filters(), groups, jobs=jobs, progress=progress, limits=limits)
-            with grouped as (made,):
-                by_group = read_summary(made, read_manifest(made))
-                if repeats.kind != "mean":
-                    near = Path(made).with_name("index")
-                    with open_index(made, jobs=jobs, cache=near, progress=progress, limits=limits) as index:
-                        by_group.evaluations = reduce_repeats(by_group.evaluations, index, repeats)
-                parts = ranked(choose(by_group, errors_as_wrong=errors_as_wrong))
-            add_groups(found, parts, groups, lambda text: notes.append(tag("p", text, class_="soft")))
-        drawn = largest(found, limits.report_scopes)
+            some_questions = question_cards(index, questions, name, drawn) if questions else Html("")
         rejects = sections.examples(directory, manifest)
         over_corpora = _trend(paths, wanted, jobs=jobs, progress=progress, limits=limits)
-        some_questions = Html("")
-        if questions:
-            with opened() as index:
-                some_questions = question_cards(index, questions, name, drawn)
     bodies = {
+        "Leaderboard": board.to_html() if board.models else Html(""),
         "Line counts": sections.line_counts(summary, manifest),
         "Evaluations × models": heat_maps(found, limits),
         "Accuracy with intervals": dot_plots(drawn, found),

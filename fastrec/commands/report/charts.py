@@ -166,7 +166,9 @@ def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
     dots = [dot for model in evaluation.by_model if (dot := _dot(model, accuracy=accuracy))]
     if not dots:
         return Html("")
-    dots.sort(key=lambda dot: -dot.value)  # another order may have been chosen
+    dots.sort(
+        key=lambda dot: dot.value if evaluation.lower_is_better else -dot.value
+    )  # another order may have been chosen
     shares = accuracy or are_shares(evaluation.by_model)
     low, high = (0.0, 1.0) if shares else (min(dot.low for dot in dots), max(dot.high for dot in dots))
     spec = ".1%" if accuracy else ".4g"

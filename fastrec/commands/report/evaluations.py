@@ -18,7 +18,15 @@ from fastrec.errors import counted
 from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, table, tag
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
-from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats, about, has_repeats, legend
+from fastrec.summary.present_ranking import (
+    EvaluationStats,
+    ModelStats,
+    Stats,
+    about,
+    has_repeats,
+    legend,
+    unranked_in_words,
+)
 from fastrec.summary.rows import from_portable
 from fastrec.wording import metrics_of, score_text, tally_facts, title_of
 
@@ -62,7 +70,8 @@ def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn
     all_of_them = table(title, ["model", *columns], rows, class_="models")
     explained = any(model.score_standard_error is not None for model in models) and accuracy
     note = tag("p", _PLUS_MINUS, class_="soft") if explained else Html("")
-    return joined(all_of_them, note, left_out(len(models), len(evaluation.by_model), best))
+    unranked = [tag("p", line, class_="soft") for line in unranked_in_words(evaluation)]
+    return joined(all_of_them, note, *unranked, left_out(len(models), len(evaluation.by_model), best))
 
 
 def _columns(
@@ -72,6 +81,8 @@ def _columns(
 
     `drawn` cells have small charts. On a large page, they would be most of it.
     """
+    if any(model.rank for model in models):
+        yield "rank", lambda model: short_cell(model.rank or "–")
     if accuracy:
         yield "accuracy, 95% interval", partial(_accuracy, drawn=drawn)
     else:
@@ -241,6 +252,7 @@ def _rank(kind: _Kind, one: _Chosen) -> tuple[float, int, str, str, str]:
     scope, row = one
     value = row.mean_score if scope.graded else row.share
     hard = min(max(value or 0.0, 0.0), 1.0)
+    hard = 1 - hard if scope.lower_is_better else hard
     first = -(row.disagreement or 0.0) if kind == "disagreement" else hard
     return first, -row.models, scope.evaluation_name, scope.metric or "", row.name
 
@@ -274,7 +286,8 @@ def _answers(index: Index, chosen: _Chosen) -> tuple[list[Answer], list[Answer]]
     scope, row = chosen
     query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=(row.sample_hash,))
     values = dict(zip(scope.models, index.values(query, scope.models)[row.name], strict=True))
-    ranked = sorted((-value, model) for model, value in values.items() if value is not None)
+    sign = 1 if scope.lower_is_better else -1
+    ranked = sorted((sign * value, model) for model, value in values.items() if value is not None)
     middle = (ranked[0][0] + ranked[-1][0]) / 2
     best = [model for value, model in ranked if value <= middle][:_READ]
     worst = [model for value, model in reversed(ranked) if value > middle][:_READ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from fastrec.commands.report.charts import position
@@ -65,25 +66,27 @@ def _ends(trend: Trend) -> list[str]:
 
 
 def _chosen(evaluation: EvaluationTrend) -> list[ModelTrend]:
-    """Choose the models with the least likely changes, then those with the highest last value, and sort them by it."""
+    """Choose the models with the least likely changes, then those with the best last value, and sort them by it."""
     changed = [
         (min(change.p_adjusted or 0.0 for change in model.changes if change.significant), model.model_id, model)
         for model in evaluation.models
         if any(change.significant for change in model.changes)
     ]
-    best = sorted(evaluation.models, key=_best_first)
+    best_first = partial(_best_first, lower=evaluation.lower_is_better)
+    best = sorted(evaluation.models, key=best_first)
     chosen = [model for _, _, model in sorted(changed, key=lambda one: one[:2])][:_LINES]
     chosen += [model for model in best if model not in chosen and _last(model) is not None][: _LINES - len(chosen)]
-    return sorted(chosen, key=_best_first)
+    return sorted(chosen, key=best_first)
 
 
 def _last(model: ModelTrend) -> Point | None:
     return next((point for point in reversed(model.points) if point.value is not None), None)
 
 
-def _best_first(model: ModelTrend) -> tuple[float, str]:
+def _best_first(model: ModelTrend, *, lower: bool) -> tuple[float, str]:
     last = _last(model)
-    return -last.value if last and last.value is not None else float("inf"), model.model_id
+    value = last.value if last else None
+    return float("inf") if value is None else value if lower else -value, model.model_id
 
 
 def _drawing(trend: Trend, evaluation: EvaluationTrend, models: Sequence[ModelTrend]) -> Html:

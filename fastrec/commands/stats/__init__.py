@@ -6,7 +6,7 @@
 2. Choose evaluations, metrics and models (`summary.present_choice`). Filters by sample, hash or outcome make a corpus
    of the matching records first.
 3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
-4. Rank the models (`summary.present_ranking`).
+4. Rank the models (`summary.present_ranking`), and test which of them differ (`answers.ranks`).
 5. With `group_by`, do the same for each group of records, in a corpus where each group is an evaluation.
 6. With `joins`, find out which questions the chosen models have in common (`joins`).
 """
@@ -17,6 +17,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -31,7 +32,7 @@ from fastrec.commands.stats.overlap import find_overlap
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
-from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, make_filters
+from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import (
@@ -47,7 +48,7 @@ from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.inputs import find_shards
 from fastrec.storage import join, storage_of
 from fastrec.summary.present_choice import choose
-from fastrec.summary.present_ranking import RANKINGS, Stats, add_groups, facts_of, rank
+from fastrec.summary.present_ranking import MIN_COVERAGE, RANKINGS, EvaluationStats, Stats, add_groups, facts_of, rank
 
 
 def stats(
@@ -64,6 +65,10 @@ def stats(
     repeats_as: str = "mean",
     jobs: int = 1,
     group_by: Strings = (),
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
+    min_coverage: float = MIN_COVERAGE,
+    no_ranks: bool = False,
     work_dir: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
@@ -88,6 +93,10 @@ def stats(
         jobs: Processes to use.
         group_by: Also compare the models on groups of records: those with the same value of a field, as in `where`, or
             FIELD:N for N bins of its numbers.
+        metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
+        min_coverage: Models with answers to less than this percentage of the questions come last, without a rank.
+        no_ranks: Do not test which models differ. The tests need the index of the corpus (`rank_best`, `rank_worst`).
         work_dir: Directory for temporary files; the system's by default.
         progress: Receives the progress.
         notice: Receives notices for the user.
@@ -119,17 +128,18 @@ def stats(
         made = stack.enter_context(_corpus_of(paths, options, progress=progress, notice=note))
         corpus, manifest, summary = made
         given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        is_temporary = corpus not in [os.fspath(name) for name in given]  # then its index is kept next to it
-        near = Path(corpus).with_name("index") if is_temporary else None
+        published = [os.fspath(name) for name in given]
         calibration = None
         if repeats.kind != "mean" or confidence is not None:
-            with open_index(corpus, cache=near, **reading) as index:
+            with open_index(corpus, cache=_cache_of(corpus, published), **reading) as index:
                 if repeats.kind != "mean":
                     summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
                 if confidence is not None:
                     by_name = Filters(**{name: getattr(wanted, name) for name in NAME_FILTERS})
                     calibration = find_calibration(index, confidence, by_name)
-        chosen = choose(summary, wanted, errors_as_wrong=errors_as_wrong)
+        lower = as_tuple("lower_is_better", lower_is_better)
+        choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
+        chosen = choice(summary, wanted, metrics=metrics)
         ranked = partial(
             rank,
             corpus=facts_of(summary),
@@ -138,10 +148,17 @@ def stats(
             common=common,
             errors_as_wrong=errors_as_wrong,
             repeats_as=str(repeats),
+            min_coverage=min_coverage,
             skipped=manifest.skipped,
         )
         found = ranked(chosen)
         found.calibration = calibration
+        test = partial(_add_ranks, published=published, errors_as_wrong=errors_as_wrong, reading=reading)
+        about_questions = hashes or joins or overlap
+        tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score") or repeats.kind != "mean")
+        if tests and not common:
+            test(found.evaluations, corpus)
+        found.others = len(choice(summary, wanted, metrics="all")) - len(chosen)
         if hashes:
             names = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
@@ -150,9 +167,12 @@ def stats(
             grouped = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))[0]
             by_group = read_summary(grouped, read_manifest(grouped))
             if repeats.kind != "mean":
-                with open_index(grouped, cache=Path(grouped).with_name("index"), **reading) as index:
+                with open_index(grouped, cache=_cache_of(grouped, published), **reading) as index:
                     by_group.evaluations = reduce_repeats(by_group.evaluations, index, repeats)
-            add_groups(found, ranked(choose(by_group, errors_as_wrong=errors_as_wrong)), groups, note)
+            parts = ranked(choice(by_group, metrics="all"))
+            if tests:
+                test(parts.evaluations, grouped)
+            add_groups(found, parts, groups, note)
         if overlap:
             found.overlap = find_overlap(corpus, manifest, **reading)
         if joins:
@@ -161,6 +181,8 @@ def stats(
             corpus, manifest = stack.enter_context(_by_question(made, options, progress=progress, notice=note))
             recounted = only_common(chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, **reading)
             found.evaluations = ranked(recounted).evaluations
+            if tests:
+                test(found.evaluations, corpus, common=True)
         return found
 
 
@@ -170,6 +192,29 @@ class _Reading(TypedDict):
     jobs: int
     progress: Progress | None
     limits: Limits
+
+
+def _cache_of(corpus: str, published: Sequence[str]) -> Path | None:
+    """Where the index of a corpus is kept: if the corpus is temporary, next to it."""
+    return None if corpus in published else Path(corpus).with_name("index")
+
+
+def _add_ranks(
+    evaluations: Sequence[EvaluationStats],
+    corpus: str,
+    *,
+    published: Sequence[str],
+    errors_as_wrong: bool,
+    common: bool = False,
+    reading: _Reading,
+) -> None:
+    """Test which models differ. The index does not know the scores of errors, so these cannot count as wrong."""
+    tested = [one for one in evaluations if len(one.by_model) > 1 and not (errors_as_wrong and one.errors)]
+    if tested:
+        # Imported only now: numpy takes longer than the rest of the command.
+        add_ranks = import_module("fastrec.answers.ranks").add_ranks
+        with open_index(corpus, cache=_cache_of(corpus, published), **reading) as index:
+            add_ranks(tested, index, common=common)
 
 
 @contextlib.contextmanager

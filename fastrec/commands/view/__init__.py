@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from fastrec.answers.index import open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError
+from fastrec.filters import Strings, as_tuple
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 
@@ -31,6 +32,8 @@ def view(
     corpus: str | os.PathLike[str],
     *,
     port: int = 0,
+    primary: Strings = (),
+    lower_is_better: Strings = (),
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> View:
@@ -43,6 +46,8 @@ def view(
     Args:
         corpus: A directory or URL that `normalize` published.
         port: The port to listen on; by default a free one.
+        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         jobs: Processes to use for building the index.
         progress: Receives the progress of building the index.
 
@@ -61,6 +66,7 @@ def view(
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
     index = open_index(corpus, jobs=jobs, progress=progress, limits=limits)
+    index.direct(as_tuple("lower_is_better", lower_is_better))
     # Imported only now: workers are forked before, and web servers may start threads.
-    opened: View = import_module("fastrec.commands.view.server").View(index, port)
+    opened: View = import_module("fastrec.commands.view.server").View(index, port, as_tuple("primary", primary))
     return opened

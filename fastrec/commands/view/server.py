@@ -16,7 +16,7 @@ import secrets
 import socket
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import PurePath
@@ -34,6 +34,7 @@ from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrec.answers.index import Index
+from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import Addresses, PageState, state_of
 from fastrec.commands.view.answer_page import answer_page, chosen_answer, record_text
@@ -141,8 +142,9 @@ _KEPT: Final = 4
 
 
 class _Pages:
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, board: Leaderboard) -> None:
         self._index = index
+        self._board = board
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
         self._matching: OrderedDict[tuple[str, ...], tuple[Index, ExitStack]] = OrderedDict()  # by conditions
         self._matching_lock = threading.Lock()
@@ -153,7 +155,7 @@ class _Pages:
         return Frame(Addresses(request.scope["root_path"]), shown(self._name))
 
     def start(self, request: Request) -> Response:
-        return _html(start_page(self.frame(request), self._index))
+        return _html(start_page(self.frame(request), self._index, self._board))
 
     def find(self, request: Request) -> Response:
         text = request.query_params.get("text", "").strip()
@@ -303,6 +305,7 @@ def _make_app(pages: _Pages) -> Starlette:
 
 
 _HOST = "127.0.0.1"
+_COLUMNS = 24  # evaluations in the leaderboard
 _LONGEST_REQUEST = 4 << 20
 """Bytes of a request's head: an address may name hundreds of models."""
 
@@ -313,8 +316,8 @@ class View:
     address: str
     """Where a browser finds it. Whoever knows the address can read the corpus on this machine."""
 
-    def __init__(self, index: Index, port: int) -> None:
-        self._pages = _Pages(index)
+    def __init__(self, index: Index, port: int, primary: Sequence[str] = ()) -> None:
+        self._pages = _Pages(index, make_leaderboard(index, primary=primary, most=_COLUMNS))
         self._socket = _listen(port)
         token = secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]

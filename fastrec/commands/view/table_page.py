@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from fastrec.answers.index import Index
+from fastrec.answers.leaderboard import BoardEvaluation, Leaderboard
 from fastrec.answers.table import Page, Query, QuestionRow, Scope, Sort
 from fastrec.commands.view.addresses import (
     LARGEST_PAGE,
@@ -30,7 +31,7 @@ def metric_name(metric: str | None) -> str:
     return "no metric" if metric is None else metric or "empty name"
 
 
-def start_page(frame: Frame, index: Index) -> Html:
+def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
     evaluations = {scope.evaluation_name for scope in index.scopes}
     numbers = tiles(
         ("evaluations", len(evaluations)),
@@ -43,8 +44,15 @@ def start_page(frame: Frame, index: Index) -> Html:
     heads = tag("tr", *(tag("th", name, scope="col", class_=class_) for name, class_ in names.items()))
     table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list scopes")
     nothing = tag("p", "This corpus has no records.", class_="soft")
-    heading = tag("h1", "Pick an evaluation")
-    return frame.page("Evaluations", [], heading, numbers, _find_form(frame, ""), table if rows else nothing)
+
+    def questions_of(evaluation: BoardEvaluation, model: str) -> str:
+        query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric, models=(model,))
+        return frame.addresses.table(PageState(query=query))
+
+    ranked = joined(tag("h1", "Leaderboard"), board.to_html(questions_of)) if rows else Html("")
+    heading = tag("h2", "Evaluations and metrics")
+    listed = joined(heading, table) if rows else nothing
+    return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), ranked, listed)
 
 
 def _by_evaluation(scopes: Sequence[Scope]) -> list[list[Scope]]:

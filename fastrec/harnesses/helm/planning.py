@@ -19,8 +19,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -62,7 +61,7 @@ def plan(log: Log) -> LogPlan:
     _scan_entries(scores.path, scan)
     labels = labels_of(scan.perturbations)
     uses = _uses_of(scan, labels)
-    run = _run_of(log, scan, uses)
+    run = _run_of(log, scan)
     count = len(scan.samples)
     per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
     stats = _read(log, "stats", list[Stat])
@@ -249,17 +248,8 @@ def _scan_entries(path: str, scan: Scan) -> None:
 
 _MODEL: Final = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
 
-# Metrics that are no judgement of an answer, or better if they are lower: a 1 does not mean that it is right.
-_NO_JUDGEMENT: Final = (
-    *("num_*", "max_num_*", "finish_reason_*", "prompt_truncated", "predicted_index", "max_prob", "batch_size"),
-    *("inference_*", "training_*", "estimated_num_tokens_cost", "logprob", "summarization_compression"),
-    *("perplexity", "bits_per_byte", "absolute_value_difference", "distance", "toxic_frac", "*toxicity*", "bias_*"),
-    *("stereotypical_associations:*", "demographic_representation:*", "edit_distance", "longest_common_prefix_length*"),
-    *("edit_similarity", "ter_score", "mer_score", "cer_score", "wer_score", "ece_*", "platt_*"),
-)
 
-
-def _run_of(log: Log, scan: Scan, metrics: Iterable[str]) -> RunInfo:
+def _run_of(log: Log, scan: Scan) -> RunInfo:
     spec = _read(log, "run_spec", RunSpec)
     scenario = _read(log, "scenario", Scenario)
     adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
@@ -277,13 +267,7 @@ def _run_of(log: Log, scan: Scan, metrics: Iterable[str]) -> RunInfo:
         model=model,
         started="" if scan.started is None else str(scan.started),
         metadata={key: value for key, value in metadata.items() if value},
-        never_correct=frozenset(filter(_is_no_judgement, metrics)),
     )
-
-
-def _is_no_judgement(metric: str) -> bool:
-    name = metric.partition(":")[0].partition("@")[0]
-    return any(fnmatchcase(name, pattern) or fnmatchcase(metric, pattern) for pattern in _NO_JUDGEMENT)
 
 
 def _read(log: Log, role: str, kind: Any) -> Any:

@@ -40,6 +40,7 @@ from fastrec.harnesses.inspect.structs import (
     SlowSample,
 )
 from fastrec.harnesses.json_array import JsonArray
+from fastrec.harnesses.kinds import row_of
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at
 
@@ -63,7 +64,7 @@ Seen = Mapping[str, Shape]
 _PLAIN: Final = Shape()
 
 
-def _run_of(header: Header) -> RunInfo:
+def _run_of(header: Header, seen: Seen) -> RunInfo:
     spec = header.eval
     dataset = spec.dataset.name if spec.dataset else None
     metadata = {"eval_id": spec.eval_id, "run_id": spec.run_id, "dataset": dataset}
@@ -73,7 +74,16 @@ def _run_of(header: Header) -> RunInfo:
         started=spec.created,
         version=str((spec.packages or {}).get("inspect_ai", "")),
         metadata={name: value for name, value in metadata.items() if value},
+        lower_is_better=frozenset(_lower_is_better(header, seen)),
     )
+
+
+def _lower_is_better(header: Header, seen: Seen) -> Iterator[str]:
+    """Yield the metrics with a figure that is better if it is lower, such as a perplexity."""
+    for entry in _entries(header.results):
+        scorer, key = _resolve(entry, seen)
+        if any((row := row_of("inspect", name)) and row.lower for name in entry.metrics):
+            yield f"{scorer}:{key}" if key else scorer
 
 
 def _notes_of(header: Header) -> list[str]:
@@ -289,7 +299,7 @@ def _plan(
     if not slices:
         notes = [*notes, "the log has no samples"]
     return LogPlan(
-        run=_run_of(header),
+        run=_run_of(header, seen),
         slices=[LogSlice(scoring, **some) for some in slices],
         aggregates=means,
         not_compared=not_compared,

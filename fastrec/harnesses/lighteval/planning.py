@@ -44,7 +44,7 @@ def plan(log: Log) -> LogPlan:
             started=started,
             version=results.version,
             metadata=_metadata(results, task),
-            never_correct=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
+            lower_is_better=frozenset(name for name, metric in metrics.items() if metric.lower_is_better),
         ),
         slices=[
             LogSlice(*bounds, is_flat, named, metrics, columns, unread)  # type: ignore[call-arg]

@@ -112,7 +112,7 @@ def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
         started=started,
         version=spell(results.lm_eval_version) if results.lm_eval_version else "",
         metadata={key: spell(value) for key, value in about.items() if value is not None},
-        never_correct=lower,
+        lower_is_better=lower,
     )
 
 

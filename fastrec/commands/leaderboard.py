@@ -1,0 +1,133 @@
+"""`leaderboard`: all models on the primary metrics of all evaluations."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import msgspec
+
+from fastrec.answers.index import open_index
+from fastrec.engine import check_jobs
+from fastrec.errors import UsageError, shown
+from fastrec.filters import NAME_FILTERS, FilterArguments, Strings, as_tuple, make_filters
+from fastrec.limits import current_limits
+from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
+from fastrec.progress import Progress
+from fastrec.where import GroupBy, ungrouped_name
+
+if TYPE_CHECKING:
+    from fastrec.answers.leaderboard import Leaderboard
+
+
+def leaderboard(
+    corpus: str | os.PathLike[str],
+    *,
+    weights: Mapping[str, float] | str | os.PathLike[str] | None = None,
+    weight_by: str | None = None,
+    primary: Strings = (),
+    min_coverage: float = 50.0,
+    samples: int = 1_000,
+    seed: int = 0,
+    group_by: Strings = (),
+    lower_is_better: Strings = (),
+    jobs: int = 1,
+    progress: Progress | None = None,
+    **filters: Unpack[FilterArguments],
+) -> Leaderboard:
+    """Compare all models on the primary metrics of all evaluations.
+
+    Args:
+        corpus: A directory or URL that `normalize` published.
+        weights: The weights of evaluations in the mean, by name: a dict, or a TOML file. Others have a weight of 1.
+        weight_by: `questions` weights an evaluation by the number of its questions.
+        primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
+        min_coverage: The percentage of its questions that a model must have answered for an evaluation to count.
+        samples: Draws of the bootstrap.
+        seed: The seed of its random numbers.
+        group_by: Each group of records with the same value of a field is an evaluation of its own; as in `stats`.
+        lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
+        jobs: Processes to use if records have to be chosen, or the index of the corpus has to be built.
+        progress: Receives the progress of it.
+        **filters: Only records that match these (`FilterArguments`).
+
+    Raises:
+        UsageError: An argument is wrong, or a pattern matches nothing.
+        CorpusError: A file of the corpus is damaged.
+        ShardError: A part cannot be read completely.
+    """
+    limits = current_limits()
+    check_jobs(jobs)
+    if weight_by not in (None, "questions"):
+        raise UsageError(f"weight_by must be questions, not {weight_by!r}")
+    if weight_by and weights is not None:
+        raise UsageError("--weights and --weight-by cannot be combined")
+    if not 0 <= min_coverage <= 100:
+        raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
+    if not 1 <= samples <= 100_000:
+        raise UsageError(f"samples must be between 1 and 100,000, not {samples}")
+    given = _weights(weights)
+    wanted = make_filters(**filters)
+    by_record = msgspec.structs.replace(wanted, **dict.fromkeys(NAME_FILTERS, ()))
+    by_name = msgspec.structs.replace(wanted, **{n: () for n in wanted.__struct_fields__ if getattr(by_record, n)})
+    groups = parse_groups(group_by)
+    path = os.fspath(corpus)
+    with contextlib.ExitStack() as stack:
+        made = matching_corpus(path, by_record, jobs=jobs, progress=progress, limits=limits)
+        directory = stack.enter_context(made)
+        if groups:
+            by_value = grouped_corpora([directory], by_name, groups, jobs=jobs, progress=progress, limits=limits)
+            (directory,) = stack.enter_context(by_value)
+            by_name = make_filters()
+        # The index of matching records is kept next to them, since both are removed afterwards.
+        cache = None if directory == path else Path(directory).with_name("index")
+        opened = open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
+        index = stack.enter_context(opened)
+        index.direct(as_tuple("lower_is_better", lower_is_better))
+        # Imported only now: workers are forked before, and numpy takes long.
+        found: Leaderboard = import_module("fastrec.answers.leaderboard").make_leaderboard(
+            index,
+            by_name,
+            primary=as_tuple("primary", primary),
+            weights=given,
+            weight_by=weight_by,
+            min_coverage=min_coverage,
+            samples=samples,
+            seed=seed,
+            name_of=partial(_name, groups=groups) if groups else str,
+        )
+    return found
+
+
+def _name(evaluation: str, groups: Sequence[GroupBy]) -> str:
+    name, values = ungrouped_name(evaluation, groups)
+    return f"{name} [{', '.join(f'{field}: {value}' for field, value in values.items())}]"
+
+
+def _weights(weights: Mapping[str, float] | str | os.PathLike[str] | None) -> dict[str, float]:
+    """The weights by evaluation; a file has a line `"evaluation" = 2` for each."""
+    if weights is None:
+        return {}
+    found: Mapping[str, Any]
+    where = "weights"
+    if isinstance(weights, Mapping):
+        found = weights
+    else:
+        where = shown(os.fspath(weights))
+        try:
+            found = tomllib.loads(Path(weights).read_text(encoding="utf-8"))
+        except OSError as exc:
+            raise UsageError(f"{where}: the weights cannot be read: {exc.strerror}") from exc
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+            raise UsageError(f"{where}: the weights are not TOML: {exc}") from exc
+    for name, value in found.items():
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            raise UsageError(f"{where}: the weight of {name!r} must be a number of at least 0, not {value!r}")
+    return {name: float(value) for name, value in found.items()}

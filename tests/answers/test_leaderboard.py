@@ -1,0 +1,230 @@
+"""The leaderboard against an independent computation with numpy, and its formats."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from scipy import stats as scipy_stats
+
+import fastrec
+from fastrec.answers import leaderboard as implementation
+from fastrec.cli import cli
+from tests.answers.test_ranks import make_corpus, naive_ranges, record
+from tests.samples import sample_of
+
+QUESTIONS = {"A": 60, "B": 25, "C": 40}
+METRIC = sample_of("0.3.0")["evaluation_result_id"]
+MODELS = ["m1", "m2", "m3", "m4"]
+
+
+def values_of() -> dict[str, Any]:
+    """Values by evaluation, questions × models. m4 lacks C; A is binary, B is graded, C has a gap."""
+    random = np.random.default_rng(7)
+    skill = np.array([0.8, 0.7, 0.3, 0.5])
+    values = {name: (random.uniform(size=(n, 4)) < skill).astype(float) for name, n in QUESTIONS.items()}
+    values["B"] = np.round(0.5 * values["B"] + random.uniform(0, 0.5, values["B"].shape), 3)
+    values["C"][:, 3] = np.nan
+    values["C"][:7, 0] = np.nan
+    return values
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    records = [
+        record(model, number, float(row[at]), evaluation_name=name, metadata={"half": str(number % 2)})
+        for name, table in values_of().items()
+        for number, row in enumerate(table)
+        for at, model in enumerate(MODELS)
+        if not np.isnan(row[at])
+    ]
+    return make_corpus(tmp_path_factory.mktemp("board"), records)
+
+
+def by_hash(corpus: Path, name: str) -> Any:
+    """The values of an evaluation in the order of the corpus, which is that of hashes."""
+    numbers: dict[str, int] = {}
+    for one in map(json.loads, fastrec.cat(corpus, evaluation=name)):
+        numbers.setdefault(one["sample_hash"], int(one["sample_id"].removeprefix("q-")))
+    return values_of()[name][[numbers[key] for key in sorted(numbers)]]
+
+
+def draws_of(values: Any, name: str, samples: int, seed: int) -> Any:
+    """The same draws, one by one."""
+    random = np.random.default_rng([seed, crc32(f"{name}\0{METRIC}".encode())])
+    chosen = random.integers(0, len(values), (samples, len(values)))
+    return np.array([np.nanmean(values[row], axis=0) for row in chosen])
+
+
+def test_all_numbers_are_those_of_numpy(corpus):
+    board = fastrec.leaderboard(corpus, samples=200, seed=3)
+    tables = {name: by_hash(corpus, name) for name in QUESTIONS}
+    with pytest.warns(RuntimeWarning, match="empty slice"):  # m4 on C
+        draws = {name: draws_of(table, name, 200, 3) for name, table in tables.items()}
+    rows = {row.model_id: row for row in board.models}
+    assert [row.group for row in board.models] == [1, 1, 1, 2]
+    assert rows["m4"].cells[2] is None
+    assert rows["m4"].rank_best is None  # alone in its group
+    for at, model in enumerate(MODELS):
+        for cell, name in zip(rows[model].cells, QUESTIONS, strict=True):
+            if cell:
+                assert cell.value == pytest.approx(np.nanmean(tables[name][:, at]))
+                assert (cell.low, cell.high) == pytest.approx(np.percentile(draws[name][:, at], [2.5, 97.5]))
+    group = MODELS[:3]
+    means = np.mean([np.nanmean(table[:, :3], axis=0) for table in tables.values()], axis=0)
+    drawn = np.mean([table[:, :3] for table in draws.values()], axis=0)
+    ranks = np.mean([scipy_stats.rankdata(-np.nanmean(table[:, :3], axis=0)) for table in tables.values()], axis=0)
+    drawn_ranks = np.mean([scipy_stats.rankdata(-table[:, :3], axis=1) for table in draws.values()], axis=0)
+    for at, model in enumerate(group):
+        row = rows[model]
+        assert row.mean.value == pytest.approx(means[at])
+        assert (row.mean.low, row.mean.high) == pytest.approx(np.percentile(drawn[:, at], [2.5, 97.5]))
+        assert row.mean_rank.value == pytest.approx(ranks[at])
+        ends = np.percentile(drawn_ranks[:, at], [2.5, 97.5])
+        assert (row.mean_rank.low, row.mean_rank.high) == pytest.approx(ends)
+        assert row.win_share.value == pytest.approx((3 - ranks[at]) / 2)
+    assert [(rows[model].rank_best, rows[model].rank_worst) for model in group] == naive_ranks_by_mean(tables)
+    assert rows["m4"].mean.value == pytest.approx(np.mean([tables[name][:, 3].mean() for name in "AB"]))
+
+
+def naive_ranks_by_mean(tables: dict[str, Any]) -> list[tuple[int, int]]:
+    """Welch's test of sums of independent means, for each pair, and Holm's method."""
+    tests = []
+    for first, second in ((0, 1), (0, 2), (1, 2)):
+        parts = [table[:, first] - table[:, second] for table in tables.values()]
+        parts = [part[~np.isnan(part)] for part in parts]
+        variances = [part.var(ddof=1) / len(part) / 9 for part in parts]
+        degrees = sum(variances) ** 2 / sum(v**2 / (len(part) - 1) for v, part in zip(variances, parts, strict=True))
+        mean = sum(part.mean() for part in parts) / 3
+        tests.append((2 * scipy_stats.t.sf(abs(mean) / sum(variances) ** 0.5, degrees), first, second, mean))
+    better = np.zeros((3, 3), dtype=bool)
+    for done, (p, first, second, mean) in enumerate(sorted(tests)):
+        if p > 0.05 / (3 - done):
+            break
+        better[(first, second) if mean > 0 else (second, first)] = True
+    return [(1 + better[:, at].sum(), 3 - better[at].sum()) for at in range(3)]
+
+
+def test_cells_have_the_ranks_of_stats(corpus):
+    board = fastrec.leaderboard(corpus, samples=10)
+    ranks = {model.model_id: (model.cells[0].rank_best, model.cells[0].rank_worst) for model in board.models}
+    assert [ranks[model] for model in MODELS] == naive_ranges(values_of()["A"], lower=False)
+    of_stats = {one.model_id: (one.rank_best, one.rank_worst) for one in fastrec.stats(corpus).evaluations[0].by_model}
+    assert ranks == of_stats
+
+
+def test_the_draws_do_not_depend_on_jobs_or_on_other_evaluations(corpus):
+    board = fastrec.leaderboard(corpus, jobs=2)
+    assert board == fastrec.leaderboard(corpus) == fastrec.open(corpus).leaderboard()
+    alone = fastrec.leaderboard(corpus, evaluation="A")
+    assert {one.model_id: one.cells[0] for one in alone.models} == {one.model_id: one.cells[0] for one in board.models}
+    assert board != fastrec.leaderboard(corpus, seed=1)
+
+
+def test_many_questions_are_drawn_in_bundles(corpus, monkeypatch):
+    """Bundles have nearly the same interval as single questions."""
+    exact = fastrec.leaderboard(corpus, samples=4000, evaluation="A").models[0].cells[0]
+    monkeypatch.setattr(implementation, "BUNDLES", 20)
+    monkeypatch.setattr(implementation, "_CELLS", 100)
+    bundled = fastrec.leaderboard(corpus, samples=4000, evaluation="A").models[0].cells[0]
+    assert bundled.value == exact.value
+    assert bundled.high - bundled.low == pytest.approx(exact.high - exact.low, rel=0.5)
+
+
+def test_weights(corpus, tmp_path):
+    file = tmp_path / "weights.toml"
+    file.write_text("A = 2\nC = 0\n")
+    board = fastrec.leaderboard(corpus, weights=file, samples=5)
+    cells = board.models[0].cells
+    assert board.models[0].mean.value == pytest.approx((2 * cells[0].value + cells[1].value) / 3)
+    by_size = fastrec.leaderboard(corpus, weight_by="questions", samples=5).models[0]
+    assert by_size.mean.value == pytest.approx(np.average([cell.value for cell in by_size.cells], weights=[60, 25, 40]))
+    assert fastrec.leaderboard(corpus, weights={"A": 2, "C": 0}, samples=5) == board
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": {"Z": 1}}, "there is no evaluation 'Z' to weight; evaluations: A, B, C"),
+        ({"weights": {"A": -1}}, "weights: the weight of 'A' must be a number of at least 0, not -1"),
+        ({"weights": "nowhere.toml"}, "nowhere.toml: the weights cannot be read: No such file or directory"),
+        ({"weights": {}, "weight_by": "questions"}, "--weights and --weight-by cannot be combined"),
+        ({"weight_by": "models"}, "weight_by must be questions, not 'models'"),
+        ({"primary": "A=f1"}, "--primary 'A=f1' is no EVALUATION=METRIC of this corpus"),
+        ({"samples": 0}, "samples must be between 1 and 100,000, not 0"),
+        ({"min_coverage": -1}, "min_coverage must be between 0 and 100, not -1"),
+    ],
+)
+def test_wrong_arguments(corpus, options, message):
+    with pytest.raises(fastrec.UsageError) as caught:
+        fastrec.leaderboard(corpus, **options)
+    assert str(caught.value) == message
+
+
+def test_the_primary_metric(tmp_path, monkeypatch):
+    """Records name it; a setting names another one."""
+    said = {"metric_kind": "judgement", "primary_metric": "true"}
+    records = [record("m", 1, 1.0, evaluation_result_id="f1"), record("m", 1, 0.0, evaluation_result_id="acc")]
+    records += [record("m", 1, 0.5, evaluation_result_id="bleu", metadata=said)]
+    corpus = make_corpus(tmp_path, records)
+    assert fastrec.leaderboard(corpus).evaluations[0].title == "E · bleu"
+    assert fastrec.leaderboard(corpus, metric=["f1", "acc"]).evaluations[0].metric == "acc"
+    monkeypatch.chdir(tmp_path)
+    Path("fastrec.toml").write_text('[leaderboard]\nprimary = ["E=f*"]\n')
+    document = json.loads(CliRunner().invoke(cli, ["leaderboard", "corpus", "--format", "json"]).stdout)
+    assert document["evaluations"][0]["metric"] == "f1"
+
+
+def test_scores_of_another_scale_or_direction_are_not_in_the_mean(tmp_path):
+    records = [record("m", n, 1.0) for n in range(3)]
+    records += [record("m", n, 0.4, evaluation_name="L", metadata={"lower_is_better": "true"}) for n in range(3)]
+    records += [record("m", n, 7.0, evaluation_name="R") for n in range(3)]
+    board = fastrec.leaderboard(make_corpus(tmp_path, records), samples=5)
+    assert [one.weight for one in board.evaluations] == [1, 0, 0]
+    assert board.models[0].mean.value == 1.0
+    assert board.notes()[-1].endswith(": L ↓, R")
+
+
+def test_few_answers_do_not_count(tmp_path):
+    records = [record("m", n, 0.0) for n in range(10)] + [record("lucky", 3, 1.0)]
+    board = fastrec.leaderboard(make_corpus(tmp_path, records), samples=5)
+    assert [(one.model_id, one.group, one.mean and one.mean.value) for one in board.models] == [
+        ("m", 1, 0.0),
+        ("lucky", 0, None),
+    ]
+    assert board.table(board.models[1:]) == (["model", "E"], [["lucky", "(100.0%)"]])
+
+
+def test_groups_are_columns(corpus):
+    board = fastrec.leaderboard(corpus, group_by="metadata.half", samples=5, evaluation="A")
+    assert [one.title for one in board.evaluations] == ["A [metadata.half: 0]", "A [metadata.half: 1]"]
+    assert [one.questions for one in board.evaluations] == [30, 30]
+    assert board.models[0].cells[0].value == pytest.approx(values_of()["A"][::2, 0].mean())
+
+
+def test_formats(corpus):
+    def run(output_format: str) -> str:
+        result = CliRunner().invoke(cli, ["leaderboard", str(corpus), "--samples", "9", "--format", output_format])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    assert "table 1: 3 models with 3 of 3 evaluations\n  rank  model " in run("table")
+    assert "| rank | model | mean |" in run("markdown")
+    latex = run("latex")
+    assert latex.count("\\begin{tabular}{llrrrrrr}") == 1
+    assert "m1 & " in latex
+    assert "\\%" in latex
+    rows = list(csv.DictReader(io.StringIO(run("csv"))))
+    document = json.loads(run("json"))
+    assert [float(row["A.low"]) for row in rows] == [model["cells"][0]["low"] for model in document["models"]]
+    assert rows[3]["C"] == ""
+    page = run("html")
+    assert page.startswith("<!doctype html>")
+    assert page.count("<table") == 2

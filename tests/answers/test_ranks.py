@@ -1,0 +1,138 @@
+"""Rank ranges against an independent computation: scipy's tests for each pair, and Holm's method by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+import fastrec
+from fastrec.answers.ranks import ALPHA, pair_sums, rank_ranges, significant
+from fastrec.cli import cli
+from tests.samples import sample_of
+from tests.sizes import examples
+
+
+def naive_ranges(values: Any, *, lower: bool) -> list[tuple[int, int]]:
+    models = values.shape[1]
+    binary = np.isin(values[~np.isnan(values)], [0, 1]).all()
+    tests = []
+    for first in range(models):
+        for second in range(first + 1, models):
+            both = ~np.isnan(values[:, first]) & ~np.isnan(values[:, second])
+            differences = values[both, first] - values[both, second]
+            tests.append((naive_p(differences, binary=binary), first, second, differences.sum()))
+    better = np.zeros((models, models), dtype=bool)
+    for done, (p, first, second, total) in enumerate(sorted(tests)):
+        if p > ALPHA / (len(tests) - done):
+            break
+        winner, loser = (first, second) if (total > 0) != lower else (second, first)
+        better[winner, loser] = True
+    return [(1 + better[:, model].sum(), models - better[model].sum()) for model in range(models)]
+
+
+def naive_p(differences: Any, *, binary: bool) -> float:
+    changed = differences[differences != 0]
+    if len(changed) == 0 or len(differences) < 2:
+        return 1.0
+    if binary:
+        return float(scipy_stats.binomtest(int((changed > 0).sum()), len(changed), 0.5).pvalue)
+    least = 2.0 ** (1 - len(differences))
+    if np.ptp(differences) < 1e-9:
+        return least
+    return max(float(scipy_stats.ttest_1samp(differences, 0).pvalue), least)
+
+
+@settings(max_examples=examples(30, 400))
+@given(st.integers(0, 2**32), st.integers(1, 9), st.integers(1, 120), st.tuples(*[st.booleans()] * 3))
+def test_ranges_are_those_of_scipy_and_holm(seed, models, questions, kinds):
+    binary, lower, sparse = kinds
+    random = np.random.default_rng(seed)
+    skill = random.uniform(0, 1, models)
+    values = random.uniform(0, 1, (questions, models)) < skill
+    values = values.astype(float) if binary else np.round(values + random.normal(0, 0.5, values.shape), 3)
+    if sparse:
+        values[random.uniform(0, 1, values.shape) < 0.3] = np.nan
+    cuts = sorted(random.integers(0, questions + 1, 2))
+    blocks = iter(np.split(values, cuts))
+    found = rank_ranges(significant(pair_sums(blocks, models), lower=lower))
+    assert found == naive_ranges(values, lower=lower)
+    assert all(1 <= best <= worst <= models for best, worst in found)
+
+
+def make_corpus(directory: Path, records: list[dict[str, Any]]) -> Path:
+    shard = directory / "all.jsonl"
+    shard.write_bytes("\n".join(map(json.dumps, records)).encode())
+    fastrec.normalize(shard, directory / "corpus")
+    return directory / "corpus"
+
+
+def record(model: str, question: int, score: float, **changes: Any) -> dict[str, Any]:
+    made = sample_of(
+        "0.3.0",
+        evaluation_name="E",
+        model_id=model,
+        sample_id=f"q-{question}",
+        input={"raw": str(question), "reference": ["x"]},
+        evaluation={"score": score, "is_correct": score == 1},
+        sample_hash=None,
+    )
+    return {key: value for key, value in (made | {"error": None} | changes).items() if value is not None}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """good and same are alike, bad is worse, and lucky has answered one question only, rightly."""
+    records = [record("good", number, float(number % 10 != 0)) for number in range(40)]
+    records += [record("same", number, float(number % 10 != 1)) for number in range(40)]
+    records += [record("bad", number, float(number % 10 == 2)) for number in range(40)]
+    records += [record("lucky", 5, 1.0)]
+    return make_corpus(tmp_path_factory.mktemp("ranks"), records)
+
+
+def test_a_lucky_answer_is_not_ranked_above_all_others(corpus):
+    (found,) = fastrec.stats(corpus).evaluations
+    assert [(one.model_id, one.rank, one.unranked) for one in found.by_model] == [
+        ("good", "1–2", ""),
+        ("same", "1–2", ""),
+        ("bad", "3", ""),
+        ("lucky", "", "2.5% of the questions"),
+    ]
+
+
+def test_all_formats_have_the_same_ranks(corpus):
+    table = CliRunner().invoke(cli, ["stats", str(corpus)]).stdout
+    assert "\n  1–2   good " in table
+    assert "not ranked: lucky (2.5% of the questions)" in table
+    rows = CliRunner().invoke(cli, ["stats", str(corpus), "--format", "csv"]).stdout.splitlines()
+    assert [row.rsplit(",", 3)[1:] for row in rows] == [
+        ["rank_best", "rank_worst", "unranked"],
+        ["1", "2", ""],
+        ["1", "2", ""],
+        ["3", "3", ""],
+        ["", "", "2.5% of the questions"],
+    ]
+    document = json.loads(CliRunner().invoke(cli, ["stats", str(corpus), "--format", "json"]).stdout)
+    assert [one["rank_worst"] for one in document["evaluations"][0]["by_model"]] == [2, 2, 3, None]
+
+
+def test_min_coverage_and_no_ranks(corpus):
+    everyone = fastrec.stats(corpus, min_coverage=0).evaluations[0].by_model
+    assert (everyone[0].model_id, everyone[0].rank) == ("lucky", "1–4")
+    assert not any(one.rank for one in fastrec.stats(corpus, no_ranks=True).evaluations[0].by_model)
+    assert [one.rank for one in fastrec.stats(corpus, common=True).evaluations[0].by_model] == ["1–4"] * 4
+    with pytest.raises(fastrec.UsageError, match="min_coverage must be between 0 and 100, not 101"):
+        fastrec.stats(corpus, min_coverage=101)
+
+
+def test_groups_have_ranks_of_their_own(corpus):
+    found = fastrec.stats(corpus, group_by="model_id", model="good").evaluations
+    assert len(found) == 2
+    assert found[1].by_model[0].rank_best is None  # a group of one model
