@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import configparser
 import gzip
+import json
 import os
 import re
 import shlex
@@ -245,6 +246,12 @@ def _examples(_: Scene, block: Block) -> None:
         check_example(example)
 
 
+def _record(_: Scene, block: Block) -> None:
+    """Judge a record that is printed over several lines."""
+    verdict = fastrec.judge(json.dumps(json.loads(block.text)))
+    assert (verdict.errors, verdict.warnings, verdict.version) == ((), (), "0.3.0")
+
+
 RUNNERS: Final[dict[str, Callable[[Scene, Block], None]]] = {
     "sh": _shell,
     "bash": _script,
@@ -254,5 +261,6 @@ RUNNERS: Final[dict[str, Callable[[Scene, Block], None]]] = {
     "ini": _unit,
     "crontab": _crontab,
     "diff": _examples,
+    "json": _record,
 }
 """How to run blocks, by language. A block in any other language is an error."""
