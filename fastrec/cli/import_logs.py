@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,7 +31,32 @@ _MOST_ROWS = 20
 _MOST_BAD = 20
 
 
-@command("Turn logs of evaluation harnesses into shards of records.")
+_TABLE_OPTIONS = {
+    "evaluation": "Name of the evaluation, for a table without such a column.",
+    "evaluation-column": "Column of a table with the name of the evaluation.",
+    "model": "Name of the model, for a table without such a column.",
+    "model-column": "Column with the model.",
+    "id-column": "Column with the sample_id; default: by the question.",
+    "input-column": "Column with the question.",
+    "output-column": "Column with what the model said.",
+    "reference-column": "Column with the correct answer.",
+    "choices-column": "Column with the choices, as a list.",
+    "correct-column": "Column with true or false, 1 or 0, yes or no.",
+    "score-column": "Column with a score; several with commas.",
+    "error-column": "Column that says what went wrong.",
+    "run": "Name of the run; default: a hash of the table.",
+}
+
+
+def _table_options(function: Callable[..., None]) -> Callable[..., None]:
+    for name, text in reversed(_TABLE_OPTIONS.items()):
+        function = click.option(f"--{name}", default="", metavar="NAME", help=text)(function)
+    function = click.option("--guess", is_flag=True, help="Print the command for a table, and do nothing.")(function)
+    path = click.Path(dir_okay=False)
+    return click.option("--columns", type=path, help="TOML file with the options of a table, as keys.")(function)
+
+
+@command("Turn logs of evaluation harnesses, or tables, into shards of records.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
               help="Directory for the shards. Replaces an earlier import there.")  # fmt: skip
@@ -38,6 +64,7 @@ _MOST_BAD = 20
                "Harness whose logs are imported; auto: recognise it by the content.", to="from_")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
               help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
+@_table_options
 @jobs_option
 @click.option("--strict", is_flag=True, help="Exit 1 if the records do not reproduce the figures of a log.")
 @click.option("--skip-bad-logs", is_flag=True, help="Exit 0 even if some logs could not be imported.")
@@ -51,15 +78,19 @@ def import_logs(
     skip_bad_logs: bool,
     output_format: str,
     no_progress: bool,
+    guess: bool,
     **options: Any,
 ) -> None:
-    """Turn logs of lm-eval, Inspect, HELM and lighteval into shards of records.
+    """Turn logs of lm-eval, Inspect, HELM and lighteval, or tables, into shards of records.
 
     PATHS are logs, directories of logs, quoted patterns or URLs. Files are recognised by their content. Each log
     becomes one shard of records, one record per sample, metric and repeat; import.json accounts for every sample.
 
     The means that a log states are computed again from its records. Those that differ are listed: something was lost
     or mixed up, in the log or by the import.
+
+    With options that name columns, PATHS are tables: CSV, TSV, JSON Lines, JSON arrays of objects, or Parquet. A row
+    is a sample, each column of scores a metric. Other columns become metadata. Rows that do not fit are listed.
 
     \b
     Exit codes:
@@ -73,10 +104,16 @@ def import_logs(
       fastrec import logs/ -o records
       fastrec import 'results/**/*_2026-*.json*' -o records
       fastrec import logs/ -o records --from inspect --metric 'includes*'
+      fastrec import answers.csv -o records --guess
       fastrec normalize records -o corpus
     """
+    from fastrec.commands.import_logs import guess_columns
     from fastrec.commands.import_logs import import_logs as run
 
+    if guess:
+        for line in guess_columns(paths, options["output"]):
+            click.echo(line)
+        return
     prepare_reading(options["jobs"])
     with make_progress("import", quiet=no_progress) as progress:
         result = run(paths, **options, progress=progress)
@@ -121,8 +158,11 @@ def _print_account(result: Import) -> None:
     left_out = Counter[str]()
     for log in result.logs:
         left_out.update(log.left_out)
-    for reason, count in left_out.items():
+    for reason, count in list(left_out.items())[:_MOST_ROWS]:
         print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
+    if len(left_out) > _MOST_ROWS:
+        more = sum(left_out.values()) - sum(list(left_out.values())[:_MOST_ROWS])
+        print_notice(f"{counted(more, 'more sample')} left out: import.json says why")
     rows = [
         [safe(shown(log.log)), safe(one.name)]
         + ["none" if number is None else f"{number:.6g}" for number in (one.stated, one.recomputed)]

@@ -41,6 +41,8 @@ class Log(msgspec.Struct, frozen=True):
     """All files that it is read from. Their contents, in this order, identify the log."""
     task: str = ""
     """The task, if the files of several tasks are grouped by it; else `plan` finds it."""
+    columns: Any = None
+    """What the columns of a table mean."""
 
     @property
     def size(self) -> int:
@@ -148,6 +150,8 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     error: str = ""
     """What went wrong with the sample itself; it is the error of all its records."""
     metadata: dict[str, str] = {}
+    run: RunInfo | None = None
+    """The run of this sample, if a table has several; None: that of the log."""
 
 
 def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw") -> AnswerAttribution:
@@ -173,5 +177,5 @@ class Harness(Protocol):
     def plan(self, log: Log) -> LogPlan:
         """Read what a log says about its run; raise LogError if it is damaged."""
 
-    def samples(self, log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:
-        """Read a slice; raise LogError if it is damaged."""
+    def samples(self, log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | str]:
+        """Read a slice; raise LogError if it is damaged. A text says why a sample is left out."""

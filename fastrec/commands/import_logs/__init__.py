@@ -38,15 +38,16 @@ from fastrec.commands.import_logs.tasks import (
 )
 from fastrec.engine import check_jobs, is_small, make_engine
 from fastrec.engine.base import Engine
-from fastrec.errors import UsageError, listed, utf8
+from fastrec.errors import LogError, ShardError, UsageError, listed, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import MetricTotals
-from fastrec.harnesses.log import BadLog, Log, LogPlan
+from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log, LogPlan
 from fastrec.harnesses.registry import HARNESS_NAMES
+from fastrec.harnesses.table import TableColumns, columns_from, guess
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
-from fastrec.sources.inputs import find_files
-from fastrec.storage import without_file_protocol
+from fastrec.sources.inputs import AnyFile, find_files
+from fastrec.storage import storage_of, without_file_protocol
 
 
 def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
@@ -183,18 +184,22 @@ def import_logs(
     *,
     from_: str = "auto",
     metric: Strings = (),
+    columns: str | os.PathLike[str] | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
+    **table: str,
 ) -> Import:
-    """Import logs of harnesses.
+    """Import logs of harnesses, or tables.
 
     Args:
         paths: Logs, directories, globs or URLs.
         output: A directory for the shards. It replaces an earlier import there.
         from_: The harness whose logs are imported; `auto` recognises it by the content of each file.
         metric: Patterns of metrics; the scores of others are left out.
+        columns: A TOML file with the keyword arguments of a table.
         jobs: Processes to use; small inputs are imported in this process.
         progress: Receives the progress.
+        **table: What the columns mean: then the files are tables (`TableColumns`).
 
     Raises:
         UsageError: There are no logs, or another argument is wrong.
@@ -209,12 +214,13 @@ def import_logs(
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(os.fspath(output))
+    meaning = _columns(columns, table)
     files = find_files(names)
     # How many slices there will be is not known yet: archives have ten times their size in text.
     processes = 1 if is_small(sum(file.size for file in files), limits) else jobs
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
-            found = find_logs(engine, names, files, from_)
+            found = _tables(files, meaning) if meaning else find_logs(engine, names, files, from_)
             result = Import(fastrec=__version__, bad_logs=found.bad, other_files=found.others)
             made = outputs.enter_context(open_output(directory, limits))
             Pipeline(engine, made, patterns, progress or Progress()).run(found.logs, result)
@@ -223,6 +229,32 @@ def import_logs(
         if result.logs:  # otherwise an earlier import stays as it is
             made.publish(result)
     return result
+
+
+def _columns(path: str | os.PathLike[str] | None, table: dict[str, str]) -> TableColumns | None:
+    """What the columns of tables mean, by a file and by arguments, which come first; None if there are only logs."""
+    given = TableColumns(**table)
+    if path is not None:
+        read = columns_from(storage_of(os.fspath(path)).read_all(os.fspath(path)), os.fspath(path))
+        given = msgspec.structs.replace(read, **{name: value for name, value in table.items() if value})
+    if given == TableColumns():
+        return None
+    given.check()
+    return given
+
+
+def _tables(files: Sequence[AnyFile], columns: TableColumns) -> Grouped:
+    found = [FoundFile(file.path, file.size, "table") for file in files]
+    return Grouped(logs=[Log("table", file.path, (file,), columns=columns) for file in found])
+
+
+def guess_columns(paths: Sequence[str], output: str) -> Iterator[str]:
+    """Propose for each table the command line that imports it."""
+    for file in find_files(paths):
+        try:
+            yield guess(file.path, output)
+        except (LogError, ShardError) as exc:
+            raise UsageError(str(exc)) from exc
 
 
 def _check_patterns(patterns: tuple[str, ...], result: Import) -> None:
