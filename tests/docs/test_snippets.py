@@ -34,6 +34,12 @@ NOT_RUN = {
     ("docs/deployment.md", "# dags/evaluations.py"): (
         "compile, the tests do not install Airflow; the function of the task runs above"
     ),
+    ("docs/sharing.md", "hf upload evaleval/EEE_datastore store/data data --repo-type dataset --create-pr"): (
+        "skip, it needs an account"
+    ),
+    ("docs/sharing.md", "pip install huggingface_hub '.[stores,parquet]'           # in a clone"): (
+        "skip, it needs an account"
+    ),
     ("docs/stores-and-clusters.md", "pip install '.[s3,dask]'                             # in a clone"): (
         "skip, it needs a store and a cluster: `make cluster-demo` and a test run it"
     ),
