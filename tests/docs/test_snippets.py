@@ -22,13 +22,6 @@ NOT_RUN = {
     ("README.md", "make run     # normalizes the demo shards into out/demo and prints a summary"): (
         "skip, it installs from the network, and `make test` runs this test"
     ),
-    ("README.md", "python3 -m venv /opt/fastrec && /opt/fastrec/bin/pip install '.[parquet]'"): (
-        "skip, it installs from the network"
-    ),
-    (
-        "README.md",
-        "fastrec view corpus     # answers and transcripts on a local page; needs pip install starlette uvicorn",
-    ): "skip, it runs until it is stopped; the next block is tested",
     ("docs/answers.md", "pip install starlette uvicorn      # once"): "skip, it runs until it is stopped",
     ("docs/commands.md", "fastrec view corpus"): "skip, it runs until it is stopped",
     ("docs/deployment.md", "# dags/evaluations.py"): (
