@@ -61,7 +61,7 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
       fastrec export corpus -o tables
       fastrec export corpus -o flat --format csv
       fastrec export corpus -o matrix --format matrix
-      fastrec export corpus -o store --format pairs --details details.toml
+      fastrec export new-corpus -o store --format pairs --details details.toml
       fastrec export corpus -o wrong --wrong --model 'org/*'
     """
     from fastrec.commands.export import export as run
