@@ -114,7 +114,7 @@ of its row groups, the one after the last, and the rows before. None is the whol
 
 def _rows_of(path: str, piece: _Piece = None) -> tuple[str, Iterator[_Row]]:
     """Read the rows of a table, and tell what their numbers are."""
-    head = head_of(path).lstrip()
+    head = head_of(path).lstrip(b"\r\n ")
     if head.startswith(PARQUET_MAGIC):
         return "row", _parquet_rows(path, piece)
     if head[:1] == b"[":
@@ -168,7 +168,7 @@ def _csv_rows(path: str, piece: _Piece, head: str) -> Iterator[_Row]:
     if len(set(columns)) != len(columns):
         raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
     start, _, before = piece or (0, 0, 0)
-    is_utf8 = True
+    is_utf8, is_head = True, not start
 
     def lines() -> Iterator[str]:
         nonlocal is_utf8
@@ -183,13 +183,13 @@ def _csv_rows(path: str, piece: _Piece, head: str) -> Iterator[_Row]:
     line = before + 1
     try:
         for row in reader:
-            if not is_utf8 and any("\udc80" <= char <= "\udcff" for cell in row for char in cell):
+            if is_head or not row:
+                is_head = is_head and not row  # blank lines may come before the names of the columns
+            elif not is_utf8 and any("\udc80" <= char <= "\udcff" for cell in row for char in cell):
                 yield line, "it is not UTF-8"
-            elif start == line - 1 == 0:
-                pass  # the names of the columns
             elif len(row) == len(columns):
                 yield line, dict(zip(columns, row, strict=True))
-            elif row:
+            else:
                 yield line, f"it has {len(row):,} cells, and the table {len(columns):,} columns"
             line = before + reader.line_num + 1
     except csv.Error as exc:
@@ -232,6 +232,8 @@ def plan(log: Log) -> LogPlan:
     columns, path = log.columns, log.files[0].path
     first = [cells for _, cells in islice(_rows_of(path)[1], _FIRST_ROWS) if not isinstance(cells, str)]
     known = list(dict.fromkeys(name for cells in first for name in cells))
+    if not first:
+        raise LogError(path, "has no rows that can be read")
     if unknown := [name for name in columns.named if name not in known]:
         raise LogError(path, f"has no column {listed(unknown)}; its columns are {listed(known, 30)}")
     slices: Sequence[_Piece] = [None]

@@ -180,3 +180,21 @@ def test_a_guess_is_a_command_that_works(tmp_path: Path) -> None:
     assert {"--model-column", "--id-column", "--input-column", "--reference-column", "--correct-column"} < set(words)
     assert run_command(*words[1:]).returncode == 0
     assert [one["metadata"]["subject"] for one in records_of(tmp_path / "out")] == ["x"] * 3
+
+
+@pytest.mark.parametrize("text", ["\r\n\n\tq\ts\n0\tx\t1\n\n1\ty\t0\n", "\tq\ts\r\n0\tx\t1\r\n1\ty\t0"])
+def test_blank_lines_and_a_column_without_a_name(tmp_path: Path, text: str) -> None:
+    """As pandas writes it, with an index. Blank lines before the names of the columns are no rows."""
+    (tmp_path / "t.tsv").write_bytes(text.encode())
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [log] = fastrec.import_logs(tmp_path / "t.tsv", tmp_path / "out", **meaning).logs
+    assert (log.samples, log.left_out) == (2, {})
+    assert [one["input"]["raw"] for one in records_of(tmp_path / "out")] == ["x", "y"]
+
+
+@pytest.mark.parametrize("text", ["q,s\n", "", "[]", "{\n"])
+def test_a_table_without_rows_is_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [bad] = fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", **meaning).bad_logs
+    assert bad.reason == "has no rows that can be read"

@@ -102,7 +102,7 @@ class _Run:
         scores = self.metrics.get(line.evaluation_result_id)
         if scores is None:
             scores = self.metrics[line.evaluation_result_id] = _Scores()
-        (scores.answered if line.error is None else scores.failed).append(line.evaluation.score)
+        (scores.failed if line.error else scores.answered).append(line.evaluation.score)
         scores.has_correct = scores.has_correct or line.evaluation.is_correct
         if self.constant and line.metadata != self.constant:
             self.constant = {name: value for name, value in self.constant.items() if line.metadata.get(name) == value}
@@ -161,10 +161,10 @@ def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
     """A metric and its score: the mean of the rows without an error, as `check-pairs` computes it."""
     counted_scores = scores.answered or scores.failed
     size = len(counted_scores)
-    mean = math.fsum(counted_scores) / size
+    mean = math.fsum(score / size for score in counted_scores)
     spread: dict[str, Any] = {"num_samples": size}
     if size > 1:
-        deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in counted_scores) / (size - 1))
+        deviation = math.dist(counted_scores, [mean] * size) / math.sqrt(size - 1)
         spread["standard_error"] = {"value": deviation / math.sqrt(size), "method": "analytic"}
         spread["standard_deviation"] = deviation
     is_binary = all(score in (0, 1) for values in (scores.answered, scores.failed) for score in values)
@@ -273,9 +273,10 @@ def _given(**fields: Any) -> dict[str, Any]:
 
 def _number(text: str | None) -> float | None:
     try:
-        return json.loads(text) if text else None
+        number = json.loads(text or "null")
     except ValueError:
         return None
+    return number if type(number) in (int, float) and math.isfinite(number) else None
 
 
 def _portable(name: str) -> str:
