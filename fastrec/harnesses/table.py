@@ -280,8 +280,8 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
             output=Output(raw=_texts(cells, columns.output_column)),
             scores=[_score(cells[one], one, names[one], is_truth=one == columns.correct_column) for one in metrics],
             error=" ".join(_texts(cells, columns.error_column)),
-            metadata={
-                "table.graded" if name == "graded" else name: spell(value)  # records of graded metrics have this key
+            metadata={  # records of graded metrics have the key `graded`
+                "table.graded" if name == "graded" else name: spell(value)
                 for name, value in cells.items()
                 if name not in named and value not in _EMPTY
             },
@@ -297,7 +297,7 @@ _EMPTY: Final = (None, "")
 def _texts(cells: dict[str, Any], column: str) -> list[str]:
     """The texts in a cell: a list has several, an empty cell none. Numbers are spelled as in JSON."""
     value = cells.get(column)
-    if value.__class__ is str:  # nearly always
+    if value.__class__ is str:
         return [value] if value else []
     texts = as_list(value)
     if any(isinstance(text, list | dict) for text in texts):
@@ -306,6 +306,9 @@ def _texts(cells: dict[str, Any], column: str) -> list[str]:
 
 
 def _required(cells: dict[str, Any], column: str) -> str:
+    value = cells.get(column)
+    if value and value.__class__ is str:  # nearly always
+        return str(value)
     texts = _texts(cells, column)
     if len(texts) != 1:
         raise ValueError(f"{column!r} {'is empty' if not texts else 'has several texts'}")
