@@ -123,6 +123,8 @@ def import_logs(
         if len(result.bad_logs) > _MOST_BAD:
             where = "import.json lists them" if result.logs else "--format json lists them"
             print_error(f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; {where}")
+        if any(bad.path.endswith((".csv", ".tsv", ".parquet")) for bad in result.bad_logs) and not result.logs:
+            print_notice("tables need options that name their columns: --guess proposes them")
         if output_format == "json":
             print_json(result)
         else:

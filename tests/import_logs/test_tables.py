@@ -172,6 +172,7 @@ def test_columns_come_from_a_file(tmp_path: Path) -> None:
 def test_a_guess_is_a_command_that_works(tmp_path: Path) -> None:
     """The proposed command line imports the table once the placeholders are replaced."""
     path = write(tmp_path / "t.csv", [{**row, "subject": "x"} for row in ROWS])
+    assert b"--guess" in run_command("import", path, "-o", tmp_path / "out").stderr
     result = run_command("import", path, "-o", tmp_path / "out", "--guess")
     assert (result.returncode, list(tmp_path.iterdir())) == (0, [path])
     words = shlex.split(result.stdout.decode())
