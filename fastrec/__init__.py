@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fastrec.judge.findings import Finding, InvalidRecordError
     from fastrec.normalize.run import normalize
     from fastrec.opened import OpenCorpus, open  # noqa: A004 - a function of this package
+    from fastrec.record_writer import Writer
     from fastrec.schemas.hashes import sample_hash
     from fastrec.schemas.registry import Record
     from fastrec.summary.document import Summary
@@ -56,8 +57,7 @@ __all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "j
 __all__ += ["SchemaVersion", "schema_versions"]
 __all__ += ["Cleaned", "Difference", "Exported", "Import", "Rejects", "Stats", "Summary", "Validation", "Verification"]
 __all__ += ["PairCheck", "check_pairs"]
-__all__ += ["Trend", "trend"]
-__all__ += ["Leaderboard", "leaderboard"]
+__all__ += ["Leaderboard", "Trend", "Writer", "leaderboard", "trend"]
 __all__ += [
     "cat",
     "clean",
@@ -107,6 +107,7 @@ _HOMES = {
         "fastrec.errors": ("FastrecError", "RefusedError", "ShardError", "UsageError"),
         "fastrec.judge.findings": ("Finding", "InvalidRecordError"),
         "fastrec.normalize.run": ("normalize",),
+        "fastrec.record_writer": ("Writer",),
         "fastrec.schemas.hashes": ("sample_hash",),
         "fastrec.schemas.registry": ("Record",),
         "fastrec.summary.document": ("Summary",),

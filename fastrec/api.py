@@ -133,7 +133,7 @@ def encode(record: AnyRecord) -> bytes:
         InvalidRecordError: The record is not valid.
         UsageError: A value of the record is not a JSON value.
     """
-    verdict = judge(_spelled(record), schema=schema_of(record).name)
+    verdict = judge(spelled(record), schema=schema_of(record).name)
     if not verdict.valid:
         raise InvalidRecordError(verdict.errors, unlisted=verdict.unlisted, version=verdict.version)
     return verdict.normal
@@ -235,8 +235,8 @@ def _plain_decoder(schema: Schema) -> Callable[[bytes], AnyRecord]:
     return msgspec.json.Decoder(schema.record).decode
 
 
-def _spelled(record: AnyRecord) -> bytes:
-    """Encode a record that a caller may have changed; refuse values that JSON cannot represent."""
+def spelled(record: Any) -> bytes:
+    """Encode a record, or another value, that a caller has made; refuse values that JSON cannot represent."""
     try:
         line = spell(record)
     except UnicodeEncodeError:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

@@ -22,7 +22,7 @@ ROOT = Path(fastrec.__file__).parents[1]
 ROWS = [
     ["__main__"],
     ["cli"],
-    ["opened"],
+    ["opened", "record_writer"],
     ["api", "commands"],
     ["normalize"],
     ["trends"],
@@ -60,6 +60,7 @@ EDGES = {
         "trends",
     },
     "opened": {"answers", "commands", "corpus", "filters", "html", "notebook", "progress", "summary"},
+    "record_writer": {"api", "corpus", "errors", "judge", "schemas", "storage"},
     "notebook": {"html"},
     "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},
     "commands": {

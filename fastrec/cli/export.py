@@ -20,14 +20,15 @@ from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
 
 
-@command("Write a corpus as Parquet, CSV or a matrix.")
+@command("Write a corpus as Parquet, CSV, a matrix or pairs.")
 @click.argument("corpus", type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the tables as.")
-@choice_option("--format", ["parquet", "csv", "matrix"], "Format of the tables.")
+@choice_option("--format", ["parquet", "csv", "matrix", "pairs"], "Format of the tables.")
 @filter_options
 @jobs_option
 @click.option("--overwrite", is_flag=True, help="Replace an existing export.")
 @raw_cells_option
+@click.option("--details", type=click.Path(dir_okay=False), help="TOML file with what pairs need and no record says.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @no_progress_option
 def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: Any) -> None:
@@ -42,6 +43,9 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
                 error, response length, turns, tool calls
       matrix    models × questions as CSV: scores, correctness; a question has
                 a column for each metric
+      pairs     for each run an aggregate of 0.3.0 and its samples file, in the
+                folders of the public data store; what is required and unknown
+                is listed at once, for --details
 
     In CSV, text that a spreadsheet would take for a formula has a single quote in front; README.md has the rule.
 
@@ -57,6 +61,7 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
       fastrec export corpus -o tables
       fastrec export corpus -o flat --format csv
       fastrec export corpus -o matrix --format matrix
+      fastrec export new-corpus -o store --format pairs --details details.toml
       fastrec export corpus -o wrong --wrong --model 'org/*'
     """
     from fastrec.commands.export import export as run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -33,7 +33,32 @@ _EXAMPLES = 3
 _HARNESSES = ["auto", "lm-eval", "inspect", "helm", "lighteval", "alpaca-eval", "mt-bench", "openai-evals", "promptfoo"]
 
 
-@click.command(short_help="Turn logs of evaluation harnesses into shards of records.")
+_TABLE_OPTIONS = {
+    "evaluation": "Name of the evaluation, for a table without such a column.",
+    "evaluation-column": "Column of a table with the name of the evaluation.",
+    "model": "Name of the model, for a table without such a column.",
+    "model-column": "Column with the model.",
+    "id-column": "Column with the sample_id; default: by the question.",
+    "input-column": "Column with the question.",
+    "output-column": "Column with what the model said.",
+    "reference-column": "Column with the correct answer.",
+    "choices-column": "Column with the choices, as a list.",
+    "correct-column": "Column with true or false, 1 or 0, yes or no.",
+    "score-column": "Column with a score; several with commas.",
+    "error-column": "Column that says what went wrong.",
+    "run": "Name of the run; default: a hash of the table.",
+}
+
+
+def _table_options(function: Callable[..., None]) -> Callable[..., None]:
+    for name, text in reversed(_TABLE_OPTIONS.items()):
+        function = click.option(f"--{name}", default="", metavar="NAME", help=text)(function)
+    function = click.option("--guess", is_flag=True, help="Print the command for a table, and do nothing.")(function)
+    path = click.Path(dir_okay=False)
+    return click.option("--columns", type=path, help="TOML file with the options of a table, as keys.")(function)
+
+
+@click.command(short_help="Turn logs of evaluation harnesses, or tables, into shards of records.")
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
               help="Directory for the shards. Replaces an earlier import there.")  # fmt: skip
@@ -44,6 +69,7 @@ _HARNESSES = ["auto", "lm-eval", "inspect", "helm", "lighteval", "alpaca-eval", 
 @click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
               help="Metadata of samples to keep. Values of more than 4,096 characters are cut, unless you name "
                    "their field.")  # fmt: skip
+@_table_options
 @jobs_option
 @click.option("--strict", is_flag=True, help="Exit 1 if the records do not reproduce the figures of a log.")
 @click.option("--skip-bad-logs", is_flag=True, help="Exit 0 even if some logs could not be imported.")
@@ -60,9 +86,10 @@ def import_logs(
     output_format: str,
     no_progress: bool,
     verbose: int,
+    guess: bool,
     **options: Any,
 ) -> None:
-    """Turn logs of evaluation harnesses into shards of records.
+    """Turn logs of evaluation harnesses, or tables, into shards of records.
 
     Known are lm-eval, Inspect, HELM, lighteval, AlpacaEval, MT-Bench, OpenAI evals and promptfoo.
 
@@ -71,6 +98,9 @@ def import_logs(
 
     The means that a log states are computed again from its records. Those that differ are listed: something was lost
     or mixed up, in the log or by the import.
+
+    With options that name columns, PATHS are tables: CSV, TSV, JSON Lines, JSON arrays of objects, or Parquet. A row
+    is a sample, each column of scores a metric. Other columns become metadata. Rows that do not fit are listed.
 
     \b
     Exit codes:
@@ -84,10 +114,16 @@ def import_logs(
       fastrec import logs/ -o records
       fastrec import 'results/**/*_2026-*.json*' -o records
       fastrec import logs/ -o records --from inspect --metric 'includes*'
+      fastrec import answers.csv -o records --guess
       fastrec normalize records -o corpus
     """
+    from fastrec.commands.import_logs import guess_columns
     from fastrec.commands.import_logs import import_logs as run
 
+    if guess:
+        for line in guess_columns(paths, options["output"]):
+            click.echo(line)
+        return
     prepare_reading(options["jobs"])
     with make_progress("import", quiet=no_progress) as progress:
         result = run(paths, **options, progress=progress)
@@ -97,6 +133,8 @@ def import_logs(
         if len(result.bad_logs) > _MOST_BAD:
             where = "import.json lists them" if result.logs else "--format json lists them"
             print_error(f"{len(result.bad_logs) - _MOST_BAD:,} more logs could not be imported; {where}")
+        if any(bad.path.endswith((".csv", ".tsv", ".parquet")) for bad in result.bad_logs) and not result.logs:
+            print_notice("tables need options that name their columns: --guess proposes them")
         if output_format == "json":
             print_json(result)
         else:
@@ -131,8 +169,11 @@ def _print_account(result: Import) -> None:
     left_out = Counter[str]()
     for log in result.logs:
         left_out.update(log.left_out)
-    for reason, count in left_out.items():
+    for reason, count in list(left_out.items())[:_MOST_ROWS]:
         print_notice(f"{counted(count, 'sample')} left out: {safe(reason)}")
+    if len(left_out) > _MOST_ROWS:
+        more = sum(left_out.values()) - sum(list(left_out.values())[:_MOST_ROWS])
+        print_notice(f"{counted(more, 'more sample')} left out: import.json says why")
     _print_fields(result)
     rows = [
         [safe(shown(log.log)), safe(one.name)]

@@ -44,6 +44,7 @@ from fastrec.schemas.newest import SCHEMA
 
 _LENGTH_BYTES: Final = 8
 NO_NOTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
+_MOST_REASONS: Final = 1_000  # to leave out a sample, of a slice
 
 
 class BundledScore(msgspec.Struct, array_like=True, gc=False):
@@ -65,6 +66,8 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
     metadata: bytes
     """Without its last bracket."""
     scores: list[BundledScore]
+    head: bytes = b""
+    """The part of the run, if it is another one than that of the log."""
 
     @property
     def line_size(self) -> int:
@@ -75,13 +78,16 @@ class LineMaker:
     def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]] = NO_NOTES) -> None:
         """`head` is the part of the run; `notes` has what metadata say about a metric, such as that it is graded."""
         encode = msgspec.json.encode
-        self._heads = [head + (b',"evaluation_result_id":' + encode(name) if name else b"") for name in metrics]
+        self._names = [b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics]
+        self._heads_by_run = {b"": [head + name for name in self._names]}
         said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
         self._ends = [(b"," + one if one else b"") + b"}}\n" for one in said]
 
     def lines(self, bundle: Bundle) -> list[bytes]:
         """The lines of a bundle with their newlines, in parts: joined, they are the text."""
-        heads, ends = self._heads, self._ends
+        heads, ends = self._heads_by_run.get(bundle.head), self._ends
+        if heads is None:
+            heads = self._heads_by_run[bundle.head] = [bundle.head + name for name in self._names]
         usual = bundle.question + bundle.answer
         after = bundle.measured + bundle.metadata
         parts: list[bytes] = []
@@ -205,10 +211,9 @@ class Converter:
         self._run = run
         self._patterns = tuple(patterns)
         self._common = {"harness": harness} | ({"harness_version": run.version} if run.version else {}) | run.metadata
-        self._encode = encode = msgspec.json.Encoder().encode
-        head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
-        head |= {"model_id": run.model, "evaluation_name": run.task}
-        self.head = encode(head)[:-1]
+        self._encode = msgspec.json.Encoder().encode
+        self.head = self._head(run)
+        self._heads: dict[tuple[str, str], bytes] = {}
         self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}  # position, totals, whether a 1 can be correct
         self._wanted: dict[str, bool] = {}
         self.keeper = MetadataKeeper(harness, chosen)
@@ -281,7 +286,22 @@ class Converter:
             measured=self._measured(sample),
             metadata=self._metadata(metadata),
             scores=bundled,
+            head=self._head_of(sample.run) if sample.run else b"",
         )
+
+    def leave_out(self, reason: str) -> None:
+        self.samples += 1
+        if reason not in self.left_out and len(self.left_out) >= _MOST_REASONS:
+            reason = "for other reasons"
+        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+
+    def _head_of(self, run: RunInfo) -> bytes:
+        names = run.task, run.model
+        return self._heads.get(names) or self._heads.setdefault(names, self._head(run))
+
+    def _head(self, run: RunInfo) -> bytes:
+        head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
+        return self._encode(head | {"model_id": run.model, "evaluation_name": run.task})[:-1]
 
     def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
         never = self._run.lower_is_better | self._run.never_correct

@@ -41,6 +41,8 @@ class Log(msgspec.Struct, frozen=True):
     """All files that it is read from. Their contents, in this order, identify the log."""
     task: str = ""
     """The task, if the files of several tasks are grouped by it; else `plan` finds it."""
+    columns: Any = None
+    """What the columns of a table mean."""
 
     @property
     def size(self) -> int:
@@ -159,6 +161,8 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     """Metadata of the sample in the log, under its own names: the user chooses which are kept."""
     unread: Sequence[str] = ()
     """Fields that the log has for this sample, and that no record holds."""
+    run: RunInfo | None = None
+    """The run of this sample, if a table has several; None: that of the log."""
 
 
 def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw") -> AnswerAttribution:
@@ -184,5 +188,5 @@ class Harness(Protocol):
     def plan(self, log: Log) -> LogPlan:
         """Read what a log says about its run; raise LogError if it is damaged."""
 
-    def samples(self, log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:
-        """Read a slice; raise LogError if it is damaged."""
+    def samples(self, log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | str]:
+        """Read a slice; raise LogError if it is damaged. A text says why a sample is left out."""

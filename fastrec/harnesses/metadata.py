@@ -37,7 +37,17 @@ CUT: Final = f"cut after {LONGEST:,} characters"
 FieldCounts = Counter[tuple[str, str]]
 """Values of a log that are not in its records, or not whole, by name and reason."""
 
-_ALL: Final = frozenset({"harness", "harness_version", "graded", "reference_index", "choice_index"})
+_ALL: Final = frozenset(
+    {
+        "harness",
+        "harness_version",
+        "reference_index",
+        "choice_index",
+        "metric_kind",
+        "lower_is_better",
+        "primary_metric",
+    }
+)
 _LIKELIHOODS: Final = {"log_likelihood", "log_likelihoods"}
 _OWN: Final[Mapping[str, Collection[str]]] = {
     "lm-eval": {*_LIKELIHOODS, "doc_hash", "filter", "num_fewshot", "task_version"},

@@ -48,7 +48,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 
 def harness_named(name: str) -> Harness:
-    return cast("Harness", import_module(f"fastrec.harnesses.{_MODULES[name]}"))
+    return cast("Harness", import_module(f"fastrec.harnesses.{_MODULES.get(name, name)}"))  # or `table`
 
 
 def head_of(path: str) -> bytes:

@@ -115,11 +115,16 @@ PAIRS: Final = (
     Code("pair.total_rows", "error", "the number of rows is not the one in the aggregate; blank lines are no rows"),
     Code("pair.no_rows", "error", "a samples file has no rows"),
     Code("pair.invalid_row", "error", "a row is not a valid record; `fastrec validate` lists all errors"),
+    Code("pair.version", "error", "a row is valid, but not by the version that its `schema_version` names"),
+    Code("pair.duplicate_row", "warning", "a row is the same as an earlier one, byte for byte"),
     Code("pair.evaluation_id", "error", "the `evaluation_id` of a row is not the one of its aggregate"),
     Code("pair.model_id", "error", "the `model_id` of a row is not the one of its aggregate"),
     Code("pair.unknown_result", "error", "the aggregate has no result with the `evaluation_result_id` of a row"),
     Code("pair.no_result", "error", "a row without `evaluation_result_id` fits no result of the aggregate"),
     Code("pair.several_results", "warning", "a row without `evaluation_result_id` fits several results"),
+    Code(
+        "pair.num_samples", "warning", "`num_samples` of a result is not the number of its rows, nor a fraction of it"
+    ),
     Code("pair.score", "error", "the mean of the rows of a result is not the score in the aggregate"),
     Code("name.uuid", "error", "the name of a file is not a UUID of version 4 in lower case"),
     Code("name.samples", "error", "the name of a samples file does not end with `_samples.jsonl`"),

@@ -138,7 +138,11 @@ _BY_RECORD: Final = {schema.record: schema for schema in SCHEMAS.values()}
 
 def schema_of(record: AnyRecord) -> Schema:
     """The version of a decoded record, by its class or the one that it widens."""
-    return next(_BY_RECORD[kind] for kind in type(record).__mro__ if kind in _BY_RECORD)
+    return schema_of_class(type(record))
+
+
+def schema_of_class(record: type[Any]) -> Schema:
+    return next(_BY_RECORD[kind] for kind in record.__mro__ if kind in _BY_RECORD)
 
 
 def chosen_schema(name: str) -> Schema | None:

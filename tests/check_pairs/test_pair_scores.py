@@ -38,6 +38,8 @@ TWO_THIRDS = of(1, 1, 0)
     ("score", "tally", "verdict"),
     [
         ("0.6666666666666666", TWO_THIRDS, "same"),
+        ("0.6666666865348816", TWO_THIRDS, "same"),
+        ("0.66666712", TWO_THIRDS, "different"),
         ("0.666667", TWO_THIRDS, "same"),
         ("0.6667", TWO_THIRDS, "same"),
         ("0.67", TWO_THIRDS, "same"),

@@ -511,3 +511,65 @@ def test_records_of_one_metric_need_no_result_id(tree: Tree) -> None:
         del line["error"]
     tree.add(lines, result(1), evaluation_id="e", model_info={"id": "m"})
     assert tree.codes() == {}
+
+
+# Rows that others refuse, or that are there twice
+
+
+@pytest.mark.parametrize(
+    ("label", "changes", "codes"),
+    [
+        ("0.3.0", {}, {}),
+        ("instance_level_eval_0.2.2", {}, {}),
+        ("no-such-version", {}, {}),
+        ("0.2.1", {}, {"pair.version": 1}),
+        ("0.2.0", {}, {"pair.version": 1}),
+    ],
+)
+def test_rows_are_of_the_version_of_their_label(
+    tree: Tree, label: str, changes: dict[str, Any], codes: dict[str, int]
+) -> None:
+    tree.add([row(0), row(1, schema_version=label, **changes)], result(1.0))
+    assert tree.codes() == codes
+
+
+def test_an_integer_sample_id_labelled_as_newest_is_found(tree: Tree) -> None:
+    """It is a valid record of 0.2.0, but others judge it by its label, and refuse it."""
+    old = sample(evaluation_id=row(0)["evaluation_id"], model_id=MODEL_ID, evaluation_name="gsm8k", sample_id=7)
+    old |= {"evaluation": {"score": 1.0, "is_correct": True}, "schema_version": "0.3.0"}
+    old.pop("error", None)
+    tree.add([row(0), old], result(1.0))
+    group = only_group(tree)
+    assert (group.code, group.message) == ("pair.version", "expected a record of 0.3.0, found one of 0.2.0")
+    assert group.locations[0].line == 2
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_rows_that_are_there_twice_are_found(tree: Tree, small: bool) -> None:
+    """Twice the rows have the same mean; they may be in different pieces of the file."""
+    lines = [row(number, 1.0) for number in range(40)]
+    tree.add([*lines, *lines], result(1.0))
+    with use_limits(Limits(task_bytes=4_000, small_input=0)) if small else use_limits(Limits()):
+        group = only_group(tree)
+    assert group.code == "pair.duplicate_row"
+    assert "40 of 80" in group.message
+
+
+@pytest.mark.parametrize(
+    ("stated", "codes"),
+    [
+        (4, {}),
+        (2, {}),
+        (3, {"pair.num_samples": 1}),
+        (5, {}),
+        (8, {"pair.num_samples": 1}),
+        ("4", {}),
+        (0, {"pair.num_samples": 1}),
+    ],
+)
+def test_num_samples_is_the_number_of_rows(tree: Tree, stated: Any, codes: dict[str, int]) -> None:
+    """With or without rows that have an error; samples with two repeats have two rows each."""
+    of_rows = result(0.75)
+    of_rows["score_details"]["uncertainty"] = {"num_samples": stated}
+    tree.add([*rows(), row(9, 0.0, error="timeout")], of_rows)
+    assert tree.codes() == codes

@@ -15,6 +15,7 @@ import fastrec
 from fastrec.cli import cli, python_name
 from fastrec.errors import UsageError
 from fastrec.filters import make_filters
+from fastrec.harnesses.table import TableColumns
 from fastrec.normalize.options import NormalizeArguments, Options
 from tests.docs.reference import ROOT
 
@@ -23,7 +24,7 @@ ABOUT_PRINTING = {"verbose", "quiet", "no_progress", "json"}
 NOT_IN_PYTHON = {
     "check-pairs": {"format"},
     "compare": {"format", "full"},
-    "import": {"format", "skip_bad_logs", "strict"},  # the last two: the exit code
+    "import": {"format", "guess", "skip_bad_logs", "strict"},  # the last two: the exit code
     "normalize": {"dry_run"},  # prints a plan
     "stats": {"format", "raw_cells"},
     "leaderboard": {"format", "raw_cells"},
@@ -55,6 +56,8 @@ def parameters_of(name: str) -> dict[str, inspect.Parameter]:
     if found.pop("options", None):
         keyword = inspect.Parameter.KEYWORD_ONLY
         found |= {name: inspect.Parameter(name, keyword) for name in get_type_hints(NormalizeArguments)}
+    if found.pop("table", None):
+        found |= inspect.signature(TableColumns).parameters
     if found.pop("filters", None):
         found |= inspect.signature(make_filters).parameters
     return {key.removesuffix("_"): one for key, one in found.items()}  # `from_` is the option --from

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import configparser
 import gzip
+import json
 import os
 import re
 import shlex
@@ -44,7 +45,14 @@ _GIVEN: Final = (
     "old.gz",
     "new-corpus",
     "nights",
+    "answers.csv",
+    "details.toml",
 )
+_DETAILS: Final = """
+source_metadata = {source_organization_name = "Acme", evaluator_relationship = "first_party"}
+eval_library = {name = "mine", version = "1"}
+metrics = {"*" = {lower_is_better = false}}
+"""
 # Blocks in these languages are jobs for every night. On the first night there is nothing but the shards.
 _JOBS: Final = ("bash", "crontab", "ini")
 # Absolute paths in pages: the installation of fastrec, and the directory of the evaluations.
@@ -79,6 +87,8 @@ def given() -> dict[str, Path]:
         shutil.copytree(root / corpus, root / "nights" / night)
     fastrec.generate(root / "new", records=100, seed=3, shards=1, schema="0.3.0", mix="single_turn")
     fastrec.normalize(root / "new", root / "new-corpus")
+    (root / "answers.csv").write_text("model,question,response,correct\norg/model,2 + 2?,4,yes\n")
+    (root / "details.toml").write_text(_DETAILS)
     (root / "old-corpus").symlink_to("corpus-monday")
     (root / "corpora").symlink_to(ROOT / "corpora")
     (root / "logs").symlink_to(ROOT / "corpora" / "logs")
@@ -245,6 +255,12 @@ def _examples(_: Scene, block: Block) -> None:
         check_example(example)
 
 
+def _record(_: Scene, block: Block) -> None:
+    """Judge a record that is printed over several lines."""
+    verdict = fastrec.judge(json.dumps(json.loads(block.text)))
+    assert (verdict.errors, verdict.warnings, verdict.version) == ((), (), "0.3.0")
+
+
 RUNNERS: Final[dict[str, Callable[[Scene, Block], None]]] = {
     "sh": _shell,
     "bash": _script,
@@ -254,5 +270,6 @@ RUNNERS: Final[dict[str, Callable[[Scene, Block], None]]] = {
     "ini": _unit,
     "crontab": _crontab,
     "diff": _examples,
+    "json": _record,
 }
 """How to run blocks, by language. A block in any other language is an error."""

@@ -80,8 +80,9 @@ class PairCheck(msgspec.Struct, kw_only=True):
 # score. A score out of 100 is also compared with 100 times the mean, if the aggregate says that it is one.
 #
 # They agree if they differ by no more than rounding: half a unit of the last decimal that the aggregate states, and at
-# least a millionth. A whole number that is not a percentage has no decimals to round to: 1.0 means 1, not 0.96. A score
-# out of 1 has at least two decimals, since nobody rounds 0.54 to 0.5: it is 0.50, and JSON has no last zeros.
+# least the precision of 32-bit floats, with which some harnesses compute. A whole number that is no percentage has no
+# decimals to round to: 1.0 means 1, not 0.96. A score out of 1 has at least two decimals, since nobody rounds 0.54 to
+# 0.5: it is 0.50, and JSON has no last zeros.
 #
 # Some metrics are no means over samples: BLEU, perplexity, a correlation, a standard error. Where such a metric
 # differs, nothing is wrong. Its score is not compared.
@@ -128,6 +129,15 @@ def compare_score(result: Result, number: int, tally: Tally | None) -> Finding |
     return Finding("pair.score", f"$.evaluation_results[{number}].score_details.score", message)
 
 
+def _size_finding(result: Result, number: int, tally: Tally | None) -> Finding | None:
+    """Compare `num_samples` with the rows, with or without errors; samples with several repeats have several rows."""
+    stated, found = result.num_samples, (tally.rows, tally.rows + tally.error_rows) if tally else (0, 0)
+    if stated is None or not found[1] or any(rows and stated > 0 and rows % stated == 0 for rows in found):
+        return None
+    path = f"$.evaluation_results[{number}].score_details.uncertainty.num_samples"
+    return Finding("pair.num_samples", path, f"expected {found[1]:,}, the number of rows, found {stated:,}")
+
+
 def _means(tally: Tally, metric: Metric) -> Iterator[float]:
     """Yield the mean by each way of counting, the most usual one first."""
     everything = tally.rows + tally.error_rows
@@ -146,7 +156,7 @@ def _means(tally: Tally, metric: Metric) -> Iterator[float]:
 def _tolerance(written: str, metric: Metric) -> float:
     """Return by how much the mean may differ from a score, by the decimals that are written."""
     value = Decimal(written)
-    least = 1e-6 * max(1.0, abs(float(value)))
+    least = max(2.0**-23 * abs(float(value)), 1e-9)
     if value == value.to_integral_value() and not _is_percentage(metric):
         return least
     exponent = value.as_tuple().exponent
@@ -283,6 +293,10 @@ class _Check:
         if not total:
             where = Location(utf8(pair.samples[0].path), 1)
             self._groups.add(Finding("pair.no_rows", "$", "expected at least one row, found none"), where)
+        if same := len(rows.hashes) - len(set(rows.hashes)):
+            where = Location(utf8(pair.samples[0].path), 1)
+            message = f"expected different rows, found {same:,} of {total:,} that are the same as an earlier one"
+            self._groups.add(Finding("pair.duplicate_row", "$", message), where)
         if aggregate is None:
             return
         report.pairs += 1
@@ -295,6 +309,8 @@ class _Check:
                 self._groups.add(Finding("pair.total_rows", f"{WHERE}.total_rows", message), location)
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
+            if finding := _size_finding(result, number, rows.tallies.get(number)):
+                self._groups.add(finding, location)
             verdict = (
                 "invalid rows" if rows.counts["invalid"] else compare_score(result, number, rows.tallies.get(number))
             )

@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -148,6 +148,7 @@ class Metric(msgspec.Struct, frozen=True):
 
 class _ScoreDetails(msgspec.Struct, frozen=True):
     score: msgspec.Raw
+    uncertainty: Any = None
 
 
 class _Model(msgspec.Struct, frozen=True):
@@ -174,6 +175,7 @@ class Result(msgspec.Struct, frozen=True):
     metric: Metric
     score: str
     """The score as it is written, so that its decimals are known."""
+    num_samples: int | None = None
 
 
 class Aggregate(msgspec.Struct, frozen=True):
@@ -221,7 +223,13 @@ def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
             _number(score)
         except REFUSALS as exc:
             return NotAggregate(str(exc), f"$.evaluation_results[{number}].score_details.score", is_meant=True)
-        results.append(Result(one.evaluation_name, one.evaluation_result_id, one.metric_config, score.decode()))
+        stated = one.score_details.uncertainty
+        number_of_samples = stated.get("num_samples") if isinstance(stated, dict) else None
+        number_of_samples = number_of_samples if type(number_of_samples) is int else None
+        result = Result(
+            one.evaluation_name, one.evaluation_result_id, one.metric_config, score.decode(), number_of_samples
+        )
+        results.append(result)
     return Aggregate(found.evaluation_id, found.model_info.id, tuple(results), found.detailed_evaluation_results)
 
 

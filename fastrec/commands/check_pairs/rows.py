@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
@@ -19,6 +20,7 @@ from typing import Any, Final, Self
 
 import msgspec
 from msgspec import UNSET, UnsetType
+from xxhash import xxh3_64_intdigest
 
 from fastrec.commands.check_pairs.aggregate import (
     LARGEST,
@@ -35,7 +37,8 @@ from fastrec.judge.findings import Finding, FindingGroups, Location, SliceFindin
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
-from fastrec.schemas.registry import NEWEST_SCHEMA
+from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
+from fastrec.schemas.structs import LABELS
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
@@ -66,8 +69,11 @@ class Rows(SliceFindings):
 
     tallies: dict[int, Tally] = msgspec.field(default_factory=dict)
     """By number of the result."""
+    hashes: Any = msgspec.field(default_factory=lambda: array("Q"))
+    """A hash of each row."""
 
     def __iadd__(self, other: Self) -> Self:
+        self.hashes += other.hashes
         for number, tally in other.tallies.items():
             self.tallies[number] = mine = self.tallies.get(number, Tally())
             mine += tally
@@ -86,6 +92,8 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
             first = invalid.findings[0]
             finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
             found.groups.add(finding, Location(source, invalid.line))
+        found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, judged.data.split(b"\n"))))
+        _check_labels(judged, found, source)
         if joiner:
             _add_rows(judged, joiner, found, source)
     found.counts["text_bytes"] = stats.text_bytes
@@ -96,6 +104,22 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
 def _judge() -> Judge:
     """Make the judge of this process. It keeps records without normal forms, which is a third faster."""
     return Judge(JudgeSettings(normal=False, records=True))
+
+
+def _check_labels(judged: JudgedChunk, found: Rows, source: str) -> None:
+    """Find rows that are valid by another version than the one that they are labelled with: others refuse them."""
+    for record, line in zip(judged.batch.records, judged.batch.numbers, strict=True):
+        label = record.schema_version
+        if finding := _label_finding(type(record), label) if label in LABELS else None:
+            found.groups.add(finding, Location(source, line))
+
+
+@lru_cache(maxsize=64)
+def _label_finding(kind: type[Any], label: str) -> Finding | None:
+    schema = schema_of_class(kind)
+    if label in schema.labels:
+        return None
+    return Finding("pair.version", "$.schema_version", f"expected a record of {label}, found one of {schema.name}")
 
 
 def _add_rows(judged: JudgedChunk, joiner: _Joiner, found: Rows, source: str) -> None:

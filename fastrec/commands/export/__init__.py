@@ -23,6 +23,7 @@ import msgspec
 
 from fastrec._version import __version__
 from fastrec.commands.export.matrix import Scope, write_answers, write_matrix
+from fastrec.commands.export.pairs import read_details, write_pairs
 from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
 from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary, skipped_lines, text_hash
@@ -35,11 +36,11 @@ from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
-from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url
 
-FORMATS: Final = ("parquet", "csv", "matrix")
+FORMATS: Final = ("parquet", "csv", "matrix", "pairs")
 _MARKER: Final = "export.json"
 _CONFIGS: Final = {"parquet": "data/*.parquet", "csv": "records.csv"}  # the files that the viewer shows
 
@@ -69,6 +70,7 @@ _WITHOUT_METRICS: Final = {
 - `sample_id_type` distinguishes the integer 5 from the string 5.
 """,
     "matrix": "",
+    "pairs": "",
 }
 """By format, what is true only of versions whose records name no metric."""
 
@@ -90,6 +92,7 @@ a column is `evaluation_name/evaluation_result_id/sample_hash`. `samples.csv` ha
 it is graded: whether any of its scores is other than 0 and 1. `is_correct` means little for a graded metric, so
 `correct.csv` has no column for it.
 """,
+    "pairs": "",
 }
 """The same for versions whose records may name one."""
 
@@ -131,13 +134,19 @@ If one run of a model has a `sample_hash` under several sample_ids, each of thes
 ends with `/` and the `sample_id` in JSON.
 {version}
 """,
+    "pairs": """\
+For each run of an evaluation by a model: an aggregate of version 0.3.0,
+`data/<evaluation>/<developer>/<model>/<uuid>.json`, and its rows, `<uuid>_samples.jsonl`, which are the records of the
+corpus. A score is the mean of the rows without an error. `fastrec check-pairs` checks them, and `fastrec normalize`
+makes the same corpus of the rows.
+""",
 }
 
 
 def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> str:
     by_version = _WITH_METRICS if has_metrics(CORPUS_LABELS[manifest.schema]) else _WITHOUT_METRICS
     columns = _ABOUT[form].replace("{version}\n", by_version[form])
-    cells = "" if form == "parquet" else f"\n{_RAW_CELLS if raw_cells else _CELLS}"
+    cells = "" if form in ("parquet", "pairs") else f"\n{_RAW_CELLS if raw_cells else _CELLS}"
     name, value = text_hash(manifest)
     front_matter = ""
     if form in _CONFIGS:
@@ -171,18 +180,20 @@ def export(
     jobs: int = 1,
     overwrite: bool = False,
     raw_cells: bool = False,
+    details: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     **filters: Unpack[FilterArguments],
 ) -> Exported:
-    """Write a corpus as tables.
+    """Write a corpus as tables, or as pairs of the public data store.
 
     Args:
         corpus: A directory that `normalize` published.
         output: The directory to publish. It must not exist, unless it is an export and `overwrite` is true.
-        format: `parquet`, `csv` or `matrix`.
+        format: `parquet`, `csv`, `matrix` or `pairs`.
         jobs: Processes to use; a small corpus is exported in this process.
         overwrite: Whether to replace an existing export.
         raw_cells: Whether text in CSV stays as it is, even if a spreadsheet would evaluate it (see `csv_writer`).
+        details: A TOML file with what no record says, such as the organisation; only for `pairs`.
         progress: Receives the progress.
         **filters: Export only records that match these (`FilterArguments`).
 
@@ -195,6 +206,9 @@ def export(
     limits = current_limits()
     started = time.perf_counter()
     _check(format, jobs, raw_cells=raw_cells)
+    if details is not None and format != "pairs":
+        raise UsageError("details are an option of pairs")
+    given = read_details(None if details is None else os.fspath(details))
     directory, target = os.fspath(corpus), os.fspath(output)
     if is_url(target):
         raise UsageError(f"tables must be written to a local directory, not to {shown(target)}: copy them there")
@@ -215,22 +229,34 @@ def export(
             split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
             if has_metrics(schema):
                 graded = {(one.evaluation_name, one.metric) for one in evaluations if one.graded}
+        if format == "pairs" and schema is not NEWEST_SCHEMA:
+            raise UsageError(
+                f"pairs have records of {NEWEST_SCHEMA.name}: normalize with --schema {NEWEST_SCHEMA.name}"
+            )
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
-        tasks = [
-            ExportTask(
-                part,
-                str(folder / f"part-{number:05d}{suffix}"),
-                limits,
-                raw_cells,
-                manifest.schema,
-                manifest.sort_fields,
-                split,
-            )
-            for number, part in enumerate(parts)
-        ]
+        tasks = (
+            []
+            if format == "pairs"
+            else [
+                ExportTask(
+                    part,
+                    str(folder / f"part-{number:05d}{suffix}"),
+                    limits,
+                    raw_cells,
+                    manifest.schema,
+                    manifest.sort_fields,
+                    split,
+                )
+                for number, part in enumerate(parts)
+            ]
+        )
         done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
-        list(with_progress(done, parts, progress, "write"))
+        if format == "pairs":
+            reported = with_progress(parts, parts, progress, "write")
+            write_pairs(reported, manifest.sort_fields, made.staging, given, limits)
+        else:
+            list(with_progress(done, parts, progress, "write"))
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
         notices += [f"only records that match {wanted}"] if wanted else []
@@ -277,7 +303,7 @@ def _check(form: str, jobs: int, *, raw_cells: bool) -> None:
 
 def _plan(form: str, made: LocalOutput) -> tuple[Callable[[ExportTask], None], Path, str]:
     """The task, the directory for its files, and the suffix of their names."""
-    if form == "parquet":
+    if form in ("parquet", "pairs"):
         return _write_parquet, made.staging / "data", ".parquet"
     work = Path(made.work)
     return (write_table, work, ".csv") if form == "csv" else (write_answers, work, ".jsonl")
@@ -300,7 +326,7 @@ def _finish(
             for path in files:
                 with open(path, "rb") as file:  # noqa: PTH123
                     shutil.copyfileobj(file, table, 1 << 20)
-    elif not files:  # a file without rows, for a corpus without records
+    elif form == "parquet" and not files:  # a file without rows, for a corpus without records
         path = str(made.staging / "data" / "part-00000.parquet")
         import_module("fastrec.commands.export.parquet").open_writer(path, schema).close()
     return []

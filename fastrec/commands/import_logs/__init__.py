@@ -19,7 +19,7 @@ from operator import itemgetter
 import msgspec
 
 from fastrec._version import __version__
-from fastrec.commands.import_logs.discover import find_logs
+from fastrec.commands.import_logs.discover import Found, find_logs
 from fastrec.commands.import_logs.document import (
     Comparison,
     Import,
@@ -40,17 +40,18 @@ from fastrec.commands.import_logs.tasks import (
 )
 from fastrec.engine import check_jobs, is_small, make_engine
 from fastrec.engine.base import Engine
-from fastrec.errors import UsageError, listed, utf8
+from fastrec.errors import LogError, ShardError, UsageError, listed, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import MetricTotals
 from fastrec.harnesses.kinds import notes_on
-from fastrec.harnesses.log import BadLog, Log, LogPlan
+from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of
 from fastrec.harnesses.registry import HARNESS_NAMES
+from fastrec.harnesses.table import TableColumns, columns_from, guess
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
-from fastrec.sources.inputs import find_files
-from fastrec.storage import without_file_protocol
+from fastrec.sources.inputs import AnyFile, find_files
+from fastrec.storage import storage_of, without_file_protocol
 
 
 def _account_of(log: Log, planned: PlannedLog, slices: Sequence[Converted]) -> ImportedLog:
@@ -201,10 +202,12 @@ def import_logs(
     from_: str = "auto",
     metric: Strings = (),
     metadata: str = "all",
+    columns: str | os.PathLike[str] | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
+    **table: str,
 ) -> Import:
-    """Import logs of harnesses.
+    """Import logs of harnesses, or tables.
 
     Args:
         paths: Logs, directories, globs or URLs.
@@ -212,8 +215,10 @@ def import_logs(
         from_: The harness whose logs are imported; `auto` recognises it by the content of each file.
         metric: Patterns of metrics; the scores of others are left out.
         metadata: The metadata of samples to keep: `all`, `none`, or names separated by commas.
+        columns: A TOML file with the keyword arguments of a table.
         jobs: Processes to use; small inputs are imported in this process.
         progress: Receives the progress.
+        **table: What the columns mean: then the files are tables (`TableColumns`).
 
     Raises:
         UsageError: There are no logs, or another argument is wrong.
@@ -228,12 +233,13 @@ def import_logs(
     if not names:
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(os.fspath(output))
+    meaning = _columns(columns, table)
     files = find_files(names)
     # How many slices there will be is not known yet: archives have ten times their size in text.
     processes = 1 if is_small(sum(file.size for file in files), limits) else jobs
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
-            found = find_logs(engine, names, files, from_)
+            found = _tables(files, meaning) if meaning else find_logs(engine, names, files, from_)
             skipped = {kind: [*map(utf8, some)] for kind, some in found.skipped.items()}
             result = Import(fastrec=__version__, bad_logs=found.bad, skipped_files=skipped)
             result.other_files = sum(map(len, skipped.values()))
@@ -244,6 +250,32 @@ def import_logs(
         if result.logs:  # otherwise an earlier import stays as it is
             made.publish(result)
     return result
+
+
+def _columns(path: str | os.PathLike[str] | None, table: dict[str, str]) -> TableColumns | None:
+    """What the columns of tables mean, by a file and by arguments, which come first; None if there are only logs."""
+    given = TableColumns(**table)
+    if path is not None:
+        read = columns_from(storage_of(os.fspath(path)).read_all(os.fspath(path)), os.fspath(path))
+        given = msgspec.structs.replace(read, **{name: value for name, value in table.items() if value})
+    if given == TableColumns():
+        return None
+    given.check()
+    return given
+
+
+def _tables(files: Sequence[AnyFile], columns: TableColumns) -> Found:
+    found = [FoundFile(file.path, file.size, "table") for file in files]
+    return Found(logs=[Log("table", file.path, (file,), columns=columns) for file in found])
+
+
+def guess_columns(paths: Sequence[str], output: str) -> Iterator[str]:
+    """Propose for each table the command line that imports it."""
+    for file in find_files(paths):
+        try:
+            yield guess(file.path, output)
+        except (LogError, ShardError) as exc:
+            raise UsageError(str(exc)) from exc
 
 
 def _check_choices(patterns: tuple[str, ...], chosen: Collection[str], result: Import) -> None:

@@ -78,6 +78,7 @@ class ImportedLog(msgspec.Struct, kw_only=True):
     """The name of its shard in the output directory."""
     evaluation_id: str
     evaluation_name: str
+    """Empty if a column of a table has it, and so is `model_id`."""
     model_id: str
     harness_version: str
     """Its version, if the log says it."""
@@ -129,7 +130,7 @@ class Import(msgspec.Struct, kw_only=True):
 
 
 _WORK: Final = ".import-"
-_SHARD: Final = re.compile(rf"(?:{'|'.join(HARNESS_NAMES)})-[0-9a-f]{{16}}\.jsonl\.zst")
+_SHARD: Final = re.compile(rf"(?:{'|'.join(HARNESS_NAMES)}|table)-[0-9a-f]{{16}}\.jsonl\.zst")
 _OWN: Final = re.compile(rf"{re.escape(_WORK)}.*|{_SHARD.pattern}")  # of an import that was killed
 
 

@@ -118,6 +118,9 @@ def convert_slice(task: ConvertTask) -> Converted:
             waiting: list[Bundle] = []
             size = 0
             for sample in harness_named(task.log.harness).samples(task.log, task.run, task.log_slice):
+                if isinstance(sample, str):
+                    converter.leave_out(sample)
+                    continue
                 if (bundle := converter.bundle(sample)) is None:
                     continue
                 waiting.append(bundle)

@@ -1,0 +1,289 @@
+"""Write a corpus as pairs of the public data store: for each run an aggregate, and the samples file with its rows.
+
+    records ──▶ rows appended to the samples file of their run, scores collected ──▶ aggregates ──▶ JSON Schema
+
+1. Go through the corpus once. A run has an evaluation, a model and an `evaluation_id`; its rows are its records.
+2. Build the aggregate of each run of what its records say, and of the details that the user gives.
+3. Validate all aggregates by their schema. What is required and unknown is one error that lists all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import time
+import uuid
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.corpus.scan import PartFile, decode_lines
+from fastrec.errors import UsageError, counted, shown
+from fastrec.limits import Limits
+from fastrec.schemas.newest import SCHEMA
+
+_SETTINGS: Final = ("temperature", "top_p", "top_k", "max_tokens")
+_HELD_BYTES: Final = 32 << 20  # rows that wait to be appended
+_MOST_PROBLEMS: Final = 40
+_LONGEST_NAME: Final = 60  # characters of a folder, at most 240 bytes
+_LONGEST_SETTING: Final = 200  # longer metadata of a run is no setting
+_NOT_PORTABLE: Final = re.compile(r'^\.|[<>:"/\\|?*\x00-\x1f\x7f]|[. ]$')
+_RESERVED: Final = re.compile(r"(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?=\.|$)|data$|^$", re.IGNORECASE)
+_LINE_ENDS: Final = re.compile("\x85|\u2028|\u2029".encode())
+
+
+class Details(msgspec.Struct, forbid_unknown_fields=True):
+    """What no record says: fields of aggregates. Models, evaluations and metrics are named by patterns."""
+
+    source_metadata: dict[str, Any] = {}
+    eval_library: dict[str, Any] = {}
+    """For records that do not name their harness or its version."""
+    retrieved_timestamp: str = ""
+    """In seconds since 1970; the time of the export, if it is not given."""
+    models: dict[str, dict[str, Any]] = {}
+    """Fields of `model_info`."""
+    evaluations: dict[str, dict[str, Any]] = {}
+    """Fields of results, such as `source_data` and `generation_config`."""
+    metrics: dict[str, dict[str, Any]] = {}
+    """Fields of `metric_config`."""
+
+
+class _Evaluation(msgspec.Struct, gc=False):
+    score: float
+    is_correct: bool
+
+
+class _Line(msgspec.Struct, gc=False):
+    evaluation_id: str
+    model_id: str
+    evaluation_name: str
+    evaluation: _Evaluation
+    evaluation_result_id: str = ""
+    error: str | None = None
+    metadata: dict[str, str] = {}
+
+
+class _Scores(msgspec.Struct):
+    """The scores of one metric of a run: of rows without an error, and of the others."""
+
+    answered: array[float] = msgspec.field(default_factory=lambda: array("d"))
+    failed: array[float] = msgspec.field(default_factory=lambda: array("d"))
+    has_correct: bool = False
+
+
+class _Run:
+    def __init__(self, line: _Line, root: Path, details: Details) -> None:
+        self.line = line
+        ids = f"{line.evaluation_name}\0{line.model_id}\0{line.evaluation_id}"
+        self.name = str(uuid.UUID(bytes=hashlib.sha256(ids.encode()).digest()[:16], version=4))
+        developer, slash, model = line.model_id.partition("/")
+        known = _given(name=line.model_id, id=line.model_id, developer=developer if slash else "")
+        known["additional_details"] = {"deployment_type": "unknown", "model_availability": "unknown"}
+        self.model_info = _deep(known, *_matching(details.models, line.model_id))
+        model = model if slash else line.model_id
+        folders = (line.evaluation_name, str(self.model_info.get("developer", "unknown")), model)
+        self.folder = "/".join(("data", *map(_portable, folders)))
+        self.samples = root / self.folder / f"{self.name}_samples.jsonl"
+        self.waiting: list[bytes] = []
+        self.rows = 0
+        self.checksum = hashlib.sha256()
+        self.metrics: dict[str, _Scores] = {}
+        self.constant = dict(line.metadata)
+        """Metadata that all rows have in common."""
+
+    def add(self, line: _Line, text: bytes) -> None:
+        scores = self.metrics.get(line.evaluation_result_id)
+        if scores is None:
+            scores = self.metrics[line.evaluation_result_id] = _Scores()
+        (scores.failed if line.error else scores.answered).append(line.evaluation.score)
+        scores.has_correct = scores.has_correct or line.evaluation.is_correct
+        if self.constant and line.metadata != self.constant:
+            self.constant = {name: value for name, value in self.constant.items() if line.metadata.get(name) == value}
+        self.waiting.append(text)
+        self.rows += 1
+
+    def flush(self) -> None:
+        text = b"".join(self.waiting)
+        self.waiting = []
+        self.checksum.update(text)
+        self.samples.parent.mkdir(parents=True, exist_ok=True)
+        with self.samples.open("ab") as file:
+            file.write(text)
+
+    def aggregate(self, details: Details, now: str) -> dict[str, Any]:
+        line, known = self.line, dict(self.constant)
+        library = {name: known.pop(key) for name, key in _LIBRARY if key in known}
+        before = f"{line.evaluation_name}/{line.model_id}/"
+        started = line.evaluation_id.removeprefix(before) if line.evaluation_id.startswith(before) else ""
+        arguments = {name: number for name in _SETTINGS if (number := _number(known.get(name))) is not None}
+        others = {
+            name: value
+            for name, value in known.items()
+            if name not in arguments and name != "graded" and len(value) <= _LONGEST_SETTING
+        }
+        settings = _given(generation_args=arguments, additional_details=others)
+        result = _given(generation_config=settings) | {
+            "evaluation_name": line.evaluation_name,
+            "source_data": {"dataset_name": line.evaluation_name, "source_type": "other"},
+        }
+        result = _deep(result, *_matching(details.evaluations, line.evaluation_name))
+        return _given(evaluation_timestamp=started) | {
+            "schema_version": SCHEMA.label,
+            "evaluation_id": line.evaluation_id,
+            "retrieved_timestamp": details.retrieved_timestamp or now,
+            "source_metadata": {"source_type": "evaluation_run", **details.source_metadata},
+            "eval_library": details.eval_library | library,
+            "model_info": self.model_info,
+            "evaluation_results": [
+                result | _scored(metric, scores, details) for metric, scores in sorted(self.metrics.items())
+            ],
+            "detailed_evaluation_results": {
+                "format": "jsonl",
+                "file_path": f"{self.folder}/{self.samples.name}",
+                "hash_algorithm": "sha256",
+                "checksum": self.checksum.hexdigest(),
+                "total_rows": self.rows,
+            },
+        }
+
+
+_LIBRARY: Final = (("name", "harness"), ("version", "harness_version"))
+
+
+def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
+    """A metric and its score: the mean of the rows without an error, as `check-pairs` computes it."""
+    counted_scores = scores.answered or scores.failed
+    size = len(counted_scores)
+    mean = math.fsum(score / size for score in counted_scores)
+    spread: dict[str, Any] = {"num_samples": size}
+    if size > 1:
+        deviation = math.dist(counted_scores, [mean] * size) / math.sqrt(size - 1)
+        spread["standard_error"] = {"value": deviation / math.sqrt(size), "method": "analytic"}
+        spread["standard_deviation"] = deviation
+    is_binary = all(score in (0, 1) for values in (scores.answered, scores.failed) for score in values)
+    config: dict[str, Any] = {"score_type": "binary"} if is_binary else {"score_type": "continuous"}
+    config |= {} if is_binary else {"min_score": None, "max_score": None}
+    if scores.has_correct:  # a score of 1 is correct: higher is better
+        config["lower_is_better"] = False
+    named = _given(evaluation_result_id=metric)
+    config |= _given(metric_id=metric, metric_name=metric)
+    return named | {
+        "metric_config": _deep(config, *_matching(details.metrics, metric)),
+        "score_details": {"score": mean, "uncertainty": spread}
+        | _given(details=_given(rows_with_error=str(len(scores.failed)) if scores.failed else "")),
+    }
+
+
+def read_details(path: str | None) -> Details:
+    if path is None:
+        return Details()
+    try:
+        return msgspec.toml.decode(Path(path).read_bytes(), type=Details)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        raise UsageError(f"{shown(path)}: {exc}") from exc
+
+
+def write_pairs(
+    parts: Iterable[PartFile], sort_fields: Sequence[str], root: Path, details: Details, limits: Limits
+) -> int:
+    """Write all pairs below a directory; return their number."""
+    runs: dict[tuple[str, str, str], _Run] = {}
+    decode, held = msgspec.json.Decoder(_Line).decode, 0
+
+    def decode_both(text: bytes) -> tuple[_Line, bytes]:
+        return decode(text), text
+
+    for part in parts:
+        for rows, size in decode_lines(part, decode_both, limits.chunk_bytes, sort_fields):
+            for line, text in rows:
+                key = line.evaluation_name, line.model_id, line.evaluation_id
+                run = runs.get(key)
+                if run is None:
+                    run = runs[key] = _Run(line, root, details)
+                run.add(line, _LINE_ENDS.sub(_escape, text) + b"\n")
+            held += size
+            if held >= _HELD_BYTES:
+                for run in runs.values():
+                    run.flush()
+                held = 0
+    for run in runs.values():
+        run.flush()
+    now = str(int(time.time()))
+    aggregates = [(run, run.aggregate(details, now)) for run in runs.values()]
+    _check([document for _, document in aggregates])
+    for run, document in aggregates:
+        path = run.samples.with_name(f"{run.name}.json")
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    return len(runs)
+
+
+def _check(documents: Sequence[dict[str, Any]]) -> None:
+    """Validate all aggregates; UsageError with everything that is missing or wrong."""
+    import jsonschema_rs  # noqa: PLC0415 - takes 20 ms to load
+
+    schema = (files("fastrec.schemas") / "files" / "aggregate_0.3.0.schema.json").read_text()
+    validator = jsonschema_rs.Draft7Validator(schema)
+    problems: dict[str, int] = {}
+    for document in documents:
+        model = document["model_info"]
+        found = set() if "developer" in model else {f'model_info.{model["id"]}: "developer" is needed for a folder'}
+        for error in validator.iter_errors(document):
+            path = list(error.instance_path)
+            if path[:1] == ["evaluation_results"]:
+                result = document["evaluation_results"][path[1]]
+                path[1] = result.get("evaluation_result_id") or result["evaluation_name"]
+            elif path[:1] == ["model_info"] or not path:
+                path.insert(1, model["id"])
+            found.add(f"{'.'.join(map(str, path))}: {error.message}")
+        for problem in found:
+            problems[problem] = problems.get(problem, 0) + 1
+    if problems:
+        lines = [f"  {problem} ({counted(count, 'run')})" for problem, count in sorted(problems.items())]
+        more = [f"  and {len(lines) - _MOST_PROBLEMS:,} more"] if len(lines) > _MOST_PROBLEMS else []
+        head = "the aggregates lack what no record says; give it in a file, --details details.toml:"
+        raise UsageError("\n".join([head, *lines[:_MOST_PROBLEMS], *more]))
+
+
+def _matching(tables: Mapping[str, dict[str, Any]], name: str) -> Iterable[dict[str, Any]]:
+    return (fields for pattern, fields in tables.items() if fnmatchcase(name, pattern))
+
+
+def _deep(*tables: dict[str, Any]) -> dict[str, Any]:
+    """Merge objects; later ones come first, and objects in them are merged, too, unless their `source_type` differs."""
+    merged: dict[str, Any] = {}
+    for table in tables:
+        for name, value in table.items():
+            old = merged.get(name)
+            if isinstance(old, dict) and isinstance(value, dict) and "source_type" not in value:
+                value = _deep(old, value)
+            merged[name] = value
+    return merged
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = json.loads(text or "null")
+    except ValueError:
+        return None
+    return number if type(number) in (int, float) and math.isfinite(number) else None
+
+
+def _portable(name: str) -> str:
+    """A name of a folder that every system allows."""
+    return _RESERVED.sub(lambda found: f"{found[0]}_", _NOT_PORTABLE.sub("_", name[:_LONGEST_NAME]), count=1)
+
+
+def _escape(found: re.Match[bytes]) -> bytes:
+    """Escape characters that some readers of the data store take for the end of a line."""
+    return b"\\u%04x" % ord(found[0].decode())

@@ -1,0 +1,353 @@
+"""Tables of answers: CSV, TSV, JSON Lines, JSON arrays of objects, and Parquet, with names of columns from the user.
+
+A table is a log of its own kind: its rows may be of several models and evaluations, and nothing about it is recognised
+by its content. A row is a sample; each column of scores is a metric. Columns without a meaning become metadata. A row
+that does not fit is left out, with its line and the reason.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+from xxhash import xxh3_128
+
+from fastrec.errors import LogError, UsageError, listed
+from fastrec.harnesses.json_array import JsonArray
+from fastrec.harnesses.lighteval.files import parquet_module
+from fastrec.harnesses.log import Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.registry import PARQUET_MAGIC, head_of
+from fastrec.harnesses.values import as_list, decoder, number_of, read_at, spell
+from fastrec.schemas.hashes import LIST_HASHES
+from fastrec.schemas.newest import Input, Output
+from fastrec.sources.formats import MAGIC_BYTES, Format, detect
+from fastrec.sources.shard import shard_at
+from fastrec.storage import storage_of
+
+NAME: Final = "table"
+_TRUTH: Final = {"true": 1.0, "yes": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "no": 0.0, "0": 0.0, "0.0": 0.0}
+_DELIMITERS: Final = ",\t;"
+_LONGEST_CELL: Final = 512 << 20
+_FIRST_ROWS: Final = 100  # that tell the columns
+_BOM: Final = b"\xef\xbb\xbf"
+_BLOCK: Final = 1 << 20
+_PIECE_BYTES: Final = 16 << 20
+
+# The names that `--guess` knows, the best first. Only columns whose first values are of the right kind are taken.
+_GUESSES: Final = {
+    "evaluation_column": "evaluation evaluation_name benchmark dataset task task_name",
+    "model_column": "model model_id model_name llm",
+    "id_column": "sample_id question_id id doc_id example_id task_id index",
+    "input_column": "input question prompt query instruction problem",
+    "output_column": "output response prediction completion generation model_output model_response answer",
+    "reference_column": "reference target gold expected ground_truth correct_answer label solution answer",
+    "choices_column": "choices options",
+    "correct_column": "is_correct correct ok passed pass exact_match acc",
+    "score_column": "score rating f1 grade",
+    "error_column": "error",
+}
+
+
+class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """What the columns of a table mean: the options of `import`. `score_column` may name several, with commas."""
+
+    evaluation: str = ""
+    evaluation_column: str = ""
+    model: str = ""
+    model_column: str = ""
+    id_column: str = ""
+    input_column: str = ""
+    output_column: str = ""
+    reference_column: str = ""
+    choices_column: str = ""
+    correct_column: str = ""
+    score_column: str = ""
+    error_column: str = ""
+    run: str = ""
+
+    def check(self) -> None:
+        """Raise UsageError if something is missing."""
+        missing = [
+            name
+            for name, given in (
+                ("--evaluation or --evaluation-column", self.evaluation or self.evaluation_column),
+                ("--model or --model-column", self.model or self.model_column),
+                ("--input-column", self.input_column),
+                ("--correct-column or --score-column", self.correct_column or self.score_column),
+            )
+            if not given
+        ]
+        if missing:
+            raise UsageError(f"a table needs {', '.join(missing)}; --guess proposes them")
+
+    @property
+    def metrics(self) -> list[str]:
+        return [name for name in (self.correct_column, *self.score_column.split(",")) if name]
+
+    @property
+    def named(self) -> list[str]:
+        """All columns that have a meaning."""
+        own = [getattr(self, name) for name in _GUESSES if name not in ("correct_column", "score_column")]
+        return [name for name in (*own, *self.metrics) if name]
+
+
+def columns_from(document: bytes, path: str) -> TableColumns:
+    try:
+        return msgspec.toml.decode(document, type=TableColumns)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        raise UsageError(f"{path}: {exc}") from exc
+
+
+_Row = tuple[int, dict[str, Any] | str]
+"""The number of a row or its line, from 1, and its cells by column; or why it has none."""
+_Piece = tuple[int, int, int] | None
+"""A part of a file that is not compressed: where it begins and ends, and the line before. Of a Parquet file: the first
+of its row groups, the one after the last, and the rows before. None is the whole file."""
+
+
+def _rows_of(path: str, piece: _Piece = None) -> tuple[str, Iterator[_Row]]:
+    """Read the rows of a table, and tell what their numbers are."""
+    head = head_of(path).lstrip(b"\r\n ")
+    if head.startswith(PARQUET_MAGIC):
+        return "row", _parquet_rows(path, piece)
+    if head[:1] == b"[":
+        blocks = shard_at(path).read_text()
+        found = JsonArray(path, lambda _: next(blocks, b""), None).items(_decode_cells)
+        return "row", ((number, cells) for number, (_, _, cells) in enumerate(found, 1))
+    return "line", _json_rows(path, piece) if head[:1] == b"{" else _csv_rows(
+        path, piece, head.decode(errors="replace")
+    )
+
+
+def _whole_lines(path: str, piece: _Piece) -> Iterator[bytes]:
+    """Read text in blocks that end with a line."""
+    start, end, _ = piece or (0, 0, 0)
+    rest = b""
+    for block in _range(path, start, end) if piece else shard_at(path).read_text():
+        if not rest and not start:
+            block = block.removeprefix(_BOM)
+        before, newline, after = block.rpartition(b"\n")
+        if newline:
+            yield rest + before + newline
+            rest = after
+        else:
+            rest += block
+    yield rest
+
+
+def _range(path: str, start: int, end: int) -> Iterator[bytes]:
+    with storage_of(path).open_reader(path) as file:
+        for at in range(start, end, _BLOCK):
+            yield read_at(file, min(_BLOCK, end - at), at)
+
+
+_decode_cells: Final = decoder(dict[str, Any])
+
+
+def _json_rows(path: str, piece: _Piece) -> Iterator[_Row]:
+    rows = (row for block in _whole_lines(path, piece) for row in block.removesuffix(b"\n").split(b"\n"))
+    for line, row in enumerate(rows, 1 + (piece[2] if piece else 0)):
+        if row and not row.isspace():
+            try:
+                yield line, _decode_cells(row)
+            except ValueError as exc:
+                yield line, f"it is no JSON object: {exc}"
+
+
+def _csv_rows(path: str, piece: _Piece, head: str) -> Iterator[_Row]:
+    csv.field_size_limit(_LONGEST_CELL)
+    delimiter = max(_DELIMITERS, key=head.partition("\n")[0].count)
+    columns = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), [])
+    if len(set(columns)) != len(columns):
+        raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
+    start, _, before = piece or (0, 0, 0)
+    is_utf8, is_head = True, not start
+
+    def lines() -> Iterator[str]:
+        nonlocal is_utf8
+        for block in _whole_lines(path, piece):
+            try:
+                text = block.decode()
+            except UnicodeDecodeError:
+                is_utf8, text = False, block.decode(errors="surrogateescape")
+            yield from io.StringIO(text, newline="")
+
+    reader = csv.reader(lines(), delimiter=delimiter, strict=True)  # it refuses a piece that ends inside of a cell
+    line = before + 1
+    try:
+        for row in reader:
+            if is_head or not row:
+                is_head = is_head and not row  # blank lines may come before the names of the columns
+            elif not is_utf8 and any("\udc80" <= char <= "\udcff" for cell in row for char in cell):
+                yield line, "it is not UTF-8"
+            elif len(row) == len(columns):
+                yield line, dict(zip(columns, row, strict=True))
+            else:
+                yield line, f"it has {len(row):,} cells, and the table {len(columns):,} columns"
+            line = before + reader.line_num + 1
+    except csv.Error as exc:
+        raise LogError(path, f"is not CSV at line {line:,}: {exc}; quotes inside of a cell must be doubled") from exc
+
+
+def _pieces(path: str, *, is_csv: bool) -> list[_Piece]:
+    """Cut plain text at line ends that are not inside of quotes: those with an even number of quotes before them."""
+    cuts, at, line, quotes = [(0, 0)], 0, 0, 0
+    with storage_of(path).open_reader(path) as file:
+        while block := read_at(file, _PIECE_BYTES, at):
+            quotes += block.count(b'"')
+            is_inside, end = quotes % 2, len(block)
+            while (newline := block.rfind(b"\n", 0, end)) >= 0:
+                is_inside ^= block.count(b'"', newline, end) % 2
+                end = newline
+                if not (is_csv and is_inside):
+                    cuts.append((at + end + 1, line + block.count(b"\n", 0, end + 1)))
+                    break
+            at += len(block)
+            line += block.count(b"\n")
+    if quotes % 2 and is_csv:  # a quote in a cell without quotes
+        cuts = [(0, 0)]
+    ends = [start for start, _ in cuts[1:]] + [at]
+    return [(start, end, line) for (start, line), end in zip(cuts, ends, strict=True) if start < end]
+
+
+def _parquet_rows(path: str, groups: _Piece) -> Iterator[_Row]:
+    parquet = parquet_module(path)
+    columns = list(parquet.survey(path).columns)
+    line = groups[2] if groups else 0
+    for table in parquet.tables(path, columns, groups and groups[:2]):
+        for cells in zip(*map(table.values, columns), strict=True):
+            line += 1
+            yield line, dict(zip(columns, cells, strict=True))
+
+
+def plan(log: Log) -> LogPlan:
+    """Check the names of the columns in the first rows, and cut the table into slices."""
+    columns, path = log.columns, log.files[0].path
+    first = [cells for _, cells in islice(_rows_of(path)[1], _FIRST_ROWS) if not isinstance(cells, str)]
+    known = list(dict.fromkeys(name for cells in first for name in cells))
+    if not first:
+        raise LogError(path, "has no rows that can be read")
+    if unknown := [name for name in columns.named if name not in known]:
+        raise LogError(path, f"has no column {listed(unknown)}; its columns are {listed(known, 30)}")
+    slices: Sequence[_Piece] = [None]
+    digest = xxh3_128()
+    with storage_of(path).open_reader(path) as file:
+        head = file.pread(MAGIC_BYTES, 0)
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    if head.startswith(PARQUET_MAGIC):
+        slices = [(start, end, before) for start, end, before, _ in parquet_module(path).survey(path).slices]
+    elif detect(head) is Format.PLAIN and (first_byte := head_of(path).lstrip()[:1]) != b"[":
+        slices = _pieces(path, is_csv=first_byte != b"{")
+    run = columns.run or digest.hexdigest()[:16]
+    return LogPlan(run=RunInfo(task=columns.evaluation, model=columns.model, started=run), slices=slices)
+
+
+def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | str]:
+    sample_of = _sample_maker(log.columns, run.started)
+    word, rows = _rows_of(log.files[0].path, log_slice)
+    for number, cells in rows:
+        try:
+            yield f"{word} {number:,}: {cells}" if isinstance(cells, str) else sample_of(cells)
+        except ValueError as exc:
+            yield f"{word} {number:,}: {exc}"
+
+
+def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, Any]], Sample]:
+    named, metrics = frozenset(columns.named), columns.metrics
+    names = {column: "" if len(metrics) == 1 else column for column in metrics}
+    run_of = cache(lambda evaluation, model: RunInfo(task=evaluation, model=model, started=started))
+
+    def sample_of(cells: dict[str, Any]) -> Sample:
+        evaluation = columns.evaluation or _required(cells, columns.evaluation_column)
+        model = columns.model or _required(cells, columns.model_column)
+        question = _required(cells, columns.input_column)
+        reference = _texts(cells, columns.reference_column)
+        choices = _texts(cells, columns.choices_column)
+        asked = Input(raw=question, reference=reference, choices=choices or UNSET)
+        return Sample(
+            run=run_of(evaluation, model),
+            # Without ids, equal questions have equal ids, whatever the model and the order of the rows.
+            sample_id=_required(cells, columns.id_column) if columns.id_column else _hash(question, reference)[:16],
+            input=asked,
+            output=Output(raw=_texts(cells, columns.output_column)),
+            scores=[_score(cells[one], one, names[one], is_truth=one == columns.correct_column) for one in metrics],
+            error=" ".join(_texts(cells, columns.error_column)),
+            metadata={  # records of graded metrics have the key `graded`
+                "table.graded" if name == "graded" else name: spell(value)
+                for name, value in cells.items()
+                if name not in named and value not in _EMPTY
+            },
+        )
+
+    return sample_of
+
+
+_hash: Final = LIST_HASHES["sha256"]
+_EMPTY: Final = (None, "")
+
+
+def _texts(cells: dict[str, Any], column: str) -> list[str]:
+    """The texts in a cell: a list has several, an empty cell none. Numbers are spelled as in JSON."""
+    value = cells.get(column)
+    if value.__class__ is str:
+        return [value] if value else []
+    texts = as_list(value)
+    if any(isinstance(text, list | dict) for text in texts):
+        raise ValueError(f"{column!r} is neither text nor a list of texts")
+    return [spell(text) for text in texts if text is not None]
+
+
+def _required(cells: dict[str, Any], column: str) -> str:
+    value = cells.get(column)
+    if value and value.__class__ is str:  # nearly always
+        return str(value)
+    texts = _texts(cells, column)
+    if len(texts) != 1:
+        raise ValueError(f"{column!r} {'is empty' if not texts else 'has several texts'}")
+    return texts[0]
+
+
+def _score(value: Any, column: str, metric: str, *, is_truth: bool) -> Score:
+    if value in _EMPTY:
+        return Score(metric=metric, value=None, problem=f"{column!r} is empty")
+    number = _TRUTH.get(str(value).lower()) if is_truth else number_of(value)
+    if number is None:
+        raise ValueError(f"{column!r} is not {'true or false' if is_truth else 'a number'}: {spell(value)[:40]!r}")
+    return Score(metric=metric, value=number)
+
+
+def guess(path: str, output: str) -> str:
+    """Propose the command line that imports a table, by the names of its columns and its first rows."""
+    rows = [cells for _, cells in islice(_rows_of(path)[1], _FIRST_ROWS) if not isinstance(cells, str)]
+    left = {name.lower().replace(" ", "_"): name for name in reversed([name for cells in rows for name in cells])}
+    words = ["fastrec", "import", path, "-o", output]
+    for option, names in _GUESSES.items():
+        for name in names.split():
+            column = left.get(name)
+            if column is not None and _fits(option, [cells.get(column) for cells in rows]):
+                words += [f"--{option.replace('_', '-')}", left.pop(name)]
+                break
+    for option, other, value in (
+        ("--evaluation", "--evaluation-column", "NAME"),
+        ("--model", "--model-column", "NAME"),
+        ("--input-column", "--input-column", "COLUMN"),
+        ("--correct-column", "--score-column", "COLUMN"),
+    ):
+        words += [] if {option, other} & {*words} else [option, value]
+    return shlex.join(words)
+
+
+def _fits(option: str, values: list[Any]) -> bool:
+    """Whether the values of a column are of the kind that an option takes."""
+    given = [value for value in values if value not in _EMPTY]
+    if option == "correct_column":
+        return all(str(value).lower() in _TRUTH for value in given)
+    return option != "score_column" or all(number_of(value) is not None for value in given)

@@ -1,0 +1,249 @@
+"""`fastrec.Writer`: the records of your own harness as a shard.
+
+    add ──▶ judge ──▶ one line in .NAME.fastrec-partial ──▶ end of the `with` block: compress, and publish as NAME
+
+A line is in the partial file when `add` returns. So a run that was killed loses no record: the next one with the same
+name continues after the last complete line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from fastrec.api import spelled
+from fastrec.corpus.lock import locked
+from fastrec.corpus.writer import SUFFIXES, ShardWriter
+from fastrec.errors import UsageError, naming, shown
+from fastrec.judge.findings import InvalidRecordError
+from fastrec.judge.judge import Judge
+from fastrec.judge.version_rules import JudgeSettings
+from fastrec.schemas.newest import SCHEMA
+from fastrec.storage import is_url
+from fastrec.storage.base import Log
+from fastrec.storage.local import LOCAL
+
+_BLOCK: Final = 1 << 20
+
+
+class _Ids(msgspec.Struct):
+    """The fields of a record that a run which continues has to know."""
+
+    evaluation_id: str
+    model_id: str
+    evaluation_name: str
+    sample_id: str
+    evaluation_result_id: str = ""
+
+
+_decode_ids: Final = msgspec.json.Decoder(_Ids).decode
+
+
+class Writer:
+    """Writes the records of one run of one model to a shard; a context manager.
+
+    The shard appears at the end of the `with` block, complete and compressed. If the block raises, or the process is
+    killed, there is no shard: the next Writer of the same path continues with the records so far. `add` may be called
+    by several threads and asyncio tasks.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, evaluation: str, model: str, evaluation_id: str | None = None
+    ) -> None:
+        """Prepare a shard; its name ends with `.jsonl.zst`, `.jsonl.gz` or `.jsonl`.
+
+        `evaluation_id` identifies the run. By default it consists of evaluation, model and the time of the start.
+        """
+        self._path = Path(path)
+        self._evaluation, self._model, self._evaluation_id = evaluation, model, evaluation_id
+        self._compression = next((name for name, end in SUFFIXES.items() if self._path.name.endswith(end)), None)
+        if self._compression is None or is_url(os.fspath(path)):
+            endings = ", ".join(SUFFIXES.values())
+            raise UsageError(f"{shown(os.fspath(path))}: name a local file that ends with one of {endings}")
+        self._partial = str(self._path.with_name(f".{self._path.name}.fastrec-partial"))
+        self._judge = Judge(JudgeSettings(schema=SCHEMA.name, known_input_bytes=0))
+        self._lock = threading.Lock()
+        self._stack: contextlib.ExitStack | None = None
+        self._log: Log
+        self._size = 0
+        self._counts: dict[str, dict[str, int]] = {}  # by sample_id and metric
+
+    def add(
+        self,
+        *,
+        sample_id: str | int,
+        input: str,  # noqa: A002 - the name of the field
+        reference: str | Sequence[str] = (),
+        output: str | Sequence[str] | None = None,
+        messages: Sequence[Mapping[str, Any]] | None = None,
+        score: float | None = None,
+        is_correct: bool | None = None,
+        metric: str | None = None,
+        formatted: str | None = None,
+        choices: Sequence[str] | None = None,
+        reasoning_trace: str | Sequence[str] | None = None,
+        answer_attribution: Sequence[Mapping[str, Any]] = (),
+        interaction_type: str | None = None,
+        token_usage: Mapping[str, int] | None = None,
+        performance: Mapping[str, Any] | None = None,
+        error: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Add a record: what was asked, what the model said (`output`, or the `messages` of a conversation), its score.
+
+        Without `is_correct`, a score of 1 is correct. A record with an `error` needs no score and counts as 0. Values
+        in `metadata` and in arguments of tool calls that are not text become JSON text. The kind of interaction, the
+        numbers of turns and tool calls, and `turn_idx` of messages are filled in.
+
+        Raises:
+            InvalidRecordError: The record is not valid by the schema. Nothing was written.
+        """
+        if error is not None:
+            score = 0.0 if score is None else score
+            output = () if output is None and messages is None else output  # the schema wants an output
+        evaluation: dict[str, Any] = {"score": float(score) if isinstance(score, bool) else score}
+        evaluation["is_correct"] = score == 1 if is_correct is None else is_correct
+        kind, turns = "single_turn", None
+        if messages is not None:
+            turns = [_turn(number, message) for number, message in enumerate(messages)]
+            calls = sum(len(turn.get("tool_calls") or ()) for turn in turns)
+            kind = "agentic" if calls else "multi_turn"
+            evaluation |= _given(num_turns=len(turns) or None, tool_calls_count=calls)
+        record = _given(
+            schema_version=SCHEMA.label,
+            evaluation_id=self._evaluation_id,
+            model_id=self._model,
+            evaluation_name=self._evaluation,
+            evaluation_result_id=metric,
+            sample_id=str(sample_id) if type(sample_id) is int else sample_id,
+            interaction_type=interaction_type or kind,
+            input=_given(raw=input, formatted=formatted, reference=_listed(reference), choices=choices),
+            output=_given(raw=_listed(output), reasoning_trace=_listed(reasoning_trace)) or None,
+            messages=turns,
+            answer_attribution=answer_attribution,
+            evaluation=evaluation,
+            token_usage=token_usage,
+            performance=performance,
+            error=error,
+            metadata=_texts(metadata),
+        )
+        line = spelled(record)
+        with self._lock:
+            self._append(line, str(sample_id), metric or "")
+
+    def count(self, sample_id: str | int, metric: str | None = None) -> int:
+        """Count the records of a sample so far, those of earlier runs that did not finish included; or of one metric.
+
+        A run that continues asks this to skip samples that it has.
+        """
+        counts = self._counts.get(str(sample_id), {})
+        return sum(counts.values()) if metric is None else counts.get(metric, 0)
+
+    def _append(self, line: bytes, sample_id: str, metric: str) -> None:
+        if self._stack is None:
+            raise UsageError("records can only be added inside of the `with` block of a Writer")
+        normal = bytearray()
+        batch = self._judge.judge_chunk(line, normal)
+        for invalid in batch.rejected:
+            raise InvalidRecordError(invalid.findings, unlisted=invalid.unlisted, version=invalid.version)
+        try:
+            self._log.append(bytes(normal))
+        except OSError:
+            self._log.cut(self._size)  # a disk may be full in the middle of a line
+            raise
+        self._size += len(normal)
+        self._count(sample_id, metric)
+
+    def _count(self, sample_id: str, metric: str) -> None:
+        counts = self._counts.setdefault(sample_id, {})
+        counts[metric] = counts.get(metric, 0) + 1
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(self._path, 0))
+            if self._path.exists():
+                raise UsageError(f"{shown(str(self._path))} is complete: name another file, or remove it")
+            self._log = LOCAL.open_log(self._partial)
+            stack.callback(self._log.close)
+            self._continue()
+            self._stack = stack.pop_all()
+        return self
+
+    def _continue(self) -> None:
+        """Read the records of a run that did not finish, and cut off what comes after its last complete line."""
+        first = None
+        with self._log.reader() as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    ids = _decode_ids(line)
+                except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+                    raise UsageError(f"{shown(self._partial)} is damaged at line {number:,}: remove it") from exc
+                first = first or ids
+                self._size += len(line)
+                self._count(ids.sample_id, ids.evaluation_result_id)
+        self._log.cut(self._size)
+        if first is None:
+            self._evaluation_id = self._evaluation_id or f"{self._evaluation}/{self._model}/{int(time.time())}"
+            return
+        wanted = self._evaluation, self._model, self._evaluation_id or first.evaluation_id
+        found = first.evaluation_name, first.model_id, first.evaluation_id
+        if wanted != found:
+            raise UsageError(
+                f"{shown(self._partial)} has records of a run that did not finish, of {' · '.join(found)}, "
+                f"not of {' · '.join(wanted)}: continue that run, or remove the file"
+            )
+        self._evaluation_id = first.evaluation_id
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        with self._lock:
+            assert self._stack is not None
+            stack, self._stack = self._stack, None
+        with stack:
+            if kind is None:
+                self._publish()
+
+    def _publish(self) -> None:
+        assert self._compression is not None
+        with (
+            naming(str(self._path)),
+            LOCAL.open_reader(self._partial) as lines,
+            ShardWriter(str(self._path), self._compression, 3) as shard,
+        ):
+            while block := lines.read(_BLOCK):
+                shard.write([block])
+            shard.finish()
+        os.unlink(self._partial)  # noqa: PTH108
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _listed(text: str | Sequence[str] | None) -> Any:
+    return [text] if isinstance(text, str) else text
+
+
+def _texts(values: Any) -> Any:
+    """Make values text, as the schema wants it: others than text become JSON."""
+    if not isinstance(values, Mapping):
+        return values
+    return {name: value if isinstance(value, str) else spelled(value).decode() for name, value in values.items()}
+
+
+def _turn(number: int, message: Mapping[str, Any]) -> dict[str, Any]:
+    turn = {"turn_idx": number, **message}
+    if calls := turn.get("tool_calls"):
+        turn["tool_calls"] = [call | _given(arguments=_texts(call.get("arguments"))) for call in calls]
+    if isinstance(turn.get("tool_call_id"), str):
+        turn["tool_call_id"] = [turn["tool_call_id"]]
+    return turn

@@ -1,0 +1,166 @@
+"""`export --format pairs`: aggregates that are valid and agree with their rows, and rows that give the same corpus."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+import fastrec
+from fastrec.errors import UsageError
+from tests.docs.reference import ROOT
+from tests.running import run_command
+from tests.samples import sample_of
+
+DETAILS = """
+retrieved_timestamp = "1763337600"
+[source_metadata]
+source_organization_name = "Acme"
+evaluator_relationship = "first_party"
+[eval_library]
+name = "mine"
+version = "7"
+[metrics."*"]
+lower_is_better = false
+[models."solo"]
+developer = "us"
+[models."*".additional_details]
+deployment_type = "self_deployed"
+[evaluations."sums".source_data]
+dataset_name = "sums"
+source_type = "hf_dataset"
+hf_repo = "org/sums"
+"""
+SCHEMA = ROOT / "fastrec" / "schemas" / "files" / "aggregate_0.3.0.schema.json"
+
+
+def record(number: int, score: float, **fields: Any) -> dict[str, Any]:
+    made = sample_of("0.3.0", sample_id=f"q{number}", evaluation={"score": score, "is_correct": score == 1})
+    made |= {"evaluation_name": "sums", "model_id": "org/m", "evaluation_id": "sums/org/m/2026-11-16"}
+    made["input"] = {"raw": f"question {number} \u2028\u2029\x85 é", "reference": ["4"]}
+    del made["sample_hash"], made["error"]
+    return made | fields
+
+
+def corpus_of(folder: Path, records: list[dict[str, Any]]) -> Path:
+    (folder / "in.jsonl").write_text("".join(json.dumps(one, ensure_ascii=False) + "\n" for one in records))
+    fastrec.normalize(folder / "in.jsonl", folder / "corpus", schema="0.3.0")
+    return folder / "corpus"
+
+
+def exported(corpus: Path, folder: Path, details: str = DETAILS, **options: Any) -> dict[str, dict[str, Any]]:
+    """Export pairs, and return the aggregates by path."""
+    (folder / "details.toml").write_text(details)
+    fastrec.export(corpus, folder / "store", format="pairs", details=folder / "details.toml", **options)
+    paths = sorted((folder / "store" / "data").rglob("*.json"))
+    return {str(path.relative_to(folder / "store")): json.loads(path.read_text()) for path in paths}
+
+
+def parts_of(corpus: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in corpus.glob("part-*")}
+
+
+def test_scores_are_computed_from_the_rows(tmp_path: Path) -> None:
+    """Rows with an error do not count; the standard error is that of the mean."""
+    scores = [1.0, 0.0, 0.25, 1.0]
+    records = [record(number, score, evaluation_result_id="f1") for number, score in enumerate(scores)]
+    records += [record(9, 0.0, evaluation_result_id="f1", error="timeout")]
+    records += [record(number, 1.0, evaluation_result_id="em") for number in range(2)]
+    [(path, found)] = exported(corpus_of(tmp_path, records), tmp_path).items()
+    assert path.startswith("data/sums/org/m/")
+    em, f1 = found["evaluation_results"]
+    assert (em["evaluation_result_id"], f1["evaluation_result_id"]) == ("em", "f1")
+    assert f1["score_details"]["score"] == statistics.fmean(scores)
+    spread = f1["score_details"]["uncertainty"]
+    assert spread["standard_error"]["value"] == pytest.approx(statistics.stdev(scores) / 2)
+    assert (spread["num_samples"], f1["score_details"]["details"]) == (4, {"rows_with_error": "1"})
+    assert (em["metric_config"]["score_type"], f1["metric_config"]["score_type"]) == ("binary", "continuous")
+    assert found["detailed_evaluation_results"]["total_rows"] == 7
+    assert found["evaluation_timestamp"] == "2026-11-16"
+    assert found["eval_library"] == {"name": "mine", "version": "7"}
+    assert f1["source_data"]["hf_repo"] == "org/sums"
+    details = {"deployment_type": "self_deployed", "model_availability": "unknown"}
+    assert found["model_info"]["additional_details"] == details
+
+
+def test_rows_give_the_same_corpus_and_pass_the_check(tmp_path: Path) -> None:
+    """Pairs of many runs, models and names: valid by the schema and by `check-pairs`, and no byte of a part is lost."""
+    fastrec.generate(tmp_path / "in", records=150, seed=4, shards=1, schema="0.3.0")
+    strange = [("solo", "sums"), ("org/a/b", "data"), ("org/CON", "../x:y"), ("org/.h", "é" * 90), ("..", "sums")]
+    lines = [record(0, 1.0, model_id=model, evaluation_name=name) for model, name in strange]
+    (tmp_path / "in" / "more.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
+    fastrec.normalize(tmp_path / "in", tmp_path / "corpus", schema="0.3.0")
+    details = DETAILS.replace('[models."solo"]', '[models."[s.]*"]')
+    found = exported(tmp_path / "corpus", tmp_path, details)
+    runs = {(one.evaluation_name, one.model_id, one.evaluation_id) for one in fastrec.read(tmp_path / "corpus")}
+    assert len(found) == len(runs)
+    schema = json.loads(SCHEMA.read_text())
+    for document in found.values():
+        jsonschema.validate(document, schema)
+    checked = fastrec.check_pairs(tmp_path / "store")
+    assert checked.ok, checked.groups
+    assert (checked.pairs, checked.reproduced) == (len(runs), checked.results)
+    fastrec.normalize(tmp_path / "store", tmp_path / "again", schema="0.3.0")
+    assert parts_of(tmp_path / "again") == parts_of(tmp_path / "corpus")
+    for samples in (tmp_path / "store").rglob("*_samples.jsonl"):
+        text = samples.read_text()
+        assert len(text.splitlines()) == text.count("\n")  # some readers split lines like this
+
+
+def test_names_and_bytes_do_not_depend_on_the_day(tmp_path: Path) -> None:
+    corpus = corpus_of(
+        tmp_path,
+        [record(0, 1.0, metadata={"harness": "h", "harness_version": "1", "temperature": "0.5", "split": "test"})],
+    )
+    first = exported(corpus, tmp_path)
+    assert exported(corpus, tmp_path, overwrite=True) == first
+    [document] = first.values()
+    assert document["eval_library"] == {"name": "h", "version": "1"}
+    settings = document["evaluation_results"][0]["generation_config"]
+    assert settings == {"generation_args": {"temperature": 0.5}, "additional_details": {"split": "test"}}
+
+
+def test_all_that_is_missing_is_listed_at_once(tmp_path: Path) -> None:
+    corpus = corpus_of(tmp_path, [record(0, 0.5), record(1, 0.5, model_id="solo")])
+    result = run_command("export", corpus, "-o", tmp_path / "store", "--format", "pairs")
+    assert result.returncode == 2
+    message = result.stderr.decode()
+    wanted = [
+        "source_organization_name",
+        "evaluator_relationship",
+        '"name"',
+        '"version"',
+        "lower_is_better",
+        "developer",
+    ]
+    assert [word for word in wanted if word not in message] == []
+    assert "(2 runs)" in message
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("details", "options", "message"),
+    [
+        ("[source]\n", {}, "unknown field"),
+        ("x", {}, "details.toml"),
+        (DETAILS.replace("first_party", "friends"), {}, "evaluator_relationship"),
+        (DETAILS, {"model": "nobody"}, "nobody"),
+    ],
+)
+def test_wrong_details_are_errors(tmp_path: Path, details: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        exported(corpus_of(tmp_path, [record(0, 1.0)]), tmp_path, details, **options)
+    assert not (tmp_path / "store").exists()
+
+
+def test_pairs_need_the_newest_version_and_tables_no_details(tmp_path: Path) -> None:
+    fastrec.generate(tmp_path / "in", records=5, seed=4, shards=1)
+    fastrec.normalize(tmp_path / "in", tmp_path / "corpus")
+    with pytest.raises(UsageError, match=r"normalize with --schema 0\.3\.0"):
+        exported(tmp_path / "corpus", tmp_path)
+    with pytest.raises(UsageError, match="an option of pairs"):
+        fastrec.export(tmp_path / "corpus", tmp_path / "out", format="csv", details=tmp_path / "details.toml")

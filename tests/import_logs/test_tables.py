@@ -1,0 +1,201 @@
+"""`import` of tables: each format gives the same records, and each row is a sample or is listed with its line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrec
+from fastrec.errors import UsageError
+from fastrec.harnesses import table
+from tests.running import run_command
+from tests.sizes import examples
+
+ROWS: list[dict[str, Any]] = [
+    {"id": "1", "model": "org/a", "question": 'What is\n"2 + 2", é?', "gold": "4", "said": "4,", "ok": "true"},
+    {"id": "2", "model": "org/a", "question": "Capital of Peru?", "gold": "Lima", "said": "", "ok": "No"},
+    {"id": "1", "model": "org/b", "question": 'What is\n"2 + 2", é?', "gold": "4", "said": "\u20285", "ok": "0"},
+]
+MEANING = {"evaluation": "sums", "model_column": "model", "id_column": "id", "input_column": "question"}
+MEANING |= {"output_column": "said", "reference_column": "gold", "correct_column": "ok", "run": "tonight"}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Write a table in the format that the name of the file says."""
+    kind = path.name.removesuffix(".zst").rpartition(".")[2]
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=2)
+        return path
+    if kind == "json":
+        data = json.dumps(rows).encode()
+    elif kind == "jsonl":
+        data = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    else:
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), delimiter={"tsv": "\t", "csv": ",", "ssv": ";"}[kind])
+        writer.writeheader()
+        writer.writerows(rows)
+        data = text.getvalue().encode("utf-8-sig")
+    path.write_bytes(zstandard.compress(data) if path.name.endswith(".zst") else data)
+    return path
+
+
+def records_of(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(fastrec.encode(record)) for record in fastrec.read(folder)]
+
+
+@pytest.mark.parametrize(
+    "name", ["t.csv", "t.tsv", "t.ssv", "t.jsonl", "t.json", "t.parquet", "t.csv.zst", "t.jsonl.zst"]
+)
+def test_every_format_gives_the_same_records(tmp_path: Path, name: str) -> None:
+    result = fastrec.import_logs(write(tmp_path / name, ROWS), tmp_path / "out", **MEANING)
+    assert [(log.samples, log.records, log.left_out) for log in result.logs] == [(3, 3, {})]
+    found = records_of(tmp_path / "out")
+    assert [one["model_id"] for one in found] == ["org/a", "org/a", "org/b"]
+    assert [one["evaluation_id"] for one in found] == [f"sums/org/{model}/tonight" for model in "aab"]
+    assert [one["input"]["raw"] for one in found] == [row["question"] for row in ROWS]
+    assert [one["input"]["reference"] for one in found] == [["4"], ["Lima"], ["4"]]
+    assert [one["output"]["raw"] for one in found] == [["4,"], [], ["\u20285"]]
+    assert [one["evaluation"]["is_correct"] for one in found] == [True, False, False]
+    assert [one["sample_id"] for one in found] == ["1", "2", "1"]
+
+
+def test_rows_that_do_not_fit_are_listed_with_their_lines(tmp_path: Path) -> None:
+    """A line is that of the file, also after cells of several lines; lines add up."""
+    text = b'model,q,score\nm,"a\nb",1\nm,,1\nm,c,high\nm,d\nm,e,nan\nm,f,\n\nm,\xff,1\nm,g,0.5\n'
+    (tmp_path / "t.csv").write_bytes(text)
+    meaning = {"evaluation": "e", "model_column": "model", "input_column": "q", "score_column": "score"}
+    result = fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", **meaning)
+    [log] = result.logs
+    assert log.left_out == {
+        "line 4: 'q' is empty": 1,
+        "line 5: 'score' is not a number: 'high'": 1,
+        "line 6: it has 2 cells, and the table 3 columns": 1,
+        "line 7: 'score' is not a number: 'nan'": 1,
+        "line 10: it is not UTF-8": 1,
+    }
+    assert (log.samples, log.records, log.errors) == (8, 3, 1)
+    assert [(one["input"]["raw"], one.get("error")) for one in records_of(tmp_path / "out")] == [
+        ("a\nb", None),
+        ("f", "'score' is empty"),
+        ("g", None),
+    ]
+
+
+def test_types_are_checked(tmp_path: Path) -> None:
+    """Numbers are text where text is wanted; objects and lists of lists are not; the number of a row is named."""
+    rows = [
+        {"q": 5, "s": True, "said": [1, "b"], "more": {"x": [1]}, "graded": 1},
+        {"q": {"a": 1}, "s": 1, "said": "x"},
+        {"q": "x", "s": [1], "said": "x"},
+        {"q": "x", "s": 0.5, "said": [["x"]]},
+        {"q": "y", "s": 0.5, "said": None},
+    ]
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s", "output_column": "said"}
+    [log] = fastrec.import_logs(write(tmp_path / "t.json", rows), tmp_path / "out", **meaning).logs
+    assert [reason.partition(":")[0] for reason in log.left_out] == ["row 2", "row 3", "row 4"]
+    first, last = records_of(tmp_path / "out")
+    assert (first["input"]["raw"], first["output"]["raw"]) == ("5", ["1", "b"])
+    assert first["metadata"] == {"graded": "true", "harness": "table", "more": '{"x":[1]}', "table.graded": "1"}
+    assert (last["output"]["raw"], last["evaluation"]) == ([], {"score": 0.5, "is_correct": False})
+    assert last["sample_id"] == last["sample_hash"][:16]
+
+
+def test_several_columns_are_several_metrics(tmp_path: Path) -> None:
+    rows = [{"q": "x", "ok": 1, "f1": 0.5, "bleu": 0.25}]
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "correct_column": "ok", "score_column": "f1,bleu"}
+    fastrec.import_logs(write(tmp_path / "t.jsonl", rows), tmp_path / "out", **meaning)
+    found = {one["evaluation_result_id"]: one["evaluation"]["score"] for one in records_of(tmp_path / "out")}
+    assert found == {"ok": 1.0, "f1": 0.5, "bleu": 0.25}
+
+
+CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6) | st.sampled_from(
+    ['"', "\n", '"\n"']
+)
+
+
+@given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12), st.integers(1, 60))
+@settings(max_examples=examples(60, 2000))
+def test_pieces_of_a_table_have_all_its_rows(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, str]], size: int
+) -> None:
+    """Wherever a table may be cut, its pieces have the same rows with the same lines as the whole."""
+    path = tmp_path_factory.mktemp("cut") / "t.csv"
+    write(path, [{"id": str(number), "q": one, "a": other} for number, (one, other) in enumerate(cells)])
+    whole = list(table._rows_of(str(path))[1])
+    assert [row for _, row in whole] == [
+        {"id": str(number), "q": one, "a": other} for number, (one, other) in enumerate(cells)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "_PIECE_BYTES", size)
+        pieces = table._pieces(str(path), is_csv=True)
+    assert [row for piece in pieces for row in table._rows_of(str(path), piece)[1]] == whole
+
+
+def test_a_wrong_cut_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two stray quotes move the borders into a cell with quotes. The table is refused, not read wrongly."""
+    text = 'q,s\na5",1\n' + '"x\ny",1\n' * 20 + 'b5",1\n'
+    (tmp_path / "t.csv").write_text(text)
+    monkeypatch.setattr(table, "_PIECE_BYTES", 40)
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [bad] = fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", **meaning).bad_logs
+    assert "must be doubled" in bad.reason
+
+
+def test_columns_come_from_a_file(tmp_path: Path) -> None:
+    """Options of the command line replace those of the file; unknown keys and missing ones are errors."""
+    write(tmp_path / "t.csv", ROWS)
+    lines = [f"{name.replace('_', '-')} = {json.dumps(value)}\n" for name, value in MEANING.items()]
+    (tmp_path / "c.toml").write_text("".join(lines))
+    fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", columns=tmp_path / "c.toml", evaluation="other")
+    assert {one["evaluation_name"] for one in records_of(tmp_path / "out")} == {"other"}
+    (tmp_path / "c.toml").write_text('modle = "x"\n')
+    with pytest.raises(UsageError, match="modle"):
+        fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", columns=tmp_path / "c.toml")
+    with pytest.raises(UsageError, match="needs --evaluation or --evaluation-column, --input-column, --correct-column"):
+        fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", model="m")
+    [bad] = fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out2", **{**MEANING, "input_column": "x"}).bad_logs
+    assert bad.reason == "has no column x; its columns are id, model, question, gold, said, ok"
+
+
+def test_a_guess_is_a_command_that_works(tmp_path: Path) -> None:
+    """The proposed command line imports the table once the placeholders are replaced."""
+    path = write(tmp_path / "t.csv", [{**row, "subject": "x"} for row in ROWS])
+    assert b"--guess" in run_command("import", path, "-o", tmp_path / "out").stderr
+    result = run_command("import", path, "-o", tmp_path / "out", "--guess")
+    assert (result.returncode, list(tmp_path.iterdir())) == (0, [path])
+    words = shlex.split(result.stdout.decode())
+    assert words[:2] == ["fastrec", "import"]
+    assert words[-2:] == ["--evaluation", "NAME"]
+    assert {"--model-column", "--id-column", "--input-column", "--reference-column", "--correct-column"} < set(words)
+    assert run_command(*words[1:]).returncode == 0
+    assert [one["metadata"]["subject"] for one in records_of(tmp_path / "out")] == ["x"] * 3
+
+
+@pytest.mark.parametrize("text", ["\r\n\n\tq\ts\n0\tx\t1\n\n1\ty\t0\n", "\tq\ts\r\n0\tx\t1\r\n1\ty\t0"])
+def test_blank_lines_and_a_column_without_a_name(tmp_path: Path, text: str) -> None:
+    """As pandas writes it, with an index. Blank lines before the names of the columns are no rows."""
+    (tmp_path / "t.tsv").write_bytes(text.encode())
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [log] = fastrec.import_logs(tmp_path / "t.tsv", tmp_path / "out", **meaning).logs
+    assert (log.samples, log.left_out) == (2, {})
+    assert [one["input"]["raw"] for one in records_of(tmp_path / "out")] == ["x", "y"]
+
+
+@pytest.mark.parametrize("text", ["q,s\n", "", "[]", "{\n"])
+def test_a_table_without_rows_is_an_error(tmp_path: Path, text: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [bad] = fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", **meaning).bad_logs
+    assert bad.reason == "has no rows that can be read"
