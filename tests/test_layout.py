@@ -59,7 +59,7 @@ EDGES = {
         "summary",
         "trends",
     },
-    "opened": {"answers", "commands", "corpus", "filters", "html", "notebook", "progress", "summary"},
+    "opened": {"commands", "corpus", "filters", "html", "notebook", "progress", "summary"},
     "record_writer": {"api", "corpus", "errors", "judge", "schemas", "storage"},
     "notebook": {"html"},
     "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},

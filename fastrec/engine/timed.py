@@ -44,7 +44,7 @@ class TimedEngine(Engine):
         return self._engine.jobs
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
-        name = _PHASES.get(task.__name__, "check and count")
+        name = _PHASES.get(getattr(task, "__name__", ""), "check and count")
         phase = self._phases.setdefault(name, Phase(name))
         started = time.perf_counter()
         for number, (seconds, cpu_seconds, result) in self._engine.run(partial(_timed, task), arguments):

@@ -38,15 +38,7 @@ FieldCounts = Counter[tuple[str, str]]
 """Values of a log that are not in its records, or not whole, by name and reason."""
 
 _ALL: Final = frozenset(
-    {
-        "harness",
-        "harness_version",
-        "reference_index",
-        "choice_index",
-        "metric_kind",
-        "lower_is_better",
-        "primary_metric",
-    }
+    "harness harness_version reference_index choice_index graded metric_kind lower_is_better primary_metric".split()
 )
 _LIKELIHOODS: Final = {"log_likelihood", "log_likelihoods"}
 _OWN: Final[Mapping[str, Collection[str]]] = {

@@ -23,6 +23,7 @@ from fastrec.errors import LogError, UsageError, listed
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.lighteval.files import parquet_module
 from fastrec.harnesses.log import Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.metadata import own_names
 from fastrec.harnesses.registry import PARQUET_MAGIC, head_of
 from fastrec.harnesses.values import as_list, decoder, number_of, read_at, spell
 from fastrec.schemas.hashes import LIST_HASHES
@@ -263,6 +264,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | str]:
 def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, Any]], Sample]:
     named, metrics = frozenset(columns.named), columns.metrics
     names = {column: "" if len(metrics) == 1 else column for column in metrics}
+    own = own_names("table")
     run_of = cache(lambda evaluation, model: RunInfo(task=evaluation, model=model, started=started))
 
     def sample_of(cells: dict[str, Any]) -> Sample:
@@ -280,8 +282,8 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
             output=Output(raw=_texts(cells, columns.output_column)),
             scores=[_score(cells[one], one, names[one], is_truth=one == columns.correct_column) for one in metrics],
             error=" ".join(_texts(cells, columns.error_column)),
-            metadata={  # records of graded metrics have the key `graded`
-                "table.graded" if name == "graded" else name: spell(value)
+            metadata={
+                f"table.{name}" if name in own else name: spell(value)
                 for name, value in cells.items()
                 if name not in named and value not in _EMPTY
             },

@@ -45,6 +45,17 @@ class _Performance(msgspec.Struct, gc=False):
     latency_ms: int | float | UnsetType | None = UNSET
 
 
+class _Metadata(msgspec.Struct, gc=False):
+    """What metadata say about a metric."""
+
+    metric_kind: Any = None
+    lower_is_better: Any = None
+    primary_metric: Any = None
+
+    def get(self, name: str) -> Any:
+        return getattr(self, name)
+
+
 _TEXTS: Final = ("schema_version", "evaluation_id", "model_id", "evaluation_name", "sample_hash", "interaction_type")
 _MOST_NAMES: Final = 100_000  # of records that are filtered out without being decoded
 _encode = msgspec.json.Encoder().encode
@@ -57,6 +68,7 @@ def _record_of(schema: Schema, other_turns: list[str]) -> type[Any]:
         "token_usage": _TokenUsage,
         "performance": _Performance,
         "error": str,
+        "metadata": _Metadata,
         **({"evaluation_result_id": str} if "evaluation_result_id" in schema.sort_fields else {}),
         **dict.fromkeys(other_turns, msgspec.Raw),
     }

@@ -107,7 +107,8 @@ def test_types_are_checked(tmp_path: Path) -> None:
     assert [reason.partition(":")[0] for reason in log.left_out] == ["row 2", "row 3", "row 4"]
     first, last = records_of(tmp_path / "out")
     assert (first["input"]["raw"], first["output"]["raw"]) == ("5", ["1", "b"])
-    assert first["metadata"] == {"graded": "true", "harness": "table", "more": '{"x":[1]}', "table.graded": "1"}
+    written = {"graded": "true", "harness": "table", "metric_kind": "judgement", "primary_metric": "true"}
+    assert first["metadata"] == written | {"more": '{"x":[1]}', "table.graded": "1"}
     assert (last["output"]["raw"], last["evaluation"]) == ([], {"score": 0.5, "is_correct": False})
     assert last["sample_id"] == last["sample_hash"][:16]
 

@@ -246,8 +246,8 @@ def test_graded_metrics_are_ranked_by_score(tmp_path: Path) -> None:
     assert best(by="score", metric="f1") == [("score", "b")]
     exact, f1 = stats_command(corpus).split("\n\n")[:2]
     assert exact.splitlines()[0].startswith("arithmetic · exact: 8 records, 2 models, 4 questions")
-    assert exact.splitlines()[1].split()[:7] == ["model", "n", "coverage", "accuracy", "95%", "interval", "score"]
-    assert f1.splitlines()[1].split()[:6] == ["model", "n", "coverage", "score", "95%", "interval"]
+    assert exact.splitlines()[1].split()[:6] == ["rank", "model", "n", "coverage", "accuracy", "95%"]
+    assert f1.splitlines()[1].split()[:6] == ["rank", "model", "n", "coverage", "score", "95%"]
     assert "accuracy" not in f1
     low, high = score_interval(0.7, (4 * 0.09 / 3 / 4) ** 0.5)
     assert f"0.7  {low:.4g} to {high:.4g}" in f1
@@ -271,7 +271,8 @@ def test_json_and_csv_have_both(tmp_path: Path) -> None:
     assert [model["score_low"], model["score_high"]] == list(score_interval(0.875, model["score_standard_error"]))
     rows = list(csv.DictReader(io.StringIO(stats_command(corpus, "--format", "csv"))))
     assert list(rows[0])[:3] == ["evaluation_name", "rank", "model_id"]
-    assert list(rows[0])[-4:] == ["score_low", "score_high", "metric", "graded"]
+    added = ["graded", "rank_best", "rank_worst", "unranked"]
+    assert list(rows[0])[-7:] == ["score_low", "score_high", "metric", *added]
     assert [(row["metric"], row["graded"], row["accuracy"]) for row in rows] == [
         ("", "true", "1.0"),
         ("f1", "true", "1.0"),
