@@ -98,9 +98,11 @@ def significant_mean(sums: Sequence[PairSums], weights: Sequence[float]) -> Bool
             variance += part
             squared += part**2 / (n - 1)
             questions += n
-        statistic = np.where(variance > 0, mean**2 / variance, np.where(mean == 0, 0.0, np.inf))
+        is_constant = (variance == 0) & (mean != 0)
+        statistic = np.where(variance > 0, mean**2 / variance, np.where(is_constant, np.inf, 0.0))
         degrees = np.where(variance > 0, variance**2 / squared, 1.0)
-    likely = np.flatnonzero(statistic >= _SURELY_NOT**2)  # NaN without two common questions: not significant
+    # Without two common questions, the variance is NaN, and nothing is significant.
+    likely = np.flatnonzero(statistic >= _SURELY_NOT**2)
     p_values = np.maximum(t_p_values(statistic[likely], degrees[likely]), 2.0 ** (1 - questions[likely]))
     return _holm(pairs, likely, p_values, mean, len(sums[0].questions))
 

@@ -37,9 +37,8 @@ CUT: Final = f"cut after {LONGEST:,} characters"
 FieldCounts = Counter[tuple[str, str]]
 """Values of a log that are not in its records, or not whole, by name and reason."""
 
-_ALL: Final = frozenset(
-    "harness harness_version reference_index choice_index graded metric_kind lower_is_better primary_metric".split()
-)
+_ALL: Final = frozenset({"harness", "harness_version", "reference_index", "choice_index",
+                         "graded", "metric_kind", "lower_is_better", "primary_metric"})  # fmt: skip
 _LIKELIHOODS: Final = {"log_likelihood", "log_likelihoods"}
 _OWN: Final[Mapping[str, Collection[str]]] = {
     "lm-eval": {*_LIKELIHOODS, "doc_hash", "filter", "num_fewshot", "task_version"},

@@ -130,14 +130,14 @@ class TrustedJudge(Judge):
             else:
                 name = record.evaluation_name
                 names = by_name(record, schema) if by_name else None
+                if starts and names is not None and len(filtered_out) < _MOST_NAMES:
+                    filtered_out[spelled] = names
                 if by_fields and names is None:
                     names = by_fields(record, schema, parse(data[position:end])[0])
                 if names is not None:
                     into += view[done:position]
                     done = end + 1
                     batch.filtered_out[names] += 1
-                    if starts and len(filtered_out) < _MOST_NAMES:
-                        filtered_out[spelled] = names
                 else:
                     if record.evaluation_name != name:
                         done = _rename(data, into, (done, position), "evaluation_name", (name, record.evaluation_name))

@@ -192,6 +192,14 @@ def test_scores_of_another_scale_or_direction_are_not_in_the_mean(tmp_path):
     assert board.notes()[-1].endswith(": L ↓, R")
 
 
+def test_evaluations_of_one_question_prove_nothing(tmp_path):
+    models = {"good": 1.0, "bad": 0.0}
+    names = [(model, score, f"E{n}") for model, score in models.items() for n in range(8)]
+    records = [record(model, 1, score, evaluation_name=name) for model, score, name in names]
+    board = fastrec.leaderboard(make_corpus(tmp_path, records), samples=5)
+    assert [(one.model_id, one.rank_best, one.rank_worst) for one in board.models] == [("good", 1, 2), ("bad", 1, 2)]
+
+
 def test_few_answers_do_not_count(tmp_path):
     records = [record("m", n, 0.0) for n in range(10)] + [record("lucky", 3, 1.0)]
     board = fastrec.leaderboard(make_corpus(tmp_path, records), samples=5)

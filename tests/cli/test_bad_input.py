@@ -27,6 +27,7 @@ COMMANDS = cli.list_commands(click.Context(cli))
 
 # Each command with its arguments, run in the directory of the `place` fixture; {} is replaced by the bad input.
 OF_CORPORA = {
+    "leaderboard": ["leaderboard", "{}"],
     "report": ["report", "{}", "-o", "page.html"],
     "report to stdout": ["report", "{}", "-o", "-"],
     "diff, old": ["diff", "{}", "other"],
@@ -180,7 +181,7 @@ def test_not_a_shard(command: str, bad: str, why: str) -> None:
 @pytest.mark.parametrize("command", [name for name in READING if name != "verify"])
 def test_damaged_part(command: str) -> None:
     """The error names the corrupt file and points to `fastrec verify`."""
-    file = "rejects" if command.startswith(("rejects", "report")) else "part-00000"
+    file = "rejects" if command.startswith("rejects") else "part-00000"
     said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt", "`fastrec verify damaged` lists all problems"
     assert_refused(READING[command], "damaged", 3, *said)
 

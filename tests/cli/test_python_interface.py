@@ -131,6 +131,9 @@ def call(name: str, key: str, value: Any, corpus: Path, out: Path) -> Any:
         return function(corpus, *MODELS, **{key: value})
     if name == "show":
         return function(corpus, _record(corpus)["sample_hash"], **{key: value})
+    if name == "view":
+        with function(corpus, **{key: value}) as opened:
+            return str(opened.address).startswith("http://")
     found = function(corpus, **{key: value})
     return list(found) if name == "cat" else found
 

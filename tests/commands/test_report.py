@@ -12,6 +12,7 @@ from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from click.testing import CliRunner, Result
@@ -165,9 +166,12 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     assert "6 records of 1 model on 1 evaluation with 3 metrics" in text
     assert "Accuracy of models on evaluations; the mean score where scores are other than 0 and 1" in text
     assert "org/model40100.0%0.5Coverage" in text  # by name: the markup, exact, f1
-    assert "arithmetic · exact: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelaccuracy, 95%" in text
-    assert "arithmetic · f1: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelscore, 95% intervaln" in text
-    assert "org/model0.5 0.01001 to 0.99" in text
+    assert "arithmetic · exact: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelrankaccuracy, 95%" in text
+    assert (
+        "arithmetic · f1: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelrankscore, 95% intervaln"
+        in text
+    )
+    assert "org/model10.5 0.01001 to 0.99" in text
     assert "of an evaluation with several metrics, the metric with the most token counts" in text
     assert "org/model22201030" in text  # 2 records, 2 with tokens; 20 + 10 tokens
     assert "Wrong hashes: the first 6 of 6" in text
@@ -176,7 +180,7 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     assert invoke(tmp_path / "corpus", "-o", "-", "--accuracy").stdout_bytes == with_accuracy
 
 
-def test_dot_plots(demo: Path, tmp_path: Path) -> None:
+def test_dot_plots(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One for each evaluation, with the best models first; hundreds of models have a dot each, but not all a name."""
     markup = make_page(demo).decode()
     plots = re.findall(r'<article class="dots">.*?</article>', markup)
@@ -192,6 +196,7 @@ def test_dot_plots(demo: Path, tmp_path: Path) -> None:
         assert spots
         assert [int(x) for x in re.findall(r"M(\d+) \d+h0", spots[1])] == [round(1000 * value) for value in values]
         assert evaluation["evaluation_name"] in text
+    without_index(monkeypatch)
     many = make_page(wide_corpus(tmp_path, models=60, evaluations=1), questions=0).decode()
     assert "The 25 best have a name; 35 others have a dot only." in many
     assert len(re.findall(r"M\d+ \d+h0", many)) == 60
@@ -401,6 +406,12 @@ def test_large_tables_are_cut(demo: Path) -> None:
     assert "Shown: 5 of 6 other evaluations; `fastrec stats` lists all." in text
 
 
+def without_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make reports of documents alone: without ranks and leaderboard, for which the parts are read."""
+    for name in ("open_index", "add_ranks", "make_leaderboard"):
+        monkeypatch.setattr(f"fastrec.commands.report.{name}", MagicMock(return_value=MagicMock(models=[])))
+
+
 def wide_corpus(folder: Path, *, models: int, evaluations: int) -> Path:
     """Make the documents of a corpus with many models and evaluations; its parts do not matter."""
     lines = [
@@ -427,16 +438,18 @@ def wide_corpus(folder: Path, *, models: int, evaluations: int) -> Path:
     return folder / "wide"
 
 
-def test_size_of_a_large_page(tmp_path: Path) -> None:
+def test_size_of_a_large_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """240 models × 60 evaluations take less than 5 MB, and all of them are there without a script."""
+    without_index(monkeypatch)
     page = make_page(wide_corpus(tmp_path, models=240, evaluations=60), questions=0)
     assert len(page) < 4_000_000
     assert page.count(b"a-model-7-instruct</span>") >= 62  # 2 heat maps, and a table for each evaluation
     assert page.count(b"<noscript>") == 62
 
 
-def test_many_evaluations_share_a_table(tmp_path: Path) -> None:
+def test_many_evaluations_share_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """20,000 evaluations take less than 5 MB: the largest have tables of their own."""
+    without_index(monkeypatch)
     page = make_page(wide_corpus(tmp_path, models=1, evaluations=20_000), questions=0)
     assert len(page) < 5_000_000
     assert "19,800 other evaluations, with fewer records" in page.decode()

@@ -328,7 +328,14 @@ def test_table_output(corpus: Path) -> None:
     assert lines[0].endswith(f"{evaluation.questions} questions, {evaluation.common_questions} answered by all models")
     assert lines[1].split()[:6] == ["rank", "model", "questions", "answers", "answers/question", "coverage"]
     blank = lines.index("")
-    assert [line.split()[:2] for line in lines[2:blank]] == [[one.rank, one.model_id] for one in evaluation.by_model]
+    unranked = next(number for number, line in enumerate(lines) if line.strip().startswith("not ranked:"))
+    ranked, others = (
+        [one for one in evaluation.by_model if bool(one.rank) is is_ranked] for is_ranked in (True, False)
+    )
+    rows = [line.split() for line in lines[2:unranked]]
+    assert [row[:2] for row in rows[: len(ranked)]] == [[one.rank, one.model_id] for one in ranked]
+    assert [row[0] for row in rows[len(ranked) :]] == [one.model_id for one in others]
+    assert (len(rows), unranked) == (len(evaluation.by_model), blank - 1)
     found = stats(corpus, evaluation=["trivia_choice"])
     assert lines[blank + 1 :] == [*legend(found), "", *facts_in_words(found.corpus)]
     assert max(map(len, legend(stats(corpus)))) < 80

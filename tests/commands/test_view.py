@@ -540,7 +540,7 @@ def test_corpus_in_a_store(corpus: Path) -> None:
     fsspec.filesystem("memory").put(str(corpus), "/viewed/corpus", recursive=True)
     with serving("memory://viewed/corpus") as opened:
         client = Client(opened.address)
-        assert "<title>Evaluations · corpus · fastrec</title>" in client.page("/")
+        assert "<title>Leaderboard · corpus · fastrec</title>" in client.page("/")
         assert "org/a says" in client.page(f"/question/{hash_of(corpus, 'q1')}?evaluation=sums")
 
 
@@ -615,7 +615,7 @@ def test_command(corpus: Path, tmp_path: Path, signum: int, code: int) -> None:
         assert process.stdout
         assert process.stderr
         address = process.stdout.readline().strip()
-        assert "Pick an evaluation" in Client(address).page("/")
+        assert "Leaderboard" in Client(address).page("/")
         opened = tmp_path / "browser.opened"
         until = time.monotonic() + 10
         while not (opened.exists() and opened.read_text()) and time.monotonic() < until:
