@@ -177,7 +177,7 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     assert "Wrong hashes: the first 6 of 6" in text
     with_accuracy = make_page(tmp_path / "corpus", accuracy=True, metrics="all")
     assert Page(with_accuracy).text.count("accuracy, 95% interval") == 3
-    assert invoke(tmp_path / "corpus", "-o", "-", "--accuracy").stdout_bytes == with_accuracy
+    assert invoke(tmp_path / "corpus", "-o", "-", "--accuracy", "--metrics", "all").stdout_bytes == with_accuracy
 
 
 def test_dot_plots(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
