@@ -36,9 +36,8 @@ from typing import Final, Self
 
 import msgspec
 
-from fastrec.harnesses.kinds import row_of
 from fastrec.harnesses.log import RunInfo, Sample, Score
-from fastrec.harnesses.metadata import NO_PLACE, MetadataKeeper
+from fastrec.harnesses.metadata import NO_PLACE, MetadataKeeper, row_of
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
 

@@ -30,7 +30,7 @@ from fastrec.corpus.manifest import (
 from fastrec.corpus.output import Output
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.writer import SUFFIXES
-from fastrec.engine.timed import Phase
+from fastrec.engine.base import Phase
 from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.kept import (

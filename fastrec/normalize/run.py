@@ -35,8 +35,7 @@ from fastrec.corpus.publish import (
 )
 from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
-from fastrec.engine.base import Engine
-from fastrec.engine.timed import Phase, TimedEngine
+from fastrec.engine.base import Engine, Phase, TimedEngine
 from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus

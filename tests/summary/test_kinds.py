@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.harnesses.kinds import METRICS, notes_on
+from fastrec.harnesses.metadata import METRICS, notes_on
 from tests.answers.test_ranks import make_corpus, record
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -43,9 +43,8 @@ from fastrec.engine.base import Engine
 from fastrec.errors import LogError, ShardError, UsageError, listed, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import MetricTotals
-from fastrec.harnesses.kinds import notes_on
 from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan
-from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of
+from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES
 from fastrec.harnesses.table import TableColumns, columns_from, guess
 from fastrec.limits import current_limits

@@ -40,8 +40,8 @@ from fastrec.harnesses.inspect.structs import (
     SlowSample,
 )
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.kinds import row_of
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.metadata import row_of
 from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at
 
 _decode_header: Final = decoder(Header)
