@@ -83,7 +83,6 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
       fastrec compare corpus 'org/m*' 'other/*' --evaluation GSM8K --examples 5
       fastrec compare corpus org/model other/model --group-by metadata.subject
       fastrec compare corpus org/model other/model --format json | jq .evaluations
-      fastrec compare corpus --metrics exact_match judge --examples 20
     """
     from fastrec.commands.compare import compare as run
 

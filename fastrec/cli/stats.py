@@ -415,8 +415,7 @@ def stats(
       fastrec stats new-corpus --metric acc --metric 'rouge*'
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats corpus --group-by metadata.subject
-      fastrec stats corpus --repeats-as pass^4
-      fastrec stats corpus --confidence metadata.confidence
+      fastrec stats corpus --repeats-as majority
       fastrec stats corpus --joins --evaluation GSM8K
       fastrec stats runs/ --by latency --format csv > models.csv
     """

@@ -127,6 +127,7 @@ class Scene:
             "PATH": os.pathsep.join([str(fast_commands()), str(_BIN), os.environ["PATH"]]),
             "PYTHONPATH": str(ROOT),
             "HOME": str(folder),
+            **({"FASTREC_STATE": state} if (state := os.environ.get("FASTREC_STATE")) else {}),  # corpora are known
             "SLURM_CPUS_PER_TASK": "2",
         }
 
