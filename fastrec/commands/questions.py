@@ -177,7 +177,10 @@ def questions(
                     questions=[_question(index, row) for row in page.rows],
                 )
                 tables.append(table)
-        return Questions(tables, len(choose_scopes(index.scopes, chosen, "all")) - len(scopes))
+        others = (
+            0 if len(scopes) == len(index.scopes) else len(choose_scopes(index.scopes, chosen, "all")) - len(scopes)
+        )
+        return Questions(tables, others)
 
 
 def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
