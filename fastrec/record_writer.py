@@ -211,6 +211,8 @@ class Writer:
         with stack:
             if kind is None:
                 self._publish()
+            elif not self._size:
+                os.unlink(self._partial)  # noqa: PTH108 - there is nothing to continue
 
     def _publish(self) -> None:
         assert self._compression is not None

@@ -19,12 +19,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import groupby, pairwise
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from fastrec.answers.index import Index, choose_scopes, open_index, scope_of
+from fastrec.answers.index import Index, cache_of, choose_scopes, open_index, scope_of
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest, read_summary
 from fastrec.errors import UsageError, shown, utf8
@@ -256,8 +255,7 @@ def _compare_corpora(
             for number in pair:
                 if number not in opened:
                     path, directory = corpora[number].path, corpora[number].directory
-                    # An index of chosen records is kept next to them, since both are removed afterwards.
-                    cache = None if path == directory else Path(directory).with_name("index")
+                    cache = cache_of(directory, (path,))
                     index = open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
                     opened[number] = stack.enter_context(index)
             _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])

@@ -107,6 +107,12 @@ def test_values_that_are_no_json_are_refused(tmp_path: Path) -> None:
         one.add(sample_id=1, **ASKED, output="4", score=1, metadata={"when": object()})
 
 
+def test_a_run_without_records_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), writer(tmp_path):
+        raise ZeroDivisionError
+    assert names(tmp_path) == []
+
+
 def test_a_run_that_raised_is_continued(tmp_path: Path) -> None:
     """Records of a run that raised are kept, with its id; a torn last line is cut off."""
     with pytest.raises(ZeroDivisionError), writer(tmp_path) as one:

@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from hashlib import sha256
@@ -523,6 +523,11 @@ def open_index(
     if database is None:
         raise DamagedFileError(str(path), "it cannot be read after it was written")
     return Index(corpus, manifest, database, limits)
+
+
+def cache_of(corpus: str, published: Container[str]) -> Path | None:
+    """Where `open_index` keeps the index of a corpus: of a temporary one, next to it, since both are removed."""
+    return None if corpus in published else Path(corpus).with_name("index")
 
 
 _CELLS: Final = 1_000_000  # values of questions and models to hold at a time

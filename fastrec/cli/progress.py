@@ -22,7 +22,7 @@ _INTERVAL: Final = 0.1  # seconds between two drawings
 _LEAST_SHARE: Final = 0.02  # of the work, before the remaining time is estimated
 _COSTS: Final = {"sort": 1.0, "round": 0.3, "merge": 0.85, "count": 0.5}
 """Time per byte of text, relative to that of `sort`. Measured: `merge` 0.76 on real and 0.97 on synthetic records, and
-`count` 0.5. `round` is a guess; it only runs for more than 512 runs."""
+`count` 0.5. `round` is a guess; it only runs if there are very many runs."""
 
 
 @contextlib.contextmanager

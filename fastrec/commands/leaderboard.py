@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from fastrec.answers.index import open_index
+from fastrec.answers.index import cache_of, open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.filters import NAME_FILTERS, FilterArguments, Strings, as_tuple, make_filters
@@ -86,8 +86,7 @@ def leaderboard(
             by_value = grouped_corpora([directory], by_name, groups, jobs=jobs, progress=progress, limits=limits)
             (directory,) = stack.enter_context(by_value)
             by_name = make_filters()
-        # The index of matching records is kept next to them, since both are removed afterwards.
-        cache = None if directory == path else Path(directory).with_name("index")
+        cache = cache_of(directory, (path,))
         opened = open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
         index = stack.enter_context(opened)
         index.direct(as_tuple("lower_is_better", lower_is_better))

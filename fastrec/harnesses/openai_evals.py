@@ -4,6 +4,7 @@ event       becomes
 sampling    prompt and answers; of several, the first is the model's, and others may be those of a grader
 match       the metric `match`: whether the answer is correct, with the expected answers
 metrics     a metric for each number
+error       the error of a sample without a score
 any other   nothing; counted
 """
 
@@ -22,7 +23,7 @@ from fastrec.schemas.newest import Input, Output
 NAME: Final = "openai-evals"
 
 _SPEC: Final = re.compile(rb'\s*\{\s*"spec"\s*:\s*\{')
-_USED: Final = ("sampling", "match", "metrics")
+_USED: Final = ("sampling", "match", "metrics", "error")
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
@@ -85,6 +86,8 @@ def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
                 scores += [Score(metric=name, value=number_of(value)) for name, value in data.items()
                            if number_of(value) is not None]  # fmt: skip
                 fields |= {name: value for name, value in data.items() if number_of(value) is None}
+        failed = next((data for kind, data in some if kind == "error"), None)
+        missing = "" if asked or match else "the log has no answer for this sample"
         picked = match.get("picked")
         yield Sample(
             sample_id=sample_id,
@@ -92,7 +95,7 @@ def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:
             output=Output(raw=said),
             scores=scores,
             answers=[] if picked is None else [extracted(spell(picked), "match")],
-            error="" if asked or match else "the log has no answer for this sample",
+            error=spell(failed.get("message") or failed.get("type")) if failed and not scores else missing,
             fields=fields,
             unread=[kind for kind, _ in some if kind not in _USED] + ["further sampling"] * (sampled - 1),
         )

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from fastrec.answers.index import Index, choose_scopes, open_index
+from fastrec.answers.index import Index, cache_of, choose_scopes, open_index
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
@@ -191,8 +191,7 @@ def open_matching(
     """
     made = grouped_corpora([os.fspath(corpus)], by_record, group_by, jobs=jobs, progress=progress, limits=limits)
     with made as (directory,):
-        # The index of matching records is kept next to them, since both are removed afterwards.
-        cache = Path(directory).with_name("index") if by_record or group_by else None
+        cache = cache_of(directory, (os.fspath(corpus),))
         with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
             yield index
 

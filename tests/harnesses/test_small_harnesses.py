@@ -206,6 +206,24 @@ def test_openai_evals(tmp_path: Path) -> None:
     assert [one["evaluation"]["is_correct"] for one in (first, second)] == [True, False]
 
 
+def test_an_error_of_openai_evals_is_that_of_its_sample(tmp_path: Path) -> None:
+    """If the sample has a score after all, it was tried again, and the error does not count."""
+    failed = {"type": "RateLimitError", "message": "too many requests"}
+    path = write_lines(
+        tmp_path / "run.jsonl",
+        SPEC,
+        event(0, "sampling", prompt="2+2?", sampled=["4"]),
+        event(1, "error", **failed),
+        event(2, "error", **failed),
+        event(2, "sampling", prompt="3+3?", sampled=["6"]),
+        event(3, "match", correct=True, expected="6", picked="6"),
+    )
+    _, records = imported(tmp_path, path)
+    found = [(one["input"]["raw"], one.get("error"), one["evaluation"]["is_correct"]) for one in records]
+    said = "too many requests; the log has no score for this sample"
+    assert found == [("2+2?", said, False), ("3+3?", None, True)]
+
+
 def test_an_unfinished_run_of_openai_evals(tmp_path: Path) -> None:
     twice = [event(0, "sampling", prompt="2+2?", sampled=[text]) for text in ("4", "grade: A")]
     path = write_lines(

@@ -20,7 +20,7 @@ from typing import Unpack
 
 from fastrec._version import __version__
 from fastrec.answers.calibration import find_calibration
-from fastrec.answers.index import open_index, reduce_repeats
+from fastrec.answers.index import cache_of, open_index, reduce_repeats
 from fastrec.answers.leaderboard import make_leaderboard
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.trials import parse_repeats
@@ -164,8 +164,7 @@ def make_page(
         summary = read_summary(directory, manifest)
         lower = as_tuple("lower_is_better", lower_is_better)
         shown_metrics = "all" if wanted.metric else metrics
-        # The index of matching records is kept next to them, since both are removed afterwards.
-        cache = Path(directory).with_name("index") if wanted else None
+        cache = cache_of(directory, (path,))
         with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
             index.direct(lower)
             if repeats.kind != "mean":
@@ -190,7 +189,7 @@ def make_page(
                 with grouped as (made,):
                     by_group = read_summary(made, read_manifest(made))
                     if repeats.kind != "mean":
-                        near = Path(made).with_name("index")
+                        near = cache_of(made, ())
                         with open_index(made, jobs=jobs, cache=near, progress=progress, limits=limits) as group_index:
                             by_group.evaluations = reduce_repeats(by_group.evaluations, group_index, repeats)
                     parts = ranked(choice(by_group, metrics="all"))

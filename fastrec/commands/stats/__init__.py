@@ -18,13 +18,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TypedDict, Unpack
 
 import msgspec
 
 from fastrec.answers.calibration import find_calibration
-from fastrec.answers.index import open_index, reduce_repeats
+from fastrec.answers.index import cache_of, open_index, reduce_repeats
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.stats.common import only_common
 from fastrec.commands.stats.joins import find_joins
@@ -131,7 +130,7 @@ def stats(
         published = [os.fspath(name) for name in given]
         calibration = None
         if repeats.kind != "mean" or confidence is not None:
-            with open_index(corpus, cache=_cache_of(corpus, published), **reading) as index:
+            with open_index(corpus, cache=cache_of(corpus, published), **reading) as index:
                 if repeats.kind != "mean":
                     summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
                 if confidence is not None:
@@ -167,7 +166,7 @@ def stats(
             grouped = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))[0]
             by_group = read_summary(grouped, read_manifest(grouped))
             if repeats.kind != "mean":
-                with open_index(grouped, cache=_cache_of(grouped, published), **reading) as index:
+                with open_index(grouped, cache=cache_of(grouped, published), **reading) as index:
                     by_group.evaluations = reduce_repeats(by_group.evaluations, index, repeats)
             parts = ranked(choice(by_group, metrics="all"))
             if tests:
@@ -194,11 +193,6 @@ class _Reading(TypedDict):
     limits: Limits
 
 
-def _cache_of(corpus: str, published: Sequence[str]) -> Path | None:
-    """Where the index of a corpus is kept: if the corpus is temporary, next to it."""
-    return None if corpus in published else Path(corpus).with_name("index")
-
-
 def _add_ranks(
     evaluations: Sequence[EvaluationStats],
     corpus: str,
@@ -213,7 +207,7 @@ def _add_ranks(
     if tested:
         # Imported only now: numpy takes longer than the rest of the command.
         add_ranks = import_module("fastrec.answers.ranks").add_ranks
-        with open_index(corpus, cache=_cache_of(corpus, published), **reading) as index:
+        with open_index(corpus, cache=cache_of(corpus, published), **reading) as index:
             add_ranks(tested, index, common=common)
 
 
