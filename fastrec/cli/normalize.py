@@ -88,6 +88,14 @@ def _check_max_rejects(number: str) -> None:
               'which each line is "old" = "new"; a * matches anything.')  # fmt: skip
 @click.option("--keep-names", is_flag=True,
               help="With --map: keep the old names in metadata.original_model_id and the like.")  # fmt: skip
+@click.option("--labels", metavar="FILE", type=click.Path(),
+              help="Correct verdicts: a file of JSON lines, such as `fastrec view --labels` writes. The verdict before "
+              "stays in metadata.original_score and the like.")  # fmt: skip
+@click.option("--strict-labels", is_flag=True,
+              help="Publish nothing if a label matches no record or several.")  # fmt: skip
+@click.option("--fixes", metavar="FILE", type=click.Path(),
+              help="Replace rejected lines by their corrected versions: the file that `fastrec rejects --extract` "
+              "wrote, edited.")  # fmt: skip
 @click.option("--trust", is_flag=True,
               help="Do not judge the records of a corpus again, even if somebody else has published it.")  # fmt: skip
 @click.option("--judge", is_flag=True,
@@ -244,6 +252,10 @@ def _closing_line(result: NormalizeResult) -> str:
     summary, counts = result.summary, result.summary.line_counts
     contradictions = counted(summary.contradictions.identities, "contradiction")
     repaired = f"{summary.repaired.lines:,} repaired; " if summary.repaired.lines else ""
+    if fixes := summary.fixes:
+        repaired = f"{fixes.fixed:,} fixed; {repaired}"
+    if labels := summary.labels:
+        repaired = f"{counted(labels.changed, 'verdict')} changed; {repaired}"
     filtered = f"{result.filtered:,} filtered out; " if result.filtered else ""
     parts = counted(result.parts, "part")
     if result.incremental:

@@ -37,7 +37,8 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
 
     Each line is listed under its first error, which is also how the summary counts it, with the number of lines that
     `fastrec normalize --repair` would keep. The other errors of these lines follow, up to ten in all. Extracted
-    lines are the exact bytes of the input, so that they can be fixed and given to `fastrec normalize` again.
+    lines are the exact bytes of the input. Correct them in their places, and give the file to `fastrec normalize
+    --fixes`; the file beside it, FILE.places.jsonl, says which line of which shard each one was.
 
     \b
     Exit codes:
@@ -111,3 +112,5 @@ def _extract(corpus: str, code: tuple[str, ...], target: str) -> None:
         where = "" if target == "-" else f" written to {shown(target)}"
         lines = found.lines - len(found.truncated)
         print_stderr(f"{counted(lines, 'rejected line')}{where}" if lines else "no line was rejected")
+        if lines and where:
+            print_notice(f"correct the lines in their places, then: fastrec normalize … --fixes {shown(target)}")

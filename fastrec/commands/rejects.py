@@ -22,6 +22,7 @@ from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import current_limits
+from fastrec.normalize.corrections import PLACES, place_of
 from fastrec.storage import file_in, join
 
 
@@ -68,7 +69,8 @@ def rejects(
         corpus: A directory that `normalize` published.
         code: Only lines whose first error has this code, or one of these.
         extract: Also write the lines to this new file, in the order of the rejects file: the exact bytes of the input,
-            each with a newline. Records that `--conflicts` left out are written in normal form.
+            each with a newline. Beside it, a file with the suffix `.places.jsonl` says where each line was, for
+            `normalize(..., fixes=...)`. Records that `--conflicts` left out are written in normal form.
 
     Raises:
         UsageError: The directory is not a corpus, a code does not exist, or the file to write exists.
@@ -82,7 +84,7 @@ def rejects(
     repairs: Counter[str] = Counter()
     by_group: dict[int, tuple[FindingGroups, Counter[str]]] = {}  # by the id of a group: its further errors, and counts
     kept = 0
-    with contextlib.nullcontext() if extract is None else _opened(extract) as file:
+    with _opened(extract) as (file, places):
         for line in _rejected_lines(corpus, as_tuple("code", code)):
             location = Location(line.source, line.line)
             group = found.add(Finding(line.code, line.path, line.message), location, line.version or None)
@@ -100,7 +102,11 @@ def rejects(
             if line.truncated is True:
                 truncated.append(location)
             else:
-                file.write(line.exact_bytes() + b"\n")
+                raw = line.exact_bytes()
+                file.write(raw + b"\n")
+                if places:
+                    place = place_of(line.source, line.line, line.offset, raw)
+                    places.write(msgspec.json.encode(place) + b"\n")
     return Rejects(
         lines=found.codes.total(),
         codes=dict(sorted(found.codes.items())),
@@ -118,12 +124,20 @@ def _reject_group(group: FindingGroup, errors: FindingGroups, counts: Counter[st
 
 
 @contextlib.contextmanager
-def _opened(target: str | os.PathLike[str] | BinaryIO) -> Iterator[BinaryIO]:
-    """Open the target, which must be a new file, so that no fixed lines are lost; it is removed after an error."""
+def _opened(target: str | os.PathLike[str] | BinaryIO | None) -> Iterator[tuple[BinaryIO | None, BinaryIO | None]]:
+    """Open the target and the file beside it, which must be new, so that no fixed lines are lost.
+
+    Both are removed after an error. A stream has no file beside it.
+    """
     if not isinstance(target, (str, os.PathLike)):
-        yield target
+        yield target, None
         return
-    path = Path(target)
+    with _new(Path(target)) as file, _new(Path(os.fspath(target) + PLACES)) as places:
+        yield file, places
+
+
+@contextlib.contextmanager
+def _new(path: Path) -> Iterator[BinaryIO]:
     try:
         file = path.open("xb")
     except FileExistsError as exc:

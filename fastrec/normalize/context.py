@@ -24,6 +24,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     recorded: dict[str, object]  # options that the manifest records
     max_rejects: MaxRejects | None
     skip_bad_shards: bool
+    strict_labels: bool
     allow_empty: bool  # whether there may be no valid line, or no record that matches the filters
     output: Output
     engine: Engine

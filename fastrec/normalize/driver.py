@@ -33,6 +33,7 @@ from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Phase
 from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
 from fastrec.normalize.context import RunContext
+from fastrec.normalize.corrections import fix_counts, label_counts
 from fastrec.normalize.kept import (
     Base,
     Changes,
@@ -102,8 +103,10 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         for part in parts:
             lines_read.codes.update(part.left_out)
         summary = _summarize(context.judging, line_counts, lines_read, counts, census)
-        if unused := unused_rules(context.judging.map, lines_read.renamed):
-            context.notice(unused)
+        for notice in _unused(context.judging, lines_read):
+            context.notice(notice)
+    if context.strict_labels and summary.labels and (summary.labels.unmatched or summary.labels.ambiguous):
+        raise FastrecError("--strict-labels: a label matches no record or several; nothing was published")
     left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.parts.leaves_out else []
     rejects = _write_rejects(context, shards, sorted_shards, left_out, base, count=line_counts.rejected)
     numbered = number_parts(context, parts)
@@ -209,10 +212,22 @@ def _summarize(
         versions=lines.versions,
         notes=lines.notes,
         renamed={str(rule): lines.renamed[str(rule)] for rule in judging.map},
+        labels=label_counts(judging.labels, lines.labelled)[0] if judging.labels else None,
+        fixes=fix_counts(judging.fixes, lines.fixed)[0] if judging.fixes else None,
         repaired=repaired,
         repairable=repairable,
         same_run=same_run_summary(census.same_run),
     )
+
+
+def _unused(judging: InputSettings, lines: LineStatistics) -> Iterator[str]:
+    """Notices about rules, labels and fixes that match nothing, or too much."""
+    if unused := unused_rules(judging.map, lines.renamed):
+        yield unused
+    if judging.labels:
+        yield from label_counts(judging.labels, lines.labelled)[1]
+    if judging.fixes:
+        yield from fix_counts(judging.fixes, lines.fixed)[1]
 
 
 def _write_rejects(

@@ -18,9 +18,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from fastrec.errors import UsageError, shown
-from fastrec.judge.arbiter import normal_form
-from fastrec.judge.batch import Batch
-from fastrec.judge.parse import parse, spell
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC
 
@@ -61,7 +58,7 @@ class Renamer:
     """Changes the names of judged records, and counts the lines by rule."""
 
     def __init__(self, rules: Sequence[NameRule], target: Schema, *, keep_names: bool) -> None:
-        self._shape, self._keep_names = target.shape, keep_names
+        self._keep_names, self.counts = keep_names, Counter[str]()
         self._exact = {(_FIELDS[rule.section], rule.old): rule for rule in rules}
         self._patterns = [
             (_FIELDS[rule.section], re.compile("(.*)".join(map(re.escape, rule.old.split("*"))), re.DOTALL), rule)
@@ -71,26 +68,26 @@ class Renamer:
         self._fields = [field for field in _FIELDS.values() if field in target.sort_fields]
         self._known: dict[tuple[str, ...], list[tuple[str, str, NameRule]]] = {}
 
-    def rename(self, batch: Batch, normal: bytearray) -> tuple[bytearray, Counter[str]]:
-        """Rename the records of a chunk; return their normal forms, and the number of lines by rule."""
-        renamed, ends, counts, start = bytearray(), list[int](), Counter[str](), 0
-        with memoryview(normal) as view:
-            for record, end in zip(batch.records, batch.ends, strict=True):
-                names = tuple(getattr(record, field) for field in self._fields)
-                changes = self._known.get(names)
-                if changes is None:
-                    changes = self._changes(names)
-                    if len(self._known) < _MOST_NAMES:
-                        self._known[names] = changes
-                renamed += self._respelled(record, bytes(view[start:end]), changes) if changes else view[start:end]
-                ends.append(len(renamed))
-                counts.update(str(rule) for _, _, rule in changes)
-                start = end
-        batch.ends = ends
-        return renamed, counts
+    def change_of(self, record: Any) -> list[tuple[str, str, NameRule]]:
+        """The fields whose names change, each with its new name and the rule."""
+        names = tuple(getattr(record, field) for field in self._fields)
+        changes = self._known.get(names)
+        if changes is None:
+            changes = self._changes(names)
+            if len(self._known) < _MOST_NAMES:
+                self._known[names] = changes
+        return changes
+
+    def apply(self, changes: list[tuple[str, str, NameRule]], record: Any, value: dict[str, Any]) -> bool:
+        for field, new, rule in changes:
+            if self._keep_names and value[field] != new:
+                value.setdefault("metadata", {}).setdefault(f"original_{field}", value[field])
+            value[field] = new
+            setattr(record, field, new)
+            self.counts[str(rule)] += 1
+        return True
 
     def _changes(self, names: tuple[Any, ...]) -> list[tuple[str, str, NameRule]]:
-        """The fields whose names change, each with its new name and the rule."""
         changes = []
         for field, name in zip(self._fields, names, strict=True):
             if isinstance(name, str) and (found := self._new_name(field, name)):
@@ -105,15 +102,6 @@ class Renamer:
                 groups = iter(match.groups())
                 return re.sub(r"\*", lambda _: next(groups), rule.new), rule  # noqa: B023 - used at once
         return None
-
-    def _respelled(self, record: Any, line: bytes, changes: list[tuple[str, str, NameRule]]) -> bytes:
-        value = parse(line)[0]
-        for field, new, _ in changes:
-            if self._keep_names and value[field] != new:
-                value.setdefault("metadata", {}).setdefault(f"original_{field}", value[field])
-            value[field] = new
-            setattr(record, field, new)
-        return spell(normal_form(value, self._shape, {})) + b"\n"
 
 
 def unused_rules(rules: Sequence[NameRule], counts: Counter[str]) -> str | None:

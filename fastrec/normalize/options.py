@@ -20,6 +20,7 @@ from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
 from fastrec.limits import Limits, current_limits
+from fastrec.normalize.corrections import GivenFile, read_fixes, read_labels
 from fastrec.normalize.names import NameRule, read_names
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
@@ -53,7 +54,7 @@ RECORDED: Final = (
     "max_line_bytes",
 )
 """Options that the manifest records; `hash` is the algorithm of `sample_hash`."""
-RECORDED_IF_SET: Final = ("filters", "track_sources", "map", "keep_names")
+RECORDED_IF_SET: Final = ("filters", "track_sources", "map", "keep_names", "labels", "fixes")
 """Options that it records if they are given."""
 _FIELDS: Final = {"hash": "hash_algorithm"}  # recorded options that have another name in `Options`
 
@@ -125,6 +126,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     map: tuple[NameRule, ...] = ()
     """Other names for models, evaluations and metrics."""
     keep_names: bool = False  # keep the name before in `metadata`
+    labels: GivenFile | None = None  # corrected verdicts
+    fixes: GivenFile | None = None  # corrected versions of rejected lines
     track_sources: bool = False  # write the shard and the line of each record to a file beside its part
 
     jobs: int = 1
@@ -140,6 +143,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     work_dir: str | None = None
     trust: bool = False  # take the records of corpora as they are, whoever has published them
     judge: bool = False  # judge the records of all corpora, also of those that this user has published
+    strict_labels: bool = False  # publish nothing if a label matches no record or several
     allow_empty: bool = False  # make a corpus even if no line is valid, or no record matches the filters
     limits: Limits = msgspec.field(default_factory=current_limits)
     """Bounds of the work. Only tests change them."""
@@ -157,6 +161,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError("a scheduler needs the engine dask: give --engine dask")
         if self.keep_names and not self.map:
             raise UsageError("--keep-names needs --map, which changes names")
+        if self.strict_labels and not self.labels:
+            raise UsageError("--strict-labels needs --labels")
         if self.trust and self.judge:
             raise UsageError("--trust and --judge contradict each other: give one of them")
         if self.check == "content" and not self.incremental:
@@ -197,6 +203,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.filters:
             filters = msgspec.structs.asdict(self.filters)
             recorded["filters"] = {name: value for name, value in filters.items() if value}
+        for name in ("labels", "fixes"):
+            if file := getattr(self, name):
+                recorded[name] = {"sha256": file.sha256}
         return recorded
 
     @property
@@ -222,7 +231,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             group_by=self.group_by,
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),  # occupied while a worker sorts, too
         )
-        return InputSettings(judge, self.max_line_bytes, self.max_window, self.map, self.keep_names)
+        files = self.labels, self.fixes
+        return InputSettings(judge, self.max_line_bytes, self.max_window, self.map, self.keep_names, *files)
 
     def for_sorting(self, target: Schema) -> SortSettings:
         return SortSettings(self.sort_fields_of(target), self.part_size, self.memory_per_job, self.limits)
@@ -237,6 +247,8 @@ class InputSettings(msgspec.Struct, frozen=True):
     max_window: int
     map: tuple[NameRule, ...] = ()
     keep_names: bool = False
+    labels: GivenFile | None = None
+    fixes: GivenFile | None = None
 
     @property
     def target(self) -> Schema:
@@ -333,6 +345,9 @@ class NormalizeArguments(FilterArguments, total=False):
     max_window: int
     map: str | os.PathLike[str] | None
     keep_names: bool
+    labels: str | os.PathLike[str] | None
+    fixes: str | os.PathLike[str] | None
+    strict_labels: bool
     track_sources: bool
     jobs: int
     engine: Literal["pool", "dask"]
@@ -359,6 +374,13 @@ def make_options(**given: Any) -> Options:
     given["repair"] = repair_codes(field_names("repair", given.get("repair", ())))
     path = given.pop("map", None)
     given["map"] = () if path is None else read_names(os.fspath(path))
+    for name in ("labels", "fixes"):
+        if (path := given.pop(name, None)) is not None:
+            given[name] = GivenFile.at(os.fspath(path))
+    if labels := given.get("labels"):
+        read_labels(labels)
+    if fixes := given.get("fixes"):
+        read_fixes(fixes)
     patterns = as_tuple("hash", given.pop("hash", ()))
     if algorithms := [one for one in patterns if one in HASHES]:
         given["hash_algorithm"] = algorithms[-1]

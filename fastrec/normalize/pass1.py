@@ -34,6 +34,7 @@ from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
 from fastrec.judge.trusted import TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
+from fastrec.normalize.corrections import Editor, Labeller, edit_records, fix_lines, read_fixes
 from fastrec.normalize.names import Renamer
 from fastrec.normalize.options import InputSettings, SortSettings
 from fastrec.normalize.results import (
@@ -211,7 +212,7 @@ class _Sorter:
         self._task = task
         self._buffer = _RunBuffer(task)
         judging = task.judging
-        self._renamer = Renamer(judging.map, judging.target, keep_names=judging.keep_names) if judging.map else None
+        self._fixes = read_fixes(judging.fixes) if judging.fixes else {}
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
@@ -251,10 +252,14 @@ class _Sorter:
         codes, versions, notes, repaired = (Counter[str]() for _ in range(4))
         recipes: Counter[tuple[str, str, str]] = Counter()
         statistics = PieceStatistics(piece.number)
-        renamed: Counter[str] = Counter()
+        judge = _judge_of(judging.judge, trusted=piece.slice.shard.trusted)
+        renamer = Renamer(judging.map, judging.target, keep_names=judging.keep_names) if judging.map else None
+        labeller = Labeller(judging.labels) if judging.labels else None
+        editors: list[Editor] = [editor for editor in (renamer, labeller) if editor]  # labels have the new names
+        fixes, fixed = self._fixes.get(source), Counter[str]()
         lowest = highest = b""
         for batch, normal, _, _ in judge_slice(
-            _judge_of(judging.judge, trusted=True) if piece.slice.shard.trusted else _judge_of(judging.judge),
+            judge,
             piece.slice,
             max_line_bytes=judging.max_line_bytes,
             max_window=judging.max_window,
@@ -263,9 +268,10 @@ class _Sorter:
             stats=stats,
             source=piece.source,
         ):
-            if self._renamer:
-                normal, counts_by_rule = self._renamer.rename(batch, normal)
-                renamed.update(counts_by_rule)
+            if fixes and batch.rejected:
+                fix_lines(batch, normal, judge, fixes, fixed)
+            if editors:
+                normal = edit_records(batch, normal, editors, judging.target.shape)
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
             if keys := buffer.add(piece.number, batch, normal):
@@ -288,7 +294,9 @@ class _Sorter:
                 invalid = []
         rejected += _reject(source, invalid, rejects, codes)
         statistics.codes, statistics.versions, statistics.notes = codes, versions, notes
-        statistics.renamed = renamed
+        statistics.renamed = renamer.counts if renamer else {}
+        statistics.labelled = labeller.counts if labeller else {}
+        statistics.fixed = fixed
         statistics.recipes = [(*recipe, count) for recipe, count in recipes.items()]
         counts = PieceCounts(
             piece=piece,

@@ -310,6 +310,8 @@ class PieceStatistics(msgspec.Struct):
     versions: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by their schema version
     notes: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the code of a note
     renamed: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the rule of `--map`
+    labelled: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by label and record
+    fixed: dict[str, int] = msgspec.field(default_factory=dict)  # lines of `--fixes`: fixed, or rejected again
     recipes: list[tuple[str, str, str, int]] = msgspec.field(default_factory=list)
     """Valid lines by evaluation, model and recipe of the given hash."""
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
@@ -321,6 +323,8 @@ class LineStatistics(Sums):
     versions: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by their schema version
     notes: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the code of a note
     renamed: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the rule of `--map`
+    labelled: Counter[str] = msgspec.field(default_factory=Counter)
+    fixed: Counter[str] = msgspec.field(default_factory=Counter)
     recipes: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
     wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
     repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
@@ -355,6 +359,8 @@ def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatis
                 total.versions.update(one.versions)
                 total.notes.update(one.notes)
                 total.renamed.update(one.renamed)
+                total.labelled.update(one.labelled)
+                total.fixed.update(one.fixed)
                 for evaluation, model, recipe, count in one.recipes:
                     total.recipes[evaluation, model, recipe] += count
                 total.wrong_hashes = hash_examples(total.wrong_hashes + one.wrong_hashes)

@@ -325,6 +325,7 @@ def run_attempts(
                 recorded=options.recorded,
                 max_rejects=options.gate,
                 skip_bad_shards=options.skip_bad_shards,
+                strict_labels=options.strict_labels,
                 allow_empty=options.allow_empty,
                 output=output,
                 engine=engine,
@@ -365,6 +366,8 @@ def _settings_of(options: Options, target: Schema) -> dict[str, Any]:
         "sort_fields": options.sort_fields_of(target),
         "filters": str(options.filters) or "none",
         "map": [*options.map, options.keep_names] if options.map else "none",
+        "labels": options.labels.sha256 if options.labels else "none",
+        "fixes": options.fixes.sha256 if options.fixes else "none",
     }
 
 

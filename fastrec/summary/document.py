@@ -267,6 +267,26 @@ class EvaluationSummary(msgspec.Struct, kw_only=True, omit_defaults=True):
     by_model: Annotated[list[ModelSummary], Meta(description="Its models, sorted by model_id.")]
 
 
+class LabelCounts(msgspec.Struct, kw_only=True):
+    """What became of the labels of `--labels`."""
+
+    labels: Annotated[int, Meta(description="Labels in the file.")]
+    superseded: Annotated[int, Meta(description="Labels that a later one for the same answer replaces.")]
+    changed: Annotated[int, Meta(description="Records with another verdict than before.")]
+    confirmed: Annotated[int, Meta(description="Records that already had the verdict of their label.")]
+    unmatched: Annotated[int, Meta(description="Labels that match no record.")]
+    ambiguous: Annotated[int, Meta(description="Labels that match several records.")]
+
+
+class FixCounts(msgspec.Struct, kw_only=True):
+    """What became of the corrected lines of `--fixes`."""
+
+    given: Annotated[int, Meta(description="Lines that differ from the rejected ones.")]
+    fixed: Annotated[int, Meta(description="Those that are valid; they count as kept, duplicate or filtered out.")]
+    rejected: Annotated[int, Meta(description="Those that are not valid either.")]
+    unmatched: Annotated[int, Meta(description="Those whose place in the input has no such rejected line.")]
+
+
 class _Format(msgspec.Struct):
     format: Any = None
 
@@ -293,6 +313,10 @@ class Summary(msgspec.Struct, kw_only=True):
             description="Valid lines, duplicates included, by the rule of --map for their names; absent without --map."
         ),
     ] = msgspec.UNSET
+    labels: LabelCounts | msgspec.UnsetType = msgspec.UNSET
+    """Absent without --labels."""
+    fixes: FixCounts | msgspec.UnsetType = msgspec.UNSET
+    """Absent without --fixes."""
     rejected_by_code: Annotated[dict[str, int], Meta(description="Rejected lines by the code of their first error.")]
     repaired: Repaired
     repairable: Repairable

@@ -18,10 +18,12 @@ from fastrec.summary.census import Highest, Identity, QuestionCounts
 from fastrec.summary.document import (
     ErrorsAsWrong,
     EvaluationSummary,
+    FixCounts,
     HashExample,
     Identities,
     IdentityExample,
     Kind,
+    LabelCounts,
     Latency,
     LineCounts,
     ModelRecipes,
@@ -52,6 +54,8 @@ def summarize(
     versions: Mapping[str, int] | None = None,
     notes: Mapping[str, int] | None = None,
     renamed: dict[str, int] | None = None,
+    labels: LabelCounts | None = None,
+    fixes: FixCounts | None = None,
     repaired: Repaired | None = None,
     repairable: Repairable | None = None,
     same_run: SameRun | None = None,
@@ -60,13 +64,15 @@ def summarize(
 
     Tally and census are emptied on the way, because both and the summary together take twice the memory.
     """
-    labels = {schema.label if label is None else label: count for label, count in tally.schema_versions.items()}
+    versions_kept = {schema.label if label is None else label: count for label, count in tally.schema_versions.items()}
     return Summary(
         schema=schema.name,
         line_counts=line_counts,
         versions=_sorted(versions or {}),
         notes=_sorted(notes or {}),
         renamed=renamed or UNSET,
+        labels=labels or UNSET,
+        fixes=fixes or UNSET,
         rejected_by_code=_sorted(rejected_by_code),
         repaired=repaired or Repaired(lines=0, by_code={}, examples=[]),
         repairable=repairable or Repairable(lines=0, by_code={}),
@@ -75,7 +81,7 @@ def summarize(
         same_run=same_run or SameRun(records=0, runs=[]),
         sample_hash=sample_hash,
         interaction_types=_sorted(tally.interaction_types),
-        schema_versions=_sorted(labels),
+        schema_versions=_sorted(versions_kept),
         evaluations=list(_evaluations(tally, census)),
     )
 

@@ -1,0 +1,332 @@
+"""What people correct: labels, which change verdicts, and fixes, which replace rejected lines.
+
+A label is a line of JSON. It names an answer as the corpus does (after `--map`), the new verdict, and who decided why:
+
+    {"evaluation": "sums", "model": "org/a", "question": "5f1c09", "is_correct": true, "reason": "same number"}
+
+A fix is a line of the file that `rejects --extract` wrote, corrected in its place. The file beside it says which line
+of which shard each one was, and the digest of its bytes.
+
+Workers read both files themselves. A task gets their path and digest, because a file may be large.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter, defaultdict
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import msgspec
+from xxhash import xxh3_64_hexdigest
+
+from fastrec.errors import DamagedFileError, UsageError, counted, listed, shown
+from fastrec.judge.arbiter import normal_form
+from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.judge import Judge
+from fastrec.judge.parse import parse, spell
+from fastrec.schemas.schema import Shape
+from fastrec.sorting.keys import METRIC
+from fastrec.summary.document import FixCounts, LabelCounts
+from fastrec.summary.same_run import TRIAL_FIELDS
+
+PLACES: Final = ".places.jsonl"
+"""What the file beside extracted lines adds to their name."""
+
+_SHORTEST_HASH: Final = 6  # of a question in a label
+
+
+class GivenFile(msgspec.Struct, frozen=True):
+    """A file that influences the corpus. The manifest records only its digest."""
+
+    sha256: str
+    path: str = ""
+
+    @classmethod
+    def at(cls, path: str) -> GivenFile:
+        return cls(sha256(_read(path)).hexdigest(), path)
+
+    @property
+    def data(self) -> bytes:
+        data = _read(self.path)
+        if sha256(data).hexdigest() != self.sha256:
+            raise DamagedFileError(self.path, "it has changed during the run")
+        return data
+
+
+def _read(path: str) -> bytes:
+    """Read a file, and the one beside it if it has extracted lines, which are JSON text without NUL."""
+    try:
+        data = Path(path).read_bytes()
+        places = Path(path + PLACES)
+        return data + b"\0" + places.read_bytes() if places.exists() else data
+    except OSError as exc:
+        raise UsageError(f"{shown(path)} cannot be read: {exc.strerror}") from exc
+
+
+class Editor(Protocol):
+    """Changes some of the records that the judge accepts."""
+
+    def change_of(self, record: Any) -> Any:
+        """What may change in a record; nothing, for most of them."""
+
+    def apply(self, change: Any, record: Any, value: dict[str, Any], /) -> bool:
+        """Change a record, and its value; return whether the value changed."""
+
+
+def edit_records(batch: Batch, normal: bytearray, editors: list[Editor], shape: Shape) -> bytearray:
+    """Edit the records of a chunk; return their normal forms. Most records are copied without being parsed."""
+    edited, ends, start = bytearray(), list[int](), 0
+    with memoryview(normal) as view:
+        for record, end in zip(batch.records, batch.ends, strict=True):
+            value: Any = None
+            changed = False
+            for editor in editors:
+                if change := editor.change_of(record):
+                    value = parse(bytes(view[start:end]))[0] if value is None else value
+                    changed |= editor.apply(change, record, value)
+            edited += spell(normal_form(value, shape, {})) + b"\n" if changed else view[start:end]
+            ends.append(len(edited))
+            start = end
+    batch.ends = ends
+    return edited
+
+
+class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A corrected verdict, in a line of the file of `--labels`."""
+
+    evaluation: str
+    """The `evaluation_name`."""
+    model: str
+    """The `model_id`."""
+    question: str | None = None
+    """The `sample_hash`, or its first characters; this or `sample_id` is needed."""
+    sample_id: int | str | None = None
+    """The `sample_id`."""
+    metric: str | None = None
+    """The `evaluation_result_id`, if the answer has records of several metrics."""
+    trial: dict[str, str] = {}
+    """What tells the record from others of the answer's model and question: `evaluation_id`, `epoch`, `trial`, …"""
+    is_correct: bool | None = None
+    """The new verdict; this or `score` is needed."""
+    score: float | None = None
+    """The new score."""
+    by: str | None = None
+    """Who decided."""
+    at: str | None = None
+    """When."""
+    reason: str | None = None
+    """Why."""
+
+    def __post_init__(self) -> None:
+        if self.question is None and self.sample_id is None:
+            raise ValueError("it names neither a `question` nor a `sample_id`")
+        if self.question is not None and len(self.question) < _SHORTEST_HASH:
+            raise ValueError(f"`question` has fewer than {_SHORTEST_HASH} characters")
+        if self.is_correct is None and self.score is None:
+            raise ValueError("it has neither `is_correct` nor `score`")
+
+    @property
+    def answer(self) -> tuple[Any, ...]:
+        """What it is about. Of several labels for the same, the last one of a file wins."""
+        trial = tuple(sorted(self.trial.items()))
+        return self.evaluation, self.model, self.question, self.sample_id, self.metric, trial
+
+
+_decode_label = msgspec.json.Decoder(Label).decode
+
+
+@functools.lru_cache(maxsize=4)
+def read_labels(file: GivenFile) -> dict[int, Label]:
+    """The labels of a file by the number of their line; UsageError if a line is not a label."""
+    labels = {}
+    for number, line in enumerate(file.data.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            labels[number] = _decode_label(line)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
+            raise UsageError(f"{shown(file.path)}, line {number:,} is not a label: {exc}") from exc
+    return labels
+
+
+class Labeller:
+    """Changes the verdicts of records, and counts the records of each label."""
+
+    def __init__(self, file: GivenFile) -> None:
+        labels = read_labels(file)
+        last = {label.answer: number for number, label in labels.items()}
+        self._labels = {number: labels[number] for number in last.values()}
+        self._by_name: defaultdict[tuple[str, str, str], list[int]] = defaultdict(list)
+        for number, label in self._labels.items():
+            question = f"id {label.sample_id}" if label.question is None else label.question
+            self._by_name[label.evaluation, label.model, question].append(number)
+        self._lengths = sorted({len(label.question) for label in self._labels.values() if label.question})
+        self.counts: Counter[str] = Counter()
+        """Lines by the number of a label, whether it changed the record (+) or not (=), and the record's digest."""
+
+    def change_of(self, record: Any) -> list[int] | None:
+        """The labels for a question that may be about this record; None without any."""
+        names, hashed, get = (record.evaluation_name, record.model_id), record.sample_hash, self._by_name.get
+        found = list(get((*names, f"id {record.sample_id}"), ()))
+        for length in self._lengths:
+            found += get((*names, hashed[:length]), ())
+        return found or None
+
+    def apply(self, numbers: list[int], record: Any, value: dict[str, Any]) -> bool:
+        """Give a record the verdict of the last label that is about it; return whether it changed."""
+        about = sorted(number for number in numbers if _is_about(self._labels[number], value))
+        before = value["evaluation"]
+        if not about:
+            return False
+        label = self._labels[about[-1]]
+        verdict = {"score": before["score"], "is_correct": before["is_correct"]} | _new_verdict(label, before)
+        changed = any(verdict[name] != before[name] for name in verdict)
+        if changed:
+            metadata = value.get("metadata") or {}
+            value["metadata"] = metadata
+            for name, new in verdict.items():
+                if new != before[name]:
+                    metadata.setdefault(f"original_{name}", spell(before[name]).decode())
+            notes = {"label_by": label.by, "label_at": label.at, "label_reason": label.reason}
+            metadata.update({name: text for name, text in notes.items() if text is not None})
+            before.update(verdict)
+            record.evaluation.score, record.evaluation.is_correct = verdict["score"], verdict["is_correct"]
+        digest = xxh3_64_hexdigest(spell(value))
+        for number in about:
+            self.counts[f"{number} {'+' if changed and number == about[-1] else '='}{digest}"] += 1
+        return changed
+
+
+def _is_about(label: Label, value: dict[str, Any]) -> bool:
+    metadata = value.get("metadata") or {}
+    known = {name: metadata.get(name, value.get(name)) for name in TRIAL_FIELDS}
+    known |= {"evaluation_id": value["evaluation_id"], "sample_id": value["sample_id"]}
+    return (
+        (label.sample_id is None or str(label.sample_id) == str(value["sample_id"]))
+        and (label.metric is None or label.metric == value.get(METRIC))
+        and all(str(known.get(name)) == text for name, text in label.trial.items())
+    )
+
+
+def _new_verdict(label: Label, before: dict[str, Any]) -> dict[str, Any]:
+    """The new values; where the score was 1 for right and 0 for wrong, each of the two follows the other."""
+    new = {"score": label.score, "is_correct": label.is_correct}
+    if before["score"] == before["is_correct"]:
+        if label.score is None:
+            new["score"] = type(before["score"])(bool(label.is_correct))
+        elif label.is_correct is None and label.score in (0, 1):
+            new["is_correct"] = bool(label.score)
+    return {name: value for name, value in new.items() if value is not None}
+
+
+def label_counts(file: GivenFile, counts: Counter[str]) -> tuple[LabelCounts, list[str]]:
+    """What became of all labels, and notices about those that match no record or several."""
+    labels = read_labels(file)
+    last = set({label.answer: number for number, label in labels.items()}.values())
+    records: defaultdict[int, set[str]] = defaultdict(set)
+    changed: set[str] = set()
+    for key in counts:
+        number, _, found = key.partition(" ")
+        records[int(number)].add(found[1:])
+        if found[0] == "+":
+            changed.add(found[1:])
+    unmatched = sorted(last - records.keys())
+    several = sorted(number for number, found in records.items() if len(found) > 1)
+    notices = [
+        f"{shown(file.path)}: {counted(len(numbers), 'label')} {what}: line {listed([*map(str, numbers)])}"
+        for numbers, what in ((unmatched, "without a record"), (several, "with several records, all changed"))
+        if numbers
+    ]
+    total = LabelCounts(
+        labels=len(labels),
+        superseded=len(labels) - len(last),
+        changed=len(changed),
+        confirmed=len(set().union(*records.values()) - changed),
+        unmatched=len(unmatched),
+        ambiguous=len(several),
+    )
+    return total, notices
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an extracted line was, in a line of the file beside it."""
+
+    source: str
+    line: int
+    offset: int | None
+    sha256: str
+
+
+class _Fix(NamedTuple):
+    number: int  # of the line in the file of fixes
+    text: bytes
+
+
+@functools.lru_cache(maxsize=4)
+def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
+    """The lines that were corrected, by shard, then by offset and digest of the original line."""
+    text, _, beside = file.data.partition(b"\0")
+    lines, places = text.removesuffix(b"\n").split(b"\n"), beside.splitlines()
+    name = shown(file.path)
+    if not places:
+        raise UsageError(f"{name}{PLACES} is missing: `fastrec rejects --extract` writes it beside the lines")
+    if len(lines) != len(places):
+        raise UsageError(
+            f"{name} has {counted(len(lines), 'line')}, {name}{PLACES} {len(places):,}: "
+            "keep each line in its place, also those that are not corrected"
+        )
+    fixes: defaultdict[str, dict[tuple[int, str], _Fix]] = defaultdict(dict)
+    for number, (line, described) in enumerate(zip(lines, places, strict=True), start=1):
+        try:
+            place = msgspec.json.decode(described, type=Place)
+        except msgspec.MsgspecError as exc:
+            raise UsageError(f"{name}{PLACES}, line {number:,} is damaged: {exc}") from exc
+        if line.strip() and place.offset is not None and sha256(line).hexdigest() != place.sha256:
+            fixes[place.source][place.offset, place.sha256] = _Fix(number, line)
+    return dict(fixes)
+
+
+def place_of(source: str, line: int, offset: int | None, raw: bytes) -> Place:
+    return Place(source, line, offset, sha256(raw).hexdigest())
+
+
+def fix_lines(
+    batch: Batch, normal: bytearray, judge: Judge, fixes: dict[tuple[int, str], _Fix], counts: Counter[str]
+) -> None:
+    """Judge the corrected versions of rejected lines, and add those that are valid to the records of the chunk.
+
+    The others stay rejected, with the errors of the corrected version.
+    """
+    rejected, batch.rejected = batch.rejected, []
+    for line in rejected:
+        fix = None
+        if line.offset is not None and not line.truncated:
+            fix = fixes.get((line.offset, sha256(line.raw).hexdigest()))
+        if fix is None:
+            batch.rejected.append(line)
+            continue
+        judged = judge.judge_chunk(fix.text + b"\n", normal, line=line.line, offset=line.offset or 0)
+        judged.lines = 0
+        if judged.rejected:
+            judged.rejected = [_still_invalid(line, judged.rejected[0], fix.number)]
+        counts["rejected" if judged.rejected else "fixed"] += 1
+        batch += judged
+
+
+def _still_invalid(original: InvalidLine, corrected: InvalidLine, number: int) -> InvalidLine:
+    first, *others = corrected.findings
+    told = msgspec.structs.replace(first, message=f"in line {number} of the fixes: {first.message}")
+    return msgspec.structs.replace(corrected, findings=(told, *others), raw=original.raw)
+
+
+def fix_counts(file: GivenFile, counts: Counter[str]) -> tuple[FixCounts, list[str]]:
+    """What became of all fixes, and a notice about those that match no rejected line."""
+    given = sum(map(len, read_fixes(file).values()))
+    unmatched = given - counts.total()
+    notices = []
+    if unmatched:
+        lines = counted(unmatched, "corrected line")
+        notices.append(f"{shown(file.path)}: {lines} for which no shard has a rejected line at the same place")
+    return FixCounts(given=given, fixed=counts["fixed"], rejected=counts["rejected"], unmatched=unmatched), notices
