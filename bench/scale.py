@@ -2,6 +2,7 @@
 
     python -m bench.scale 1e9               # or several: 1e6 1e9
     python -m bench.scale 1e8 --nights      # and two incremental nights after it
+    python -m bench.scale --cores 2 16 64 --measured result.json      # how long 0.8, 20 and 500 GB would take
 
 The driver is the real one, from the plan to the manifest. Shards and workers are simulated: a shard has only a name and
 a size, and the engine returns results with the right number and size of keys, fences, bounds and borders, through
@@ -12,20 +13,25 @@ driver is the peak memory of this process, simulation included.
 
 With `--nights`, the first run is incremental, too. Nothing has changed in the second one. In the third one, one small
 shard has changed, which has records of one question in 400.
+
+With `--cores`, the tasks of each phase get the processor time that `result.json`, the output of `normalize --json` on
+this machine, says for as much text. A phase lasts as long as its tasks in turns of as many as there are cores, or as
+long as the driver needs for their results. The driver's seconds are measured, its start is that of `result.json`.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import random
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest.mock import patch
 
 import msgspec
@@ -34,6 +40,7 @@ from bench.scale_corpus import RECORD, SimulatedCorpus
 from bench.scale_workers import Charged, SimulatedWorkers
 from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.output import CORPUS
+from fastrec.engine.base import OTHER_PHASE, PHASES
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.kept import read_kept
 from fastrec.normalize.options import Options
@@ -132,6 +139,11 @@ class _Simulation:
         self._output = _Output(folder, self._engine)
         self._output.prepare(fresh=False)
 
+    def clocked(self, jobs: int) -> _Clocked:
+        """Measure the driver from now on."""
+        self._engine = self._output._engine = _Clocked(self._engine, jobs)  # noqa: SLF001 - of this module
+        return self._engine
+
     def change(self, narrow: int) -> None:
         """Change the narrow shard."""
         self._corpus.narrow = narrow
@@ -218,6 +230,73 @@ def simulate_nights(records: int, options: Options, **sizes: int) -> tuple[Simul
         return first, unchanged, simulation.run()
 
 
+class _Clocked(SimulatedWorkers):
+    """Measures the driver: the tasks of each phase, and the seconds that it needs for their results."""
+
+    def __init__(self, workers: SimulatedWorkers, jobs: int) -> None:
+        self.__dict__ = workers.__dict__
+        self.jobs = jobs
+        self.phases: dict[str, list[float]] = {}
+        self.in_phases = 0.0
+
+    def run(self, task: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        """Yield the results of tasks; the time between two is the driver's, that inside is not."""
+        phase = self.phases.setdefault(PHASES.get(task.__name__, OTHER_PHASE), [0, 0.0])
+        started = time.process_time()
+        results, inside = super().run(task, arguments), 0.0
+        while True:
+            before = time.process_time()
+            found = next(results, None)
+            inside += time.process_time() - before
+            if found is None:
+                break
+            phase[0] += 1
+            yield found
+        elapsed = time.process_time() - started
+        phase[1] += elapsed - inside
+        self.in_phases += elapsed
+
+
+def simulate_cores(gigabytes: float, cores: int, measured: dict[str, Any]) -> dict[str, float]:
+    """How long a run would take, in seconds by phase, and `processor` in total.
+
+    Args:
+        gigabytes: Size of the text.
+        cores: Number of cores, each with a worker.
+        measured: The result of `normalize --json` on some corpus.
+    """
+    options = Options(schema="0.2.0", jobs=cores)
+    with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
+        simulation = _Simulation(int(gigabytes * 1e9 / RECORD), options, folder)
+        engine = simulation.clocked(cores)
+        started = time.process_time()
+        simulation.run()
+        serial = time.process_time() - started - engine.in_phases
+    times, processor = {}, 0.0
+    scale = gigabytes * 1e9 / measured["text_bytes"]
+    for phase in measured["phases"]:
+        name, needed = phase["name"], phase["cpu_seconds"] * scale
+        tasks, results = engine.phases.get(name, (0, 0.0))
+        if tasks:
+            times[name] = max(needed / tasks * -(-tasks // cores), results)
+            processor += needed
+    start = next(phase["seconds"] for phase in measured["phases"] if phase["name"] == "driver")
+    return times | {"driver": start + serial, "processor": processor}
+
+
+def _print_cores(sizes: Sequence[float], cores: Sequence[int], measured: dict[str, Any]) -> None:
+    names = ["read and sort", "plan parts", "write parts", "check and count", "driver"]
+    print("| text | cores |", *(f"{name} |" for name in (*names, "all", "MB/s", "driver / processor time")))
+    print("|---" * 10 + "|")
+    for size in sizes:
+        for number in cores:
+            times = simulate_cores(size, number, measured)
+            processor, total = times.pop("processor"), sum(times.values())
+            cells = [f"{times.get(name, 0):,.1f} s" for name in names]
+            rest = f"{total:,.1f} s | {size * 1000 / total:,.0f} | {times['driver'] / processor:.1%} |"
+            print(f"| {size:g} GB | {number} |", *(f"{cell} |" for cell in cells), rest, flush=True)
+
+
 def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
@@ -256,7 +335,15 @@ def main() -> None:
     parser.add_argument(
         "--stop-after", type=int, default=0, help="parts after which the run is interrupted and resumed"
     )
+    parser.add_argument("--cores", nargs="+", type=int, default=[], help="how long runs would take on so many cores")
+    parser.add_argument(
+        "--sizes", nargs="+", type=float, default=[0.8, 20, 500], help="with --cores: gigabytes of text"
+    )
+    parser.add_argument("--measured", type=Path, help="with --cores: output of `fastrec normalize --json`")
     given = parser.parse_args()
+    if given.cores:
+        _print_cores(given.sizes, given.cores, json.loads(given.measured.read_text()))
+        return
     options = Options(schema="0.2.0", jobs=64, part_size=given.part_size)
     for records in map(int, given.records):
         if given.nights:

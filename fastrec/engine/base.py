@@ -90,12 +90,13 @@ def collector_off() -> Iterator[None]:
 # Where the time of a run goes
 
 
-_PHASES: Final = {
+PHASES: Final = {
     "sort_pieces": "read and sort",
     "merge_some": "merge runs",
     "plan_region": "plan parts",
     "make_part": "write parts",
 }
+OTHER_PHASE: Final = "check and count"
 
 
 class Phase(msgspec.Struct):
@@ -123,7 +124,7 @@ class TimedEngine(Engine):
         return self._engine.jobs
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
-        name = _PHASES.get(getattr(task, "__name__", ""), "check and count")
+        name = PHASES.get(getattr(task, "__name__", ""), OTHER_PHASE)
         phase = self._phases.setdefault(name, Phase(name))
         started = time.perf_counter()
         for number, (seconds, cpu_seconds, result) in self._engine.run(partial(_timed, task), arguments):
