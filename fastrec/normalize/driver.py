@@ -44,7 +44,7 @@ from fastrec.normalize.kept import (
     write_kept,
 )
 from fastrec.normalize.names import unused_rules
-from fastrec.normalize.options import InputSettings, MaxRejects
+from fastrec.normalize.options import MaxRejects
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
@@ -101,10 +101,10 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         lines_read = count_lines(sorted_shards.results, context.engine, context.limits.part_counts_per_task)
         for part in parts:
             lines_read.codes.update(part.left_out)
-        summary = _summarize(context.judging, line_counts, lines_read, counts, census)
-        if unused := unused_rules(context.judging.map, lines_read.renamed):
+        summary = _summarize(context, line_counts, lines_read, counts, census)
+        if unused := unused_rules(context.options.map, lines_read.renamed):
             context.notice(unused)
-    left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.parts.leaves_out else []
+    left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.options.leaves_out else []
     rejects = _write_rejects(context, shards, sorted_shards, left_out, base, count=line_counts.rejected)
     numbered = number_parts(context, parts)
     skipped = sorted_shards.skipped
@@ -115,10 +115,10 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         rejects=rejects.entry if rejects else None,
         inputs=[entry for number, entry in enumerate(inputs) if number not in skipped],
         skipped=[str(error) for _, error in sorted(skipped.items())],
-        refused=_why_refused(summary.line_counts, context.max_rejects, context.output.old_marker()),
+        refused=_why_refused(summary.line_counts, context.options.gate, context.output.old_marker()),
     )
     kept = frozenset[str]()
-    if context.parts.incremental:
+    if context.options.incremental:
         kept = _keep_work(
             context,
             shards,
@@ -192,7 +192,7 @@ def _bug(reason: str) -> FastrecError:
 
 
 def _summarize(
-    judging: InputSettings, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
+    context: RunContext, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
 ) -> Summary:
     wrong_hashes = [
         HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
@@ -202,13 +202,13 @@ def _summarize(
     return summarize(
         line_counts,
         lines.codes,
-        hash_counts(judging.judge.algorithm, judging.target, lines.recipes, wrong_hashes),
+        hash_counts(context.options.hash_algorithm, context.target, lines.recipes, wrong_hashes),
         counts.tally,
         census,
-        schema=judging.target,
+        schema=context.target,
         versions=lines.versions,
         notes=lines.notes,
-        renamed={str(rule): lines.renamed[str(rule)] for rule in judging.map},
+        renamed={str(rule): lines.renamed[str(rule)] for rule in context.options.map},
         repaired=repaired,
         repairable=repairable,
         same_run=same_run_summary(census.same_run),
@@ -275,12 +275,12 @@ def _write_documents(
     skipped: list[str],
     refused: str | None,
 ) -> Manifest:
-    sort_fields = context.sorting.sort_fields
+    sort_fields = context.sort_fields
     summary_file = context.output.named("summary", ".json")
     manifest = Manifest(
         fastrec=__version__,
-        schema=context.judging.target.label,
-        options=context.recorded,
+        schema=context.target.label,
+        options=context.options.recorded,
         sort_fields=sort_fields,
         records=summary.line_counts.kept,
         text_bytes=sum(part.written.text_bytes for part in parts),
@@ -327,7 +327,7 @@ def _keep_work(
     rejects: KeptRejects | None,
 ) -> frozenset[str]:
     """Describe the work in a document, just before the corpus is published; return the paths of all files to keep."""
-    output, compression = context.output, context.parts.compression
+    output, compression = context.output, context.options.compression
     in_place = {part.fingerprint: part for part in numbered}
     kept_parts: list[Part] = []
     for part in parts:

@@ -21,7 +21,7 @@ from fastrec.errors import (
     listed,
     shown,
 )
-from fastrec.normalize.options import InputSettings
+from fastrec.normalize.options import Options
 from fastrec.schemas.registry import SCHEMAS, fields_of
 from fastrec.sources.formats import why_foreign
 from fastrec.sources.inputs import find_files, find_shards, walk
@@ -162,9 +162,9 @@ def check_formats(shards: Sequence[Shard]) -> None:
         raise errors[0] if len(errors) == 1 else BadShardsError(errors)
 
 
-def read_chunks(shard: Shard, judging: InputSettings, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
+def read_chunks(shard: Shard, options: Options, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
     return shard.read(
-        chunk_bytes=chunk_bytes, max_line_bytes=judging.max_line_bytes, max_window=judging.max_window, stats=stats
+        chunk_bytes=chunk_bytes, max_line_bytes=options.max_line_bytes, max_window=options.max_window, stats=stats
     )
 
 
@@ -195,11 +195,11 @@ class Streams:
         self._streams: dict[int, _Stream] = {}
         self._finished: dict[str, bool] = {}  # files of chunks, and whether their tasks are finished
 
-    def open(self, number: int, shard: Shard, judging: InputSettings, chunk_bytes: int) -> ReadStats:
+    def open(self, number: int, shard: Shard, options: Options, chunk_bytes: int) -> ReadStats:
         """Open a stream, unless it is open; return the statistics of reading it."""
         if number not in self._streams:
             stats = ReadStats()
-            self._streams[number] = _Stream(read_chunks(shard, judging, chunk_bytes, stats), stats)
+            self._streams[number] = _Stream(read_chunks(shard, options, chunk_bytes, stats), stats)
         return self._streams[number].stats
 
     def chunks(self, number: int) -> Iterator[Chunk | LongLine]:

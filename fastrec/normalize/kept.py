@@ -32,8 +32,8 @@ from fastrec.engine.base import Engine
 from fastrec.errors import shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.resume import difference, framed, unframed
-from fastrec.sorting.cuts import END
 from fastrec.sorting.gather import RunSlice, part_slice
+from fastrec.sorting.keys import END
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard

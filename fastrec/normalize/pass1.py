@@ -35,7 +35,7 @@ from fastrec.judge.judge import Judge, invalid_line, judge_slice
 from fastrec.judge.trusted import TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.names import Renamer
-from fastrec.normalize.options import InputSettings, SortSettings
+from fastrec.normalize.options import Options
 from fastrec.normalize.results import (
     Piece,
     PieceCounts,
@@ -44,7 +44,7 @@ from fastrec.normalize.results import (
     examples_of,
     hash_examples,
 )
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
@@ -96,36 +96,37 @@ def _has_later(batch: Batch) -> bool:
     )
 
 
-def choose_target(shards: Sequence[Shard], settings: InputSettings) -> Schema:
+def choose_target(shards: Sequence[Shard], options: Options) -> Schema:
     """The given target, or one guessed from the first lines of some shards, spread over all of them.
 
     Also make the judge of this process, which learns from these lines.
     """
     files = [shard for shard in shards if not shard.stream]
-    judge = settings.judge
+    target, judge = options.target, options.for_judge(options.target)
     if judge.target_is_guess:
         count = min(len(files), _PEEKED_SHARDS)
         # Without filters: what matches is rarely among the first lines, and mostly of the same version as other ones.
         peeking = msgspec.structs.replace(judge, target=DEFAULT_SCHEMA.name, filters=Filters())
         spread = [files[number * len(files) // count] for number in range(count)]
-        is_later = any(_begins_with_later(shard, peeking, settings) for shard in spread)
-        judge = msgspec.structs.replace(judge, target=(NEWEST_SCHEMA if is_later else DEFAULT_SCHEMA).name)
+        is_later = any(_begins_with_later(shard, peeking, options) for shard in spread)
+        target = NEWEST_SCHEMA if is_later else DEFAULT_SCHEMA
+        judge = msgspec.structs.replace(judge, target=target.name)
         if judge == peeking:
-            return DEFAULT_SCHEMA
+            return target
     _judge_of(judge)
     if files:
-        _begins_with_later(files[0], judge, settings)
-    return msgspec.structs.replace(settings, judge=judge).target
+        _begins_with_later(files[0], judge, options)
+    return target
 
 
-def _begins_with_later(shard: Shard, judge: JudgeSettings, settings: InputSettings) -> bool:
+def _begins_with_later(shard: Shard, judge: JudgeSettings, options: Options) -> bool:
     """Whether the first lines of a shard have a record of a later version than the default one."""
     # An unreadable shard is reported when it is read completely.
     with contextlib.suppress(ShardError, OSError, MemoryError):
         chunks = shard.read(
             chunk_bytes=_PEEKED_BYTES,
-            max_line_bytes=min(settings.max_line_bytes, _PEEKED_LINE),
-            max_window=settings.max_window,
+            max_line_bytes=min(options.max_line_bytes, _PEEKED_LINE),
+            max_window=options.max_window,
             text_bytes=_PEEKED_TEXT,
         )
         first = next(chunks, None)
@@ -143,8 +144,8 @@ class SortTask(msgspec.Struct, frozen=True):
     number: int
     pieces: tuple[Piece, ...]
     directory: str
-    judging: InputSettings
-    sorting: SortSettings
+    options: Options
+    target: str  # name of the schema version
     run_bytes: int  # text and bookkeeping of a run
     most_fences: int  # that are returned of a run
 
@@ -172,8 +173,9 @@ class _RunBuffer:
     def __init__(self, task: SortTask) -> None:
         self._most_fences = task.most_fences
         self._most_bytes = task.run_bytes
-        self._key_of: Callable[[Any], bytes] = key_maker(task.sorting.sort_fields)
-        self._row_of = row_maker(task.judging.target)
+        target = TARGETS[task.target]
+        self._key_of: Callable[[Any], bytes] = key_maker(task.options.sort_fields_of(target))
+        self._row_of = row_maker(target)
         self._text = _text_buffer()
         self._size = 0
         self._ends: list[int] = []
@@ -210,8 +212,9 @@ class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
         self._buffer = _RunBuffer(task)
-        judging = task.judging
-        self._renamer = Renamer(judging.map, judging.target, keep_names=judging.keep_names) if judging.map else None
+        options, target = task.options, TARGETS[task.target]
+        self._judging = options.for_judge(target)
+        self._renamer = Renamer(options.map, target, keep_names=options.keep_names) if options.map else None
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
@@ -245,8 +248,8 @@ class _Sorter:
         return msgspec.structs.replace(counts, rejects=rejects.end_range())
 
     def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, PieceStatistics]:
-        judging, buffer, source = self._task.judging, self._buffer, utf8(piece.source)
-        invalid = [invalid_line(line, judging.max_line_bytes) for line in piece.long_lines]
+        options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
+        invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
         stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
         codes, versions, notes, repaired = (Counter[str]() for _ in range(4))
         recipes: Counter[tuple[str, str, str]] = Counter()
@@ -254,10 +257,10 @@ class _Sorter:
         renamed: Counter[str] = Counter()
         lowest = highest = b""
         for batch, normal, _, _ in judge_slice(
-            _judge_of(judging.judge, trusted=True) if piece.slice.shard.trusted else _judge_of(judging.judge),
+            _judge_of(self._judging, trusted=True) if piece.slice.shard.trusted else _judge_of(self._judging),
             piece.slice,
-            max_line_bytes=judging.max_line_bytes,
-            max_window=judging.max_window,
+            max_line_bytes=options.max_line_bytes,
+            max_window=options.max_window,
             line=piece.line,
             offset=piece.offset,
             stats=stats,
@@ -279,7 +282,7 @@ class _Sorter:
             recipes.update(batch.recipes)
             is_newer_version = is_newer_version or _has_later(batch)
             if batch.filtered_out:
-                statistics.filtered_out.add(batch.filtered_out, judging.judge.filters)
+                statistics.filtered_out.add(batch.filtered_out, options.filters)
                 filtered += batch.filtered
             blank += batch.blank
             invalid += batch.rejected

@@ -37,14 +37,13 @@ from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter, Writt
 from fastrec.engine.base import collector_off
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
-from fastrec.normalize.options import Choice, PartSettings
+from fastrec.normalize.options import Choice, Options
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.results import Excluded, Part, PartSources
 from fastrec.sorting.cuts import BorderSizes, write_borders
-from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
-from fastrec.sorting.keys import key_splitter
+from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
 from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_reader
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of
@@ -85,7 +84,7 @@ class PartTask(msgspec.Struct, frozen=True):
     """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
     work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records (`-excluded`)."""
     sort_fields: tuple[str, ...]
-    settings: PartSettings
+    options: Options
     locations: str  # path of the locations of all pieces; empty if they are not needed
     superseded_runs: Sequence[RunSlice] = ()  # records superseded by others that are equal but for their run
     superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
@@ -107,19 +106,19 @@ def make_part(task: PartTask) -> Part:
 
 
 def _make_part(task: PartTask) -> Part:
-    settings = task.settings
+    options = task.options
     split = key_splitter(task.sort_fields)
     same_run = resolver = None
-    if settings.same_run == "ignore":
+    if options.same_run == "ignore":
         same_run = _SameRunFilter(superseded_in(task.superseded_runs, task.low, task.high))
-    if settings.leaves_out:
+    if options.leaves_out:
         superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
-        resolver = _Resolver(settings.conflicts, settings.repeats, superseded, task.locations)
+        resolver = _Resolver(options.conflicts, options.repeats, superseded, task.locations)
     kept, seen = _Records(task.sort_fields), _Records(task.sort_fields, with_counts=False)
     lines = kept.counts.lines
     contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
     first = last = b""
-    keeper = _Keeper(task) if settings.incremental else None
+    keeper = _Keeper(task) if options.incremental else None
     sources = _SourcesWriter(task.sources, task.locations) if task.sources else None
     with (
         keeper or nullcontext(),
@@ -163,10 +162,10 @@ def _make_part(task: PartTask) -> Part:
         kept.outcomes,
         contradictions,
         seen=seen.keys() if resolver else None,
-        compressed=settings.incremental,
+        compressed=options.incremental,
     )
     if same_run:
-        files.append(write_bodies(task.statistics_prefix, same_run.bodies, compressed=settings.incremental))
+        files.append(write_bodies(task.statistics_prefix, same_run.bodies, compressed=options.incremental))
     if resolver:
         files.append(resolver.write(f"{task.statistics_prefix}-left-out"))
     part = Part(
@@ -191,7 +190,7 @@ def _make_part(task: PartTask) -> Part:
 def _writer(task: PartTask) -> ShardWriter:
     if task.copied:
         return ShardCopier(task.path, task.copied, synced=False)
-    return ShardWriter(task.path, task.settings.compression, task.settings.level, synced=False)
+    return ShardWriter(task.path, task.options.compression, task.options.level, synced=False)
 
 
 class _Records:

@@ -89,12 +89,12 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
-    sorting = context.sorting
+    part_size, limits = context.options.part_size, context.limits
     text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
     has_runs = any(result.runs for result in sorted_shards.results)
-    least, likely = (part_size_for(size, sorting.part_size, context.limits) for size in (0, text))
-    region_bytes = max(likely, text // context.limits.most_parts)
-    also = [*base.cuts, *_gaps(sorted_shards, base, sorting.sort_fields)]
+    least, likely = (part_size_for(size, part_size, limits) for size in (0, text))
+    region_bytes = max(likely, text // limits.most_parts)
+    also = [*base.cuts, *_gaps(sorted_shards, base, context.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = _Rounds(context, sorted_shards).merge(regions)
 
@@ -145,7 +145,7 @@ class _Rounds:
 
     def _merged(self, regions: Sequence[bytes]) -> list[MergedRun]:
         """All merged runs, reused ones included; none if there are few runs."""
-        limits, fan_in = self._context.limits, self._context.sorting.fan_in
+        limits, fan_in = self._context.limits, self._context.options.fan_in
         regions_hash = xxh3_128_hexdigest(msgspec.msgpack.encode(regions))
         ready = [one for one in self._sorted.merged if one.regions == regions_hash]
         loose = self._loose(regions_hash)
@@ -178,7 +178,7 @@ class _Rounds:
         bounds = [len(runs) * number // groups for number in range(groups + 1)]
         grouped = [runs[start:end] for start, end in pairwise(bounds) if start < end]
         first, self._made = self._made, self._made + len(grouped)
-        context, window_bytes = self._context, self._context.sorting.wide_window_bytes
+        context, window_bytes = self._context, self._context.options.wide_window_bytes
         tasks = (
             MergeTask(number, [self._whole(one.run) for one in group], context.output.work, regions, window_bytes)
             for number, group in enumerate(grouped, first)
@@ -288,16 +288,16 @@ class _Planner:
         self._base = regions.base
 
     def plan(self) -> Plan:
-        sorting = self._context.sorting
+        context = self._context
         tasks = (self._task(number) for number in range(len(self._regions.ranges)))
-        found = dict(self._context.engine.run(plan_region, tasks))
+        found = dict(context.engine.run(plan_region, tasks))
         regions = [found[number] for number in range(len(found))]
         for number, region in enumerate(regions):
             if region.is_unchanged:
                 part = self._base.parts[self._part_of(number)]
                 regions[number] = Region(part.border, part.borders, is_unchanged=True)
         lasts: dict[int, bytes] = {}
-        cuts = choose_cuts(_borders(regions, lasts), sorting.part_size, sorting.sort_fields, sorting.limits)
+        cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields, context.limits)
         return msgspec.structs.replace(
             self._regions,
             ranges=list(pairwise([None, *cuts, None])),
@@ -321,8 +321,8 @@ class _Planner:
             statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
             removed=base.removed(at) if is_whole else (),
             path=context.output.working(f"borders-{number:05d}"),
-            sort_fields=context.sorting.sort_fields,
-            window_bytes=context.sorting.window_for(len(slices)),
+            sort_fields=context.sort_fields,
+            window_bytes=context.options.window_for(len(slices)),
         )
 
     def _unchanged(

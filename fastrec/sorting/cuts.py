@@ -48,15 +48,12 @@ from typing import Final
 
 from fastrec.limits import Limits
 from fastrec.sorting.files import read_blocks, write_blocks
-from fastrec.sorting.keys import field_end
+from fastrec.sorting.keys import END, field_end
 from fastrec.sorting.runs import Fence
 from fastrec.storage import FileDigest, fingerprint
 
 Border = tuple[bytes, int]
 """A prefix, and the size of all records that have it."""
-
-END: Final = b"\xff"
-"""A prefix followed by this is greater than all keys with the prefix, and not greater than any key after those."""
 
 _STRING: Final = rb"[^\0]*(?:\0\xff[^\0]*)*\0"  # a field besides sample_id
 _BLOCK: Final = 4_096  # borders per block of a file
