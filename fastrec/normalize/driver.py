@@ -198,7 +198,7 @@ def _summarize(
         HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
         for example in lines.wrong_hashes
     ]
-    repaired, repairable = repair_documents(lines.repairs)
+    repaired, repairable = repair_documents(lines)
     return summarize(
         line_counts,
         lines.codes,

@@ -71,9 +71,9 @@ class Renamer:
         self._fields = [field for field in _FIELDS.values() if field in target.sort_fields]
         self._known: dict[tuple[str, ...], list[tuple[str, str, NameRule]]] = {}
 
-    def rename(self, batch: Batch, normal: bytearray) -> tuple[bytearray, Counter[str]]:
-        """Rename the records of a chunk; return their normal forms, and the number of lines by rule."""
-        renamed, ends, counts, start = bytearray(), list[int](), Counter[str](), 0
+    def rename(self, batch: Batch, normal: bytearray, counts: Counter[str]) -> bytearray:
+        """Rename the records of a chunk, count the lines by rule, and return their normal forms."""
+        renamed, ends, start = bytearray(), list[int](), 0
         with memoryview(normal) as view:
             for record, end in zip(batch.records, batch.ends, strict=True):
                 names = tuple(getattr(record, field) for field in self._fields)
@@ -87,7 +87,7 @@ class Renamer:
                 counts.update(str(rule) for _, _, rule in changes)
                 start = end
         batch.ends = ends
-        return renamed, counts
+        return renamed
 
     def _changes(self, names: tuple[Any, ...]) -> list[tuple[str, str, NameRule]]:
         """The fields whose names change, each with its new name and the rule."""

@@ -37,12 +37,10 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.names import Renamer
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import (
+    LineStatistics,
     Piece,
     PieceCounts,
-    PieceStatistics,
     SortResult,
-    examples_of,
-    hash_examples,
 )
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
@@ -135,8 +133,6 @@ def _begins_with_later(shard: Shard, judge: JudgeSettings, options: Options) -> 
     return False
 
 
-_encode = msgspec.json.Encoder().encode
-
 _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
 
 
@@ -218,7 +214,7 @@ class _Sorter:
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
-        self._statistics: list[PieceStatistics] = []
+        self._statistics: list[tuple[int, LineStatistics]] = []  # by number of a piece
 
     def run(self) -> SortResult:
         task, rejects = self._task, f"{self._task.directory}/rejects-{self._name}"
@@ -227,7 +223,7 @@ class _Sorter:
         if self._buffer:
             self._spill()
         statistics = f"{task.directory}/statistics-{self._name}"
-        written = FileDigest(statistics, *write_blocks(statistics, map(_encode, self._statistics), compressed=True))
+        written = FileDigest(statistics, *write_blocks(statistics, self._statistics, compressed=True))
         files = [*(file for run in self._runs for file in run.files), digest_of(rejects), written]
         return SortResult(
             task=task.number,
@@ -243,18 +239,15 @@ class _Sorter:
             counts, statistics = self._read(piece, rejects)
         except (ShardError, MemoryError) as exc:
             error = exc if isinstance(exc, ShardError) else out_of_memory(piece.source)
-            counts, statistics = PieceCounts(piece=piece, error=error), PieceStatistics(piece.number)
-        self._statistics.append(statistics)
+            counts, statistics = PieceCounts(piece=piece, error=error), LineStatistics()
+        self._statistics.append((piece.number, statistics))
         return msgspec.structs.replace(counts, rejects=rejects.end_range())
 
-    def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, PieceStatistics]:
+    def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, LineStatistics]:
         options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
         invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
         stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
-        codes, versions, notes, repaired = (Counter[str]() for _ in range(4))
-        recipes: Counter[tuple[str, str, str]] = Counter()
-        statistics = PieceStatistics(piece.number)
-        renamed: Counter[str] = Counter()
+        statistics = LineStatistics()
         lowest = highest = b""
         for batch, normal, _, _ in judge_slice(
             _judge_of(self._judging, trusted=True) if piece.slice.shard.trusted else _judge_of(self._judging),
@@ -267,39 +260,28 @@ class _Sorter:
             source=piece.source,
         ):
             if self._renamer:
-                normal, counts_by_rule = self._renamer.rename(batch, normal)
-                renamed.update(counts_by_rule)
+                normal = self._renamer.rename(batch, normal, statistics.renamed)
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
             if keys := buffer.add(piece.number, batch, normal):
                 lowest = min(lowest or keys[0], *keys)
                 highest = max(highest, *keys)
-            if batch.replaced:
-                statistics.wrong_hashes = hash_examples(statistics.wrong_hashes + examples_of(batch.replaced))
-            versions.update(batch.versions)
-            notes.update(batch.notes)
-            repaired.update(statistics.repairs.add(batch))
-            recipes.update(batch.recipes)
+            statistics.add(batch, options.filters)
             is_newer_version = is_newer_version or _has_later(batch)
-            if batch.filtered_out:
-                statistics.filtered_out.add(batch.filtered_out, options.filters)
-                filtered += batch.filtered
+            filtered += batch.filtered
             blank += batch.blank
             invalid += batch.rejected
             if invalid:
-                rejected += _reject(source, invalid, rejects, codes)
+                rejected += _reject(source, invalid, rejects, statistics.codes)
                 invalid = []
-        rejected += _reject(source, invalid, rejects, codes)
-        statistics.codes, statistics.versions, statistics.notes = codes, versions, notes
-        statistics.renamed = renamed
-        statistics.recipes = [(*recipe, count) for recipe, count in recipes.items()]
+        rejected += _reject(source, invalid, rejects, statistics.codes)
         counts = PieceCounts(
             piece=piece,
             read=stats,
             blank=blank,
             rejected=rejected,
             filtered=filtered,
-            repaired=repaired,
+            repaired=statistics.repaired_by_code,
             is_newer_version=is_newer_version,
             first=lowest,
             last=highest,

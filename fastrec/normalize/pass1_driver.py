@@ -336,7 +336,7 @@ class _Pass1:
             raise BadShardsError([error for _, error in sorted(bad.items())])
         lines = count_lines(results, context.engine, context.limits.part_counts_per_task)
         if context.options.filters and (not self._shards or any(one.filtered for one in pieces)):
-            raise nothing_matches(context.options.filters, lines.filtered_out)
+            raise nothing_matches(context.options.filters, lines)
         total, rejected = sum(one.lines for one in pieces), sum(one.rejected for one in pieces)
         raise NothingValidError(utf8(self._shards[0].path), total, rejected, lines.codes.most_common())
 
