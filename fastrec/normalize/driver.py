@@ -89,7 +89,11 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     parts, census = make_parts(context, shards, sorted_shards, plan, has_same_input=has_same_input)
     unchanged = {part.fingerprint for part in base.parts}
     is_same = has_same_input and all(part.fingerprint in unchanged for part in parts)
-    counts = PartCounts() if is_same else _count_parts(parts, order, context)
+    counts = PartCounts()
+    if not is_same:
+        positions = {number: position for position, number in enumerate(order)}
+        path, prefixes = context.output.working("order"), [part.statistics_prefix for part in parts]
+        counts = add_part_counts(prefixes, positions, path, context.engine, context.limits)
     lines = base.lines if is_same and base.lines else counts.lines
     inputs = input_entries(shards, pieces, lines, sorted_shards.decompressed)
     _check_line_counts(inputs, parts)
@@ -131,12 +135,6 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         )
     written = sum(part.fingerprint not in unchanged for part in numbered)
     return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
-
-
-def _count_parts(parts: Sequence[Part], order: Sequence[int], context: RunContext) -> PartCounts:
-    positions = {number: position for position, number in enumerate(order)}
-    path, prefixes = context.output.working("order"), [part.statistics_prefix for part in parts]
-    return add_part_counts(prefixes, positions, path, context.engine, context.limits)
 
 
 def input_entries(

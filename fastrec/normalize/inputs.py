@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -28,7 +28,7 @@ from fastrec.sources.inputs import find_files, find_shards, walk
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import is_url, join, storage_of
-from fastrec.where import Condition, parse_condition, paths_of, unknown_field
+from fastrec.where import parse_condition, paths_of, unknown_field
 
 _MOST_FILES: Final = 100  # looked at to tell what they are
 _PEEKED_SHARDS: Final = 64  # to find the names of fields
@@ -76,22 +76,18 @@ def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
     return [file for file in islice(others, _MOST_BESIDE) if os.path.isfile(file) and harness_of(file)]  # noqa: PTH113
 
 
-def find_unknown_field(shards: Sequence[Shard], conditions: Sequence[Condition]) -> str | None:
-    """Say which field of some conditions neither a schema nor the first lines of some shards have; None if they do."""
-    known, paths = fields_of(SCHEMAS.values()), [one.path for one in conditions]
-    if unknown_field(paths, known) is None:
-        return None
-    return unknown_field(paths, known | {path for record in _first_records(shards) for path in paths_of(record)})
-
-
 def check_fields(shards: Sequence[Shard], conditions: Sequence[str], *, nothing_matches: bool = False) -> None:
     """Raise a UsageError if a condition is about a field that no record has.
 
     A field may be rare, so one that is not found at once is an error only if nothing matches. A negated condition would
     match everything, so it is refused at once.
     """
-    parsed = map(parse_condition, conditions)
-    if mistake := find_unknown_field(shards, [one for one in parsed if one.negated or nothing_matches]):
+    paths = [one.path for one in map(parse_condition, conditions) if one.negated or nothing_matches]
+    known = fields_of(SCHEMAS.values())
+    if unknown_field(paths, known) is None:
+        return
+    found = {path for record in _first_records(shards) for path in paths_of(record)}
+    if mistake := unknown_field(paths, known | found):
         raise (NoMatchError if nothing_matches else UsageError)(mistake)
 
 
@@ -168,17 +164,11 @@ def read_chunks(shard: Shard, options: Options, chunk_bytes: int, stats: ReadSta
     )
 
 
-class _KeptChunk(NamedTuple):
-    path: str
-    offset: int
-    line: int
-
-
 class _Stream:
     def __init__(self, rest: Iterator[Chunk | LongLine], stats: ReadStats) -> None:
         self.rest = rest
         self.stats = stats
-        self.read: list[_KeptChunk | LongLine] = []
+        self.read: list[tuple[str, int, int] | LongLine] = []  # a chunk is the path of its file, its offset and line
         self.error: ShardError | None = None
 
 
@@ -205,12 +195,13 @@ class Streams:
     def chunks(self, number: int) -> Iterator[Chunk | LongLine]:
         """Read an open stream: what was read before, then the rest. Each chunk of the rest has to be kept (`keep`)."""
         stream = self._streams[number]
-        self._finished.update(dict.fromkeys((one.path for one in stream.read if isinstance(one, _KeptChunk)), False))
+        self._finished.update(dict.fromkeys((one[0] for one in stream.read if not isinstance(one, LongLine)), False))
         for one in tuple(stream.read):
             if isinstance(one, LongLine):
                 yield one
             else:  # the first byte of the file is not part of the chunk
-                yield Chunk(storage_of(one.path).read_all(one.path)[1:], one.offset, one.line)
+                path, offset, line = one
+                yield Chunk(storage_of(path).read_all(path)[1:], offset, line)
         try:
             for chunk in stream.rest:
                 if self.kept and isinstance(chunk, LongLine):
@@ -225,7 +216,7 @@ class Streams:
         """Remember the file of a chunk, if it is of a stream that may be read again."""
         if self.kept and number in self._streams and path not in self._finished:
             self._finished[path] = False
-            self._streams[number].read.append(_KeptChunk(path, chunk.offset, chunk.line))
+            self._streams[number].read.append((path, chunk.offset, chunk.line))
 
     def files(self) -> set[str]:
         return set(self._finished)

@@ -429,5 +429,5 @@ def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
     if part.records:
         slices.append(part_slice(part.path, part.written.text_bytes, part.index, part.index_bytes, removed))
     if excluded := part.excluded:
-        slices.append(part_slice(excluded.path, excluded.text_bytes, excluded.index, excluded.index_bytes, removed))
+        slices.append(part_slice(excluded.path, excluded.text_bytes, "", excluded.index_bytes, removed))
     return slices

@@ -44,10 +44,10 @@ from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
-from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_reader
+from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_of, index_reader
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of
-from fastrec.summary.part_statistics import LinesByPiece, PartCounts, read_lines_by_piece, write_statistics
+from fastrec.summary.part_statistics import PartCounts, read_lines_by_piece, write_statistics
 from fastrec.summary.rows import Column, outcome_of
 from fastrec.summary.same_run import Contradictions, body_digest, find_contradictions, superseded_in, write_bodies
 from fastrec.summary.tally import Outcome
@@ -145,7 +145,10 @@ def _make_part(task: PartTask) -> Part:
                 keeper.add(everything, left, window)
             if window.keys:
                 kept.add(window)
-                _count_sources(window, lines)
+                lines.kept.update(map(_piece_of, window.rows))
+                for index, origins in window.origins.items():
+                    lines.kept[window.rows[index][Column.SOURCE]] -= 1
+                    lines.shared[tuple((number, count) for number, _, count in origins)] += 1
                 first = first or window.keys[0]
                 last = window.keys[-1]
                 writer.write(window.texts)
@@ -223,13 +226,6 @@ class _Records:
             self.counts.tally.add(columns, self._waiting_rows)
         self._keys += columns
         self._waiting_keys, self._waiting_rows = [], []
-
-
-def _count_sources(window: Window, lines: LinesByPiece) -> None:
-    lines.kept.update(map(_piece_of, window.rows))
-    for index, sources in window.origins.items():
-        lines.kept[window.rows[index][Column.SOURCE]] -= 1
-        lines.shared[tuple((number, count) for number, _, count in sources)] += 1
 
 
 def _select(window: Window, records: Sequence[int]) -> Window:
@@ -474,7 +470,7 @@ class _Keeper:
                 path = f"{self._task.statistics_prefix}-excluded"
                 data, index = (
                     ShardWriter(path, "zst", _EXCLUDED_LEVEL),
-                    IndexWriter(f"{path}.index", fenced=False, compressed=True),
+                    IndexWriter(index_of(path), fenced=False, compressed=True),
                 )
                 self._excluded = self._files.enter_context(data), self._files.enter_context(index)
             self._excluded[0].write(excluded.texts)
@@ -491,8 +487,8 @@ class _Keeper:
         excluded: Excluded | None = None
         if self._excluded:
             path, (_, index) = f"{part.statistics_prefix}-excluded", self._excluded
-            files += [digest_of(path), FileDigest(f"{path}.index", index.size, index.hash())]
-            excluded = Excluded(path, self._excluded_bytes, f"{path}.index", index.size)
+            files += [digest_of(path), FileDigest(index_of(path), index.size, index.hash())]
+            excluded = Excluded(path, self._excluded_bytes, index.size)
         return msgspec.structs.replace(
             part,
             files=tuple(files),

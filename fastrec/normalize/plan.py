@@ -62,30 +62,28 @@ class Plan(msgspec.Struct, frozen=True):
 
     def slices(self, number: int) -> list[RunSlice]:
         low, high = self.ranges[number]
-        first = 0 if low is None else bisect_right(self.regions, low)
-        last = len(self.regions) if high is None else bisect_left(self.regions, high)
-        found = [*self._slices_of_runs(low, high, first, last), *self._slices_of_base(low, high)]
-        return [piece for piece in found if piece]
+        first, last = _positions(self.regions, low, high)
+        found: list[RunSlice] = []
+        for run in self.runs:
+            if piece := slice_merged(run, first, last) if run.bounds else slice_run(run, low, high):
+                removed = self.removed.get(run.path)
+                found.append(msgspec.structs.replace(piece, removed=removed) if removed else piece)
+        base = self.base
+        first, last = _positions(base.cuts, low, high)
+        for part in range(first, last + 1 if base.parts else 0):
+            if base.overlaps(part, low, high):
+                found += slices_of_part(base.parts[part], base.removed(part))
+        return found
 
     def estimated_text(self, number: int) -> int:
         """The size of what a range is gathered from, which may include some neighbours and duplicates."""
         return sum(piece.data_end - piece.data_start for piece in self.slices(number))
 
-    def _slices_of_runs(
-        self, low: bytes | None, high: bytes | None, first: int, last: int
-    ) -> Iterator[RunSlice | None]:
-        for run in self.runs:
-            piece = slice_merged(run, first, last) if run.bounds else slice_run(run, low, high)
-            removed = self.removed.get(run.path)
-            yield msgspec.structs.replace(piece, removed=removed) if piece and removed else piece
 
-    def _slices_of_base(self, low: bytes | None, high: bytes | None) -> Iterator[RunSlice]:
-        cuts = self.base.cuts
-        first = 0 if low is None else bisect_right(cuts, low)
-        last = len(cuts) if high is None else bisect_left(cuts, high)
-        for number in range(first, last + 1 if self.base.parts else 0):
-            if self.base.overlaps(number, low, high):
-                yield from slices_of_part(self.base.parts[number], self.base.removed(number))
+def _positions(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> tuple[int, int]:
+    """The first and the last of some ranges of keys, given the cuts between them, that overlap another range."""
+    first = 0 if low is None else bisect_right(cuts, low)
+    return first, len(cuts) if high is None else bisect_left(cuts, high)
 
 
 def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
@@ -381,7 +379,8 @@ def plan_region(task: RegionTask) -> Region:
     release_buffer()
     if task.statistics_prefix:
         has_keys = any(keys for keys, _ in gather_keys(task.slices, task.low, task.high, task.window_bytes))
-        if not has_keys and _has_none(task.removed, task.statistics_prefix):
+        removed = task.removed
+        if not has_keys and (not removed or read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(removed)):
             return Region(is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
     for window in gather_keys([*task.slices, *task.base], task.low, task.high, task.window_bytes):
@@ -391,7 +390,3 @@ def plan_region(task: RegionTask) -> Region:
         return Region()
     write_borders(task.path, borders)
     return Region(borders[0][0], task.path)
-
-
-def _has_none(pieces: tuple[int, ...], statistics_prefix: str) -> bool:
-    return not pieces or read_lines_by_piece(statistics_prefix).pieces().isdisjoint(pieces)

@@ -117,7 +117,6 @@ class Excluded(msgspec.Struct, frozen=True):
 
     path: str
     text_bytes: int
-    index: str
     index_bytes: int
 
 
