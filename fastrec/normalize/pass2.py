@@ -25,15 +25,14 @@ from contextlib import ExitStack, nullcontext
 from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.corpus.sources import line_begin
-from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter, Written
+from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter
 from fastrec.engine.base import collector_off
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
@@ -121,8 +120,8 @@ def _make_part(task: PartTask) -> Part:
     keeper = _Keeper(task) if options.incremental else None
     sources = _SourcesWriter(task.sources, task.locations) if task.sources else None
     with (
-        keeper or nullcontext(),
-        sources or nullcontext(),
+        keeper.files if keeper else nullcontext(),
+        sources.file if sources else nullcontext(),
         _writer(task) as writer,
     ):
         for everything in gather(task.slices, task.low, task.high, task.window_bytes):
@@ -154,10 +153,13 @@ def _make_part(task: PartTask) -> Part:
                 writer.write(window.texts)
                 if sources:
                     sources.write(window.rows, window.origins)
+        if resolver:
+            lines.left_out = resolver.by_piece
+            lines.duplicates.update(resolver.duplicates)
         written = writer.finish()
-    if resolver:
-        lines.left_out = resolver.by_piece
-        lines.duplicates.update(resolver.duplicates)
+        tracked = sources.finish(lines.pieces()) if sources else None
+        if keeper:
+            keeper.end()
     files = write_statistics(
         task.statistics_prefix,
         kept.counts,
@@ -185,7 +187,7 @@ def _make_part(task: PartTask) -> Part:
         statistics_prefix=task.statistics_prefix,
         superseded=task.superseded_hashes,
         names=resolver.names_hash(lines.pieces()) if resolver else "",
-        sources=sources.result(lines.pieces()) if sources else None,
+        sources=tracked,
     )
     return keeper.finish(part) if keeper else part
 
@@ -376,14 +378,13 @@ def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
 
 
 class _SourcesWriter:
-    """Writes the sources of the records of a part. The file is complete once the context is left."""
+    """Writes the sources of the records of a part to `file`."""
 
     def __init__(self, path: str, locations: str) -> None:
         self._path = path
         self._locations = _read_locations(locations)
         self._begins: dict[int, tuple[bytes, int]] = {}  # by piece: how its lines begin, and the lines before it
-        self._file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
-        self._written: Written | None = None
+        self.file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
 
     def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
         """Append the sources of records, given their rows and the sources of those with several copies."""
@@ -395,21 +396,12 @@ class _SourcesWriter:
             _, name, base = self._locations[piece]
             begins[piece] = line_begin(name), base
         lines = [b"%b%d}\n" % (begins[piece][0], line + begins[piece][1]) for piece, line in places]
-        self._file.write([b"".join(lines)])
+        self.file.write([b"".join(lines)])
 
-    def result(self, pieces: Iterable[int]) -> PartSources:
-        """The file, which is complete by now, of a part with records of these pieces."""
-        assert self._written
-        names = names_hash(self._locations, pieces)
-        return PartSources(self._path, self._written.bytes, self._written.sha256, names)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._file:
-            if kind is None:
-                self._written = self._file.finish()
+    def finish(self, pieces: Iterable[int]) -> PartSources:
+        """End the file of a part that has records of these pieces."""
+        written = self.file.finish()
+        return PartSources(self._path, written.bytes, written.sha256, names_hash(self._locations, pieces))
 
 
 class SourcesTask(msgspec.Struct, frozen=True):
@@ -429,36 +421,31 @@ def update_sources(task: SourcesTask) -> PartSources:
     pieces = read_lines_by_piece(part.statistics_prefix).pieces()
     if part.sources and part.sources.names == names_hash(_read_locations(task.locations), pieces):
         return part.sources
-    with _SourcesWriter(task.path, task.locations) as writer:
+    writer = _SourcesWriter(task.path, task.locations)
+    with writer.file:
         reader = index_reader(part.index, 0, part.index_bytes, _INDEX_BYTES)
         while not reader.at_end:
             for _, _, _, rows, origins in reader.read():
                 writer.write(decode_rows(rows), dict(origins))
-    return writer.result(pieces)
+        return writer.finish(pieces)
 
 
 class _Keeper:
-    """Writes what the next run needs to read the part like a run."""
+    """Writes what the next run needs to read the part like a run, to `files`: complete once their context is left."""
 
     def __init__(self, task: PartTask) -> None:
         self._task = task
         self._borders = BorderSizes(task.sort_fields)
-        self._files = ExitStack()
-        self._index = self._files.enter_context(
+        self.files = ExitStack()
+        self._index = self.files.enter_context(
             IndexWriter(f"{task.statistics_prefix}-index", fenced=False, compressed=True)
         )
         self._excluded: tuple[ShardWriter, IndexWriter] | None = None
         self._excluded_bytes = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None and self._excluded:
+    def end(self) -> None:
+        if self._excluded:
             self._excluded_bytes = self._excluded[0].finish().text_bytes
-        self._files.__exit__(kind, error, trace)
 
     def add(self, window: Window, left: Sequence[int], kept: Window) -> None:
         """Add a window: all records, the positions of those that were kept, and these records."""
@@ -472,7 +459,7 @@ class _Keeper:
                     ShardWriter(path, "zst", _EXCLUDED_LEVEL),
                     IndexWriter(index_of(path), fenced=False, compressed=True),
                 )
-                self._excluded = self._files.enter_context(data), self._files.enter_context(index)
+                self._excluded = self.files.enter_context(data), self.files.enter_context(index)
             self._excluded[0].write(excluded.texts)
             _write_index(self._excluded[1], excluded)
 

@@ -7,10 +7,9 @@ A region is a range of keys that one task can plan. Where regions begin does not
 records in it are merged without duplicates, which gives the exact size of each question. Only index files are read. A
 region that is a part of the base, and has no new or missing records, is not even read.
 
-Each part reads a range of each run. If there are few runs, their fences say where. With thousands of runs and thousands
-of parts, that would take millions of small reads and gigabytes of fences. So runs are merged, in as many rounds as
-necessary, and the runs of the last round record where each region begins: two numbers per region instead of a fence per
-block.
+Each part reads a range of each run, where its fences say. With thousands of runs and parts, that would take millions of
+small reads and gigabytes of fences. So runs are merged, in as many rounds as necessary. Those of the last round record
+where each region begins: two numbers per region instead of a fence per block.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """`normalize`: turn shards into one sorted corpus.
 
-    shards ──▶ pass 1, one task per slice of input ──▶ runs ──▶ pass 2, one task per part ──▶ parts ──▶ publish
-
 1. Find the shards and check the output path (`inputs`). Take the options apart (`options`), and guess the target.
 2. Pass 1 (`pass1_driver`, `pass1`): judge, normalize and sort records into runs on disk.
 3. Choose the cuts between parts, and merge runs if there are too many (`plan`).
