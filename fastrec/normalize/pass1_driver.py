@@ -410,17 +410,14 @@ class _Pass1:
 
     def _removed(self, bad: Container[int], merged: Iterable[MergedRun]) -> dict[str, tuple[int, ...]]:
         """The pieces of bad shards in each run: a shard counts as a whole or not at all."""
-        removed: dict[str, tuple[int, ...]] = {}
-        by_task = {
+        pieces = {
             number: [counts.piece.number for counts in task.pieces if counts.piece.shard in bad]
             for number, task in self._finished.items()
         }
-        for number, task in self._finished.items():
-            removed |= {run.path: tuple(by_task[number]) for run in task.runs if by_task[number]}
-        for one in merged:
-            if numbers := [piece for task in one.tasks for piece in by_task[task]]:
-                removed[one.run.path] = tuple(numbers)
-        return removed
+        runs = [(run.path, [number]) for number, task in self._finished.items() for run in task.runs]
+        runs += [(one.run.path, one.tasks) for one in merged]
+        found = ((path, tuple(piece for number in tasks for piece in pieces[number])) for path, tasks in runs)
+        return {path: numbers for path, numbers in found if numbers}
 
     def _report_marks(self) -> None:
         read = [(counts.piece.shard, counts.read) for task in self._finished.values() for counts in task.pieces]

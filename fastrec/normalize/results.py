@@ -230,11 +230,10 @@ class LineStatistics(Sums):
             if invalid.repairs:
                 self.repairable += 1
                 self.repairable_by_code.update(invalid.repairs)
-        for name, metric, model in batch.filtered_out:
-            self.evaluations.append(name)
-            self.metrics += [metric] if metric else []
-            self.models.append(model)
         if batch.filtered_out:
+            self.evaluations += [one.evaluation_name for one in batch.filtered_out]
+            self.metrics += [one.metric for one in batch.filtered_out if one.metric]
+            self.models += [one.model_id for one in batch.filtered_out]
             self.similar += similar(filters.evaluation, self.evaluations)
             self.similar += similar(filters.metric, self.metrics) + similar(filters.model, self.models)
         if batch.replaced or batch.repaired or batch.filtered_out:
