@@ -44,7 +44,7 @@ from fastrec.engine.base import OTHER_PHASE, PHASES
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.kept import read_kept
 from fastrec.normalize.options import Options
-from fastrec.normalize.run import first_target, run_attempts
+from fastrec.normalize.run import run_attempts
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import Shard
@@ -181,15 +181,13 @@ class _Simulation:
     def _drive(self, progress: Progress) -> Corpus:
         shards, options, output = self._shards, self._options, self._output
         found_at = time.time_ns()
-        kept = read_kept(output.kept_path)
         return run_attempts(
             make_corpus,
             shards,
             options,
             output,
-            engine=self._engine,
-            target=first_target(shards, options, output, kept),
-            kept=kept,
+            self._engine,
+            kept=read_kept(output.kept_path),
             progress=progress,
             notice=lambda _: None,
             found_at=found_at,

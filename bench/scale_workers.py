@@ -22,7 +22,7 @@ from fastrec.limits import LIMITS
 from fastrec.normalize.pass1 import SortTask
 from fastrec.normalize.pass2 import PartTask
 from fastrec.normalize.plan import MergeTask, Region, RegionTask
-from fastrec.normalize.results import Part, PieceCounts, PieceStatistics, SortResult
+from fastrec.normalize.results import LineStatistics, Part, PieceCounts, SortResult
 from fastrec.sorting.cuts import write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice
@@ -110,9 +110,8 @@ class SimulatedWorkers(Engine):
         self._starts = [0, *accumulate(lines)]  # records are counted as if they came from one shard after the other
         self._pieces = [0] * (len(lines) + 1)  # by shard, the number of its piece
         self._parts: dict[str, _PartRange] = {}  # by the path prefix of their statistics
-        self._statistics = msgspec.json.encode(
-            [("evaluation-00", f"organization/model-{model:03d}-instruct", "none", 100) for model in range(_MODELS)]
-        )
+        models = (f"organization/model-{model:03d}-instruct" for model in range(_MODELS))
+        self._recipes = Counter({("evaluation-00", model, "none"): 100 for model in models})
 
     def run(self, task: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[tuple[int, Any]]:
         """Yield the results of tasks, pickled as from another process. Tasks that are not simulated run as they are."""
@@ -152,7 +151,7 @@ class SimulatedWorkers(Engine):
         waiting = 0
         pieces: list[PieceCounts] = []
         runs: list[Run] = []
-        statistics: list[bytes] = []
+        statistics: list[tuple[int, LineStatistics]] = []
         for piece in task.pieces:
             size = piece.slice.shard.size
             self._read(size, _INPUT_READ)
@@ -163,8 +162,8 @@ class SimulatedWorkers(Engine):
             read = ReadStats(lines=lines, text_bytes=lines * RECORD, raw_bytes=size, raw_hash=self._hash())
             first, last = sorted(self._keys(2, is_narrow=is_narrow))
             pieces.append(PieceCounts(piece=piece, read=read, first=first, last=last))
-            one = PieceStatistics(piece.number, versions={"0.2.0": lines})
-            statistics.append(msgspec.json.encode(one).replace(b'"recipes":[]', b'"recipes":' + self._statistics))
+            one = LineStatistics(versions=Counter({"0.2.0": lines}), recipes=self._recipes)
+            statistics.append((piece.number, one))
         narrow_only = all(piece.shard == len(self._lines) for piece in task.pieces)
         while waiting:
             count = min(waiting, at_once)
@@ -263,11 +262,11 @@ class SimulatedWorkers(Engine):
         text = part.records * RECORD
         sizes = {"hash": part.records * _CENSUS, "id": part.records * _CENSUS, "counts": _COUNTS}
         border = b""
-        if task.settings.incremental:  # then these files are compressed
+        if task.options.incremental:  # then these files are compressed
             sizes["index"] = part.records * _INDEX
             sizes = {name: size // _KEPT_SHARE for name, size in sizes.items()}
         files = [FileDigest(f"{task.statistics_prefix}-{name}", size, self._hash()) for name, size in sizes.items()]
-        if task.settings.incremental and (borders := self._borders(f"{task.statistics_prefix}-borders", first, last)):
+        if task.options.incremental and (borders := self._borders(f"{task.statistics_prefix}-borders", first, last)):
             border, file = borders
             files.append(file)
         for size in (text // _PART_SHARE, *sizes.values()):

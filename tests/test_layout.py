@@ -350,8 +350,8 @@ def test_imports_are_found_everywhere() -> None:
     """Imports in functions, under TYPE_CHECKING and in both spellings of `from` count."""
     source = """
 import fastrec.cli
-from fastrec.sources import tasks
-from fastrec.sources.tasks import tasks_of
+from fastrec.sources import shard
+from fastrec.sources.shard import tasks_of
 if TYPE_CHECKING:
     from fastrec.engine import make_engine
 def f():
@@ -364,8 +364,8 @@ def f():
         "fastrec.cli",
         "fastrec.engine",
         "fastrec.judge.judge",
-        "fastrec.sources.tasks",
-        "fastrec.sources.tasks",
+        "fastrec.sources.shard",
+        "fastrec.sources.shard",
     ]
 
 

@@ -15,8 +15,7 @@ from fastrec.corpus.output import Kind, Output
 from fastrec.engine.base import Engine
 from fastrec.errors import UsageError, shown
 from fastrec.limits import LIMITS, Limits
-from fastrec.sources.shard import Shard
-from fastrec.sources.tasks import total_text
+from fastrec.sources.shard import Shard, total_text
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
 

@@ -11,21 +11,16 @@ from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Engine
 from fastrec.limits import Limits
 from fastrec.normalize.inputs import Streams
-from fastrec.normalize.options import InputSettings, MaxRejects, PartSettings, SortSettings
+from fastrec.normalize.options import Options
 from fastrec.normalize.resume import Journal
 from fastrec.progress import Progress
+from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url
 
 
 class RunContext(msgspec.Struct, frozen=True, kw_only=True):
-    judging: InputSettings
-    sorting: SortSettings
-    parts: PartSettings
-    recorded: dict[str, object]  # options that the manifest records
-    max_rejects: MaxRejects | None
-    skip_bad_shards: bool
-    strict_labels: bool
-    allow_empty: bool  # whether there may be no valid line, or no record that matches the filters
+    options: Options
+    target: Schema
     output: Output
     engine: Engine
     workers: int  # processes besides the driver; 0 if it does all the work itself
@@ -39,7 +34,11 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> Limits:
-        return self.sorting.limits
+        return self.options.limits
+
+    @property
+    def sort_fields(self) -> tuple[str, ...]:
+        return self.options.sort_fields_of(self.target)
 
     @property
     def unmerged_runs(self) -> int:
@@ -48,7 +47,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
         return min(most, self.limits.unmerged_store_runs) if is_url(self.output.work) else most
 
     def part_name(self, number: int) -> str:
-        return self.output.named(f"part-{number:05d}", SUFFIXES[self.parts.compression])
+        return self.output.named(f"part-{number:05d}", SUFFIXES[self.options.compression])
 
     def part_path(self, number: int) -> str:
         return self.output.staged(self.part_name(number))

@@ -154,7 +154,7 @@ def read_labels(file: GivenFile) -> dict[int, Label]:
 class Labeller:
     """Changes the verdicts of records, and counts the records of each label."""
 
-    def __init__(self, file: GivenFile) -> None:
+    def __init__(self, file: GivenFile, counts: Counter[str]) -> None:
         labels = read_labels(file)
         last = {label.answer: number for number, label in labels.items()}
         self._labels = {number: labels[number] for number in last.values()}
@@ -163,7 +163,7 @@ class Labeller:
             question = f"id {label.sample_id}" if label.question is None else label.question
             self._by_name[label.evaluation, label.model, question].append(number)
         self._lengths = sorted({len(label.question) for label in self._labels.values() if label.question})
-        self.counts: Counter[str] = Counter()
+        self._counts = counts
         """Lines by the number of a label, whether it changed the record (+) or not (=), and the record's digest."""
 
     def change_of(self, record: Any) -> list[int] | None:
@@ -195,7 +195,7 @@ class Labeller:
             record.evaluation.score, record.evaluation.is_correct = verdict["score"], verdict["is_correct"]
         digest = xxh3_64_hexdigest(spell(value))
         for number in about:
-            self.counts[f"{number} {'+' if changed and number == about[-1] else '='}{digest}"] += 1
+            self._counts[f"{number} {'+' if changed and number == about[-1] else '='}{digest}"] += 1
         return changed
 
 

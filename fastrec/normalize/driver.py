@@ -45,7 +45,7 @@ from fastrec.normalize.kept import (
     write_kept,
 )
 from fastrec.normalize.names import unused_rules
-from fastrec.normalize.options import InputSettings, MaxRejects
+from fastrec.normalize.options import MaxRejects, Options
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
@@ -90,7 +90,11 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     parts, census = make_parts(context, shards, sorted_shards, plan, has_same_input=has_same_input)
     unchanged = {part.fingerprint for part in base.parts}
     is_same = has_same_input and all(part.fingerprint in unchanged for part in parts)
-    counts = PartCounts() if is_same else _count_parts(parts, order, context)
+    counts = PartCounts()
+    if not is_same:
+        positions = {number: position for position, number in enumerate(order)}
+        path, prefixes = context.output.working("order"), [part.statistics_prefix for part in parts]
+        counts = add_part_counts(prefixes, positions, path, context.engine, context.limits)
     lines = base.lines if is_same and base.lines else counts.lines
     inputs = input_entries(shards, pieces, lines, sorted_shards.decompressed)
     _check_line_counts(inputs, parts)
@@ -102,12 +106,12 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         lines_read = count_lines(sorted_shards.results, context.engine, context.limits.part_counts_per_task)
         for part in parts:
             lines_read.codes.update(part.left_out)
-        summary = _summarize(context.judging, line_counts, lines_read, counts, census)
-        for notice in _unused(context.judging, lines_read):
+        summary = _summarize(context, line_counts, lines_read, counts, census)
+        for notice in _unused(context.options, lines_read):
             context.notice(notice)
-    if context.strict_labels and summary.labels and (summary.labels.unmatched or summary.labels.ambiguous):
+    if context.options.strict_labels and summary.labels and (summary.labels.unmatched or summary.labels.ambiguous):
         raise FastrecError("--strict-labels: a label matches no record or several; nothing was published")
-    left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.parts.leaves_out else []
+    left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.options.leaves_out else []
     rejects = _write_rejects(context, shards, sorted_shards, left_out, base, count=line_counts.rejected)
     numbered = number_parts(context, parts)
     skipped = sorted_shards.skipped
@@ -118,10 +122,10 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         rejects=rejects.entry if rejects else None,
         inputs=[entry for number, entry in enumerate(inputs) if number not in skipped],
         skipped=[str(error) for _, error in sorted(skipped.items())],
-        refused=_why_refused(summary.line_counts, context.max_rejects, context.output.old_marker()),
+        refused=_why_refused(summary.line_counts, context.options.gate, context.output.old_marker()),
     )
     kept = frozenset[str]()
-    if context.parts.incremental:
+    if context.options.incremental:
         kept = _keep_work(
             context,
             shards,
@@ -134,12 +138,6 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         )
     written = sum(part.fingerprint not in unchanged for part in numbered)
     return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
-
-
-def _count_parts(parts: Sequence[Part], order: Sequence[int], context: RunContext) -> PartCounts:
-    positions = {number: position for position, number in enumerate(order)}
-    path, prefixes = context.output.working("order"), [part.statistics_prefix for part in parts]
-    return add_part_counts(prefixes, positions, path, context.engine, context.limits)
 
 
 def input_entries(
@@ -195,39 +193,39 @@ def _bug(reason: str) -> FastrecError:
 
 
 def _summarize(
-    judging: InputSettings, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
+    context: RunContext, line_counts: LineCounts, lines: LineStatistics, counts: PartCounts, census: Census
 ) -> Summary:
     wrong_hashes = [
         HashExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
         for example in lines.wrong_hashes
     ]
-    repaired, repairable = repair_documents(lines.repairs)
+    repaired, repairable = repair_documents(lines)
     return summarize(
         line_counts,
         lines.codes,
-        hash_counts(judging.judge.algorithm, judging.target, lines.recipes, wrong_hashes),
+        hash_counts(context.options.hash_algorithm, context.target, lines.recipes, wrong_hashes),
         counts.tally,
         census,
-        schema=judging.target,
+        schema=context.target,
         versions=lines.versions,
         notes=lines.notes,
-        renamed={str(rule): lines.renamed[str(rule)] for rule in judging.map},
-        labels=label_counts(judging.labels, lines.labelled)[0] if judging.labels else None,
-        fixes=fix_counts(judging.fixes, lines.fixed)[0] if judging.fixes else None,
+        renamed={str(rule): lines.renamed[str(rule)] for rule in context.options.map},
+        labels=label_counts(labels, lines.labelled)[0] if (labels := context.options.labels) else None,
+        fixes=fix_counts(fixes, lines.fixed)[0] if (fixes := context.options.fixes) else None,
         repaired=repaired,
         repairable=repairable,
         same_run=same_run_summary(census.same_run),
     )
 
 
-def _unused(judging: InputSettings, lines: LineStatistics) -> Iterator[str]:
+def _unused(options: Options, lines: LineStatistics) -> Iterator[str]:
     """Notices about rules, labels and fixes that match nothing, or too much."""
-    if unused := unused_rules(judging.map, lines.renamed):
+    if unused := unused_rules(options.map, lines.renamed):
         yield unused
-    if judging.labels:
-        yield from label_counts(judging.labels, lines.labelled)[1]
-    if judging.fixes:
-        yield from fix_counts(judging.fixes, lines.fixed)[1]
+    if options.labels:
+        yield from label_counts(options.labels, lines.labelled)[1]
+    if options.fixes:
+        yield from fix_counts(options.fixes, lines.fixed)[1]
 
 
 def _write_rejects(
@@ -290,12 +288,12 @@ def _write_documents(
     skipped: list[str],
     refused: str | None,
 ) -> Manifest:
-    sort_fields = context.sorting.sort_fields
+    sort_fields = context.sort_fields
     summary_file = context.output.named("summary", ".json")
     manifest = Manifest(
         fastrec=__version__,
-        schema=context.judging.target.label,
-        options=context.recorded,
+        schema=context.target.label,
+        options=context.options.recorded,
         sort_fields=sort_fields,
         records=summary.line_counts.kept,
         text_bytes=sum(part.written.text_bytes for part in parts),
@@ -342,7 +340,7 @@ def _keep_work(
     rejects: KeptRejects | None,
 ) -> frozenset[str]:
     """Describe the work in a document, just before the corpus is published; return the paths of all files to keep."""
-    output, compression = context.output, context.parts.compression
+    output, compression = context.output, context.options.compression
     in_place = {part.fingerprint: part for part in numbered}
     kept_parts: list[Part] = []
     for part in parts:

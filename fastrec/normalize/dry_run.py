@@ -18,7 +18,6 @@ from fastrec.corpus.output import CORPUS, KEPT, work_root_of
 from fastrec.corpus.publish import check_output
 from fastrec.engine import make_engine
 from fastrec.errors import utf8
-from fastrec.limits import Limits
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import check_formats, find_records
 from fastrec.normalize.kept import Base, Kept, read_kept
@@ -26,11 +25,10 @@ from fastrec.normalize.options import Options
 from fastrec.normalize.pass1 import choose_target
 from fastrec.normalize.pass1_driver import sort_shards
 from fastrec.normalize.plan import plan_parts
-from fastrec.normalize.run import first_target, run_attempts
+from fastrec.normalize.run import run_attempts
 from fastrec.progress import Progress
 from fastrec.sorting.cuts import part_size_for
-from fastrec.sources.shard import Shard
-from fastrec.sources.tasks import gather_tasks, total_text
+from fastrec.sources.shard import Shard, gather_tasks, total_text
 from fastrec.storage import join, without_file_protocol
 
 
@@ -88,17 +86,15 @@ def plan(
     shards, notices = find_records(paths, files_from=files_from)
     if not options.skip_bad_shards:
         check_formats(shards)
-    text, schema = total_text(shards), choose_target(shards, options.for_input(options.target))
-    limits = options.limits
-    sorting = options.for_sorting(schema)
-    slices = [piece for shard in shards for piece in shard.slices(sorting.slice_bytes)]
+    text, schema = total_text(shards), choose_target(shards, options)
+    slices = [piece for shard in shards for piece in shard.slices(options.slice_bytes)]
     planned = Plan(
         shards=len(shards),
         input_bytes=sum(shard.size for shard in shards),
         estimated_text_bytes=text,
         schema=schema.name,
-        tasks=len(gather_tasks(slices, sorting.slice_bytes * sorting.slices_per_task(text))),
-        estimated_parts=_estimated_parts(text, options.part_size, limits),
+        tasks=len(gather_tasks(slices, options.slice_bytes * options.slices_per_task(text))),
+        estimated_parts=_estimated_parts(text, options),
         paths=[utf8(shard.path) for shard in shards],
         notices=notices,
     )
@@ -112,10 +108,7 @@ def plan(
 def _plan_reuse(shards: Sequence[Shard], kept: Kept | str | None, options: Options, planned: Plan) -> PlannedReuse:
     """Judge new and changed shards on this machine, and plan the parts."""
     options = msgspec.structs.replace(options, engine="pool", scheduler=None)
-    with (
-        tempfile.TemporaryDirectory(prefix="fastrec-") as scratch,
-        make_engine(options.jobs, limits=options.limits) as engine,
-    ):
+    with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
         output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"), options.limits)
         output.prepare(fresh=True)
         return run_attempts(
@@ -123,12 +116,10 @@ def _plan_reuse(shards: Sequence[Shard], kept: Kept | str | None, options: Optio
             shards,
             options,
             output,
-            engine=engine,
-            target=first_target(shards, options, output, kept),
+            make_engine(options.jobs, limits=options.limits),
             kept=kept,
             progress=Progress(),
             notice=planned.notices.append,
-            found_at=0,
         )
 
 
@@ -139,7 +130,7 @@ def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedR
         parts = len(plan.ranges)
         written = parts - len(plan.unchanged)
     else:
-        parts = written = _estimated_parts(total_text(shards), context.sorting.part_size, context.limits)
+        parts = written = _estimated_parts(total_text(shards), context.options)
     return PlannedReuse(
         unchanged=len(changes.unchanged),
         new=[utf8(shards[number].path) for number in changes.new],
@@ -151,5 +142,5 @@ def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedR
     )
 
 
-def _estimated_parts(text: int, part_size: int, limits: Limits) -> int:
-    return -(-text // part_size_for(text, part_size, limits))
+def _estimated_parts(text: int, options: Options) -> int:
+    return -(-text // part_size_for(text, options.part_size, options.limits))

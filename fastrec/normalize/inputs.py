@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -21,14 +21,14 @@ from fastrec.errors import (
     listed,
     shown,
 )
-from fastrec.normalize.options import InputSettings
+from fastrec.normalize.options import Options
 from fastrec.schemas.registry import SCHEMAS, fields_of
 from fastrec.sources.formats import why_foreign
 from fastrec.sources.inputs import find_files, find_shards, walk
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import is_url, join, storage_of
-from fastrec.where import Condition, parse_condition, paths_of, unknown_field
+from fastrec.where import parse_condition, paths_of, unknown_field
 
 _MOST_FILES: Final = 100  # looked at to tell what they are
 _PEEKED_SHARDS: Final = 64  # to find the names of fields
@@ -76,22 +76,18 @@ def _logs_beside(paths: Sequence[str], known: Collection[str]) -> list[str]:
     return [file for file in islice(others, _MOST_BESIDE) if os.path.isfile(file) and harness_of(file)]  # noqa: PTH113
 
 
-def find_unknown_field(shards: Sequence[Shard], conditions: Sequence[Condition]) -> str | None:
-    """Say which field of some conditions neither a schema nor the first lines of some shards have; None if they do."""
-    known, paths = fields_of(SCHEMAS.values()), [one.path for one in conditions]
-    if unknown_field(paths, known) is None:
-        return None
-    return unknown_field(paths, known | {path for record in _first_records(shards) for path in paths_of(record)})
-
-
 def check_fields(shards: Sequence[Shard], conditions: Sequence[str], *, nothing_matches: bool = False) -> None:
     """Raise a UsageError if a condition is about a field that no record has.
 
     A field may be rare, so one that is not found at once is an error only if nothing matches. A negated condition would
     match everything, so it is refused at once.
     """
-    parsed = map(parse_condition, conditions)
-    if mistake := find_unknown_field(shards, [one for one in parsed if one.negated or nothing_matches]):
+    paths = [one.path for one in map(parse_condition, conditions) if one.negated or nothing_matches]
+    known = fields_of(SCHEMAS.values())
+    if unknown_field(paths, known) is None:
+        return
+    found = {path for record in _first_records(shards) for path in paths_of(record)}
+    if mistake := unknown_field(paths, known | found):
         raise (NoMatchError if nothing_matches else UsageError)(mistake)
 
 
@@ -162,23 +158,17 @@ def check_formats(shards: Sequence[Shard]) -> None:
         raise errors[0] if len(errors) == 1 else BadShardsError(errors)
 
 
-def read_chunks(shard: Shard, judging: InputSettings, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
+def read_chunks(shard: Shard, options: Options, chunk_bytes: int, stats: ReadStats) -> Iterator[Chunk | LongLine]:
     return shard.read(
-        chunk_bytes=chunk_bytes, max_line_bytes=judging.max_line_bytes, max_window=judging.max_window, stats=stats
+        chunk_bytes=chunk_bytes, max_line_bytes=options.max_line_bytes, max_window=options.max_window, stats=stats
     )
-
-
-class _KeptChunk(NamedTuple):
-    path: str
-    offset: int
-    line: int
 
 
 class _Stream:
     def __init__(self, rest: Iterator[Chunk | LongLine], stats: ReadStats) -> None:
         self.rest = rest
         self.stats = stats
-        self.read: list[_KeptChunk | LongLine] = []
+        self.read: list[tuple[str, int, int] | LongLine] = []  # a chunk is the path of its file, its offset and line
         self.error: ShardError | None = None
 
 
@@ -195,22 +185,23 @@ class Streams:
         self._streams: dict[int, _Stream] = {}
         self._finished: dict[str, bool] = {}  # files of chunks, and whether their tasks are finished
 
-    def open(self, number: int, shard: Shard, judging: InputSettings, chunk_bytes: int) -> ReadStats:
+    def open(self, number: int, shard: Shard, options: Options, chunk_bytes: int) -> ReadStats:
         """Open a stream, unless it is open; return the statistics of reading it."""
         if number not in self._streams:
             stats = ReadStats()
-            self._streams[number] = _Stream(read_chunks(shard, judging, chunk_bytes, stats), stats)
+            self._streams[number] = _Stream(read_chunks(shard, options, chunk_bytes, stats), stats)
         return self._streams[number].stats
 
     def chunks(self, number: int) -> Iterator[Chunk | LongLine]:
         """Read an open stream: what was read before, then the rest. Each chunk of the rest has to be kept (`keep`)."""
         stream = self._streams[number]
-        self._finished.update(dict.fromkeys((one.path for one in stream.read if isinstance(one, _KeptChunk)), False))
+        self._finished.update(dict.fromkeys((one[0] for one in stream.read if not isinstance(one, LongLine)), False))
         for one in tuple(stream.read):
             if isinstance(one, LongLine):
                 yield one
             else:  # the first byte of the file is not part of the chunk
-                yield Chunk(storage_of(one.path).read_all(one.path)[1:], one.offset, one.line)
+                path, offset, line = one
+                yield Chunk(storage_of(path).read_all(path)[1:], offset, line)
         try:
             for chunk in stream.rest:
                 if self.kept and isinstance(chunk, LongLine):
@@ -225,7 +216,7 @@ class Streams:
         """Remember the file of a chunk, if it is of a stream that may be read again."""
         if self.kept and number in self._streams and path not in self._finished:
             self._finished[path] = False
-            self._streams[number].read.append(_KeptChunk(path, chunk.offset, chunk.line))
+            self._streams[number].read.append((path, chunk.offset, chunk.line))
 
     def files(self) -> set[str]:
         return set(self._finished)

@@ -32,8 +32,8 @@ from fastrec.engine.base import Engine
 from fastrec.errors import shown
 from fastrec.normalize.results import Part, PieceCounts, SortResult
 from fastrec.normalize.resume import difference, framed, unframed
-from fastrec.sorting.cuts import END
 from fastrec.sorting.gather import RunSlice, part_slice
+from fastrec.sorting.keys import END
 from fastrec.sources.formats import Format, format_of_name
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard
@@ -203,9 +203,7 @@ def match_shards(shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_conte
     A large shard is read in several ranges, each with its hash. The ranges of a file depend on its lines. So a shard is
     hashed in the ranges of the kept shards that it may be equal to.
     """
-    proofs = _Proofs(shards, kept, by_content=by_content, engine=engine)
-    ours = {number: proofs.of_shard(shard) for number, shard in enumerate(shards)}
-    theirs = {position: proofs.of_kept(one) for position, one in enumerate(kept)}
+    ours, theirs = _proofs(shards, kept, by_content=by_content, engine=engine)
     paths = [shard.path for shard in shards], [one.path for one in kept]
     unchanged: dict[int, int] = {}
     for with_path in (True, False):
@@ -239,55 +237,42 @@ def _grouped(
     return groups
 
 
-class _Proofs:
-    """What has to be equal for a shard to be the same as a kept one."""
+def _proofs(
+    shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine
+) -> tuple[dict[int, list[_Proof]], dict[int, list[_Proof]]]:
+    """What has to be equal for a shard to be the same as a kept one: of each shard, and of each kept one.
 
-    def __init__(self, shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> None:
-        self._by_content = by_content
-        self._doubtful = {one.signature for one in kept if not one.certain}
-        self._doubtful.update(shard.signature for shard in shards if not shard.version)
-        self._layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)
-        """How to hash shards: ranges of kept shards by signature, or by size."""
-        for one in kept:
-            hashed = _hashed(one)
-            if hashed is not None and self._needs_content(one.signature):
-                self._layouts[self._likeness(one.signature)].add(tuple((start, size) for start, size, _ in hashed))
-        wanted = dict.fromkeys(
-            (shard.path, *range_)
-            for shard in shards
-            for layout in sorted(self._layouts_for(shard))
-            for range_ in layout
-        )
-        arguments = list(wanted)
-        self._hashes = {arguments[number]: found for number, found in engine.run(_hash_of_range, arguments)}
+    A shard has several proofs if it may be equal to kept shards that were read in different ranges.
+    """
+    doubtful = {one.signature for one in kept if not one.certain}
+    doubtful.update(shard.signature for shard in shards if not shard.version)
 
-    def _needs_content(self, signature: str) -> bool:
-        return self._by_content or signature in self._doubtful
-
-    def _likeness(self, signature: str) -> str:
+    def likeness(signature: str) -> str:
         """What has to be equal before content is compared."""
-        return _size_in(signature) if self._by_content else signature
+        return _size_in(signature) if by_content else signature
 
-    def _layouts_for(self, shard: Shard) -> set[tuple[tuple[int, int], ...]]:
-        needed = shard.signature and self._needs_content(shard.signature)
-        return self._layouts.get(self._likeness(shard.signature), set()) if needed else set()
-
-    def of_shard(self, shard: Shard) -> list[_Proof]:
-        """All that may be equal to what a kept shard has; nothing if it cannot match."""
-        if not shard.signature or not self._needs_content(shard.signature):
-            return [(shard.signature, ())] if shard.signature else []
-        hashed = [
-            tuple((start, size, self._hashes[shard.path, start, size]) for start, size in layout)
-            for layout in self._layouts_for(shard)
-        ]
-        return [(self._likeness(shard.signature), one) for one in hashed if all(content for _, _, content in one)]
-
-    def of_kept(self, kept: KeptShard) -> list[_Proof]:
-        """What has to be equal to a kept shard; nothing if that is not known."""
-        if not kept.signature or not self._needs_content(kept.signature):
-            return [(kept.signature, ())] if kept.signature else []
-        hashed = _hashed(kept)
-        return [] if hashed is None else [(self._likeness(kept.signature), hashed)]
+    ours: dict[int, list[_Proof]] = {
+        number: [(shard.signature, ())] for number, shard in enumerate(shards) if shard.signature
+    }
+    theirs: dict[int, list[_Proof]] = {}
+    layouts: defaultdict[str, set[tuple[tuple[int, int], ...]]] = defaultdict(set)  # ranges of kept shards
+    for position, one in enumerate(kept):
+        if not by_content and one.signature not in doubtful:
+            theirs[position] = [(one.signature, ())]
+        elif hashed := _hashed(one):
+            theirs[position] = [(likeness(one.signature), hashed)]
+            layouts[likeness(one.signature)].add(tuple((start, size) for start, size, _ in hashed))
+    unsure = [number for number in ours if by_content or shards[number].signature in doubtful]
+    possible = {number: sorted(layouts[likeness(shards[number].signature)]) for number in unsure}
+    wanted = list(
+        dict.fromkeys((shards[number].path, *range_) for number in unsure for one in possible[number] for range_ in one)
+    )
+    hashes = {wanted[at]: found for at, found in engine.run(_hash_of_range, wanted)}
+    for number in unsure:
+        path, like = shards[number].path, likeness(shards[number].signature)
+        found = [tuple((start, size, hashes[path, start, size]) for start, size in one) for one in possible[number]]
+        ours[number] = [(like, one) for one in found if all(content for _, _, content in one)]
+    return ours, theirs
 
 
 def _hashed(kept: KeptShard) -> _Hashed | None:
@@ -444,5 +429,5 @@ def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
     if part.records:
         slices.append(part_slice(part.path, part.written.text_bytes, part.index, part.index_bytes, removed))
     if excluded := part.excluded:
-        slices.append(part_slice(excluded.path, excluded.text_bytes, excluded.index, excluded.index_bytes, removed))
+        slices.append(part_slice(excluded.path, excluded.text_bytes, "", excluded.index_bytes, removed))
     return slices

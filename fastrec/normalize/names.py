@@ -57,8 +57,8 @@ def read_names(path: str) -> tuple[NameRule, ...]:
 class Renamer:
     """Changes the names of judged records, and counts the lines by rule."""
 
-    def __init__(self, rules: Sequence[NameRule], target: Schema, *, keep_names: bool) -> None:
-        self._keep_names, self.counts = keep_names, Counter[str]()
+    def __init__(self, rules: Sequence[NameRule], target: Schema, counts: Counter[str], *, keep_names: bool) -> None:
+        self._keep_names, self._counts = keep_names, counts
         self._exact = {(_FIELDS[rule.section], rule.old): rule for rule in rules}
         self._patterns = [
             (_FIELDS[rule.section], re.compile("(.*)".join(map(re.escape, rule.old.split("*"))), re.DOTALL), rule)
@@ -84,7 +84,7 @@ class Renamer:
                 value.setdefault("metadata", {}).setdefault(f"original_{field}", value[field])
             value[field] = new
             setattr(record, field, new)
-            self.counts[str(rule)] += 1
+            self._counts[str(rule)] += 1
         return True
 
     def _changes(self, names: tuple[Any, ...]) -> list[tuple[str, str, NameRule]]:

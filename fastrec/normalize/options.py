@@ -1,8 +1,4 @@
-"""The options of a run, and what each part of a run needs of them.
-
-A run takes the `Options` apart once, when it knows the target: for the judge (`JudgeSettings`), for sorting
-(`SortSettings`) and for the parts (`PartSettings`). No step of the run and no task sees anything else of them.
-"""
+"""The options of a run, and what follows from them: the settings of the judge, and the sizes of buffers."""
 
 from __future__ import annotations
 
@@ -220,8 +216,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def memory_per_job(self) -> int:
         return MEMORY_PER_JOB if self.memory is None else self.memory // self.jobs
 
-    def for_input(self, target: Schema) -> InputSettings:
-        judge = JudgeSettings(
+    def for_judge(self, target: Schema) -> JudgeSettings:
+        return JudgeSettings(
             target=target.name,
             target_is_guess=self.schema == AUTO,
             algorithm=self.hash_algorithm,
@@ -231,49 +227,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             group_by=self.group_by,
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),  # occupied while a worker sorts, too
         )
-        files = self.labels, self.fixes
-        return InputSettings(judge, self.max_line_bytes, self.max_window, self.map, self.keep_names, *files)
 
-    def for_sorting(self, target: Schema) -> SortSettings:
-        return SortSettings(self.sort_fields_of(target), self.part_size, self.memory_per_job, self.limits)
-
-    def for_parts(self) -> PartSettings:
-        return PartSettings(**{name: getattr(self, name) for name in PartSettings.__struct_fields__})
-
-
-class InputSettings(msgspec.Struct, frozen=True):
-    judge: JudgeSettings
-    max_line_bytes: int
-    max_window: int
-    map: tuple[NameRule, ...] = ()
-    keep_names: bool = False
-    labels: GivenFile | None = None
-    fixes: GivenFile | None = None
-
-    @property
-    def target(self) -> Schema:
-        assert self.judge.target
-        return TARGETS[self.judge.target]
-
-
-class SortSettings(msgspec.Struct, frozen=True):
-    """How to sort, and the sizes of buffers that follow from the memory."""
-
-    sort_fields: tuple[str, ...]
-    part_size: int
-    memory: int  # of one process
-    limits: Limits
+    # Sizes of buffers, which follow from the memory of a process
 
     @property
     def _small_run_bytes(self) -> int:
-        return min(max(self.memory // 5, 1 << 20), self.limits.run_bytes)
+        return min(max(self.memory_per_job // 5, 1 << 20), self.limits.run_bytes)
 
     def run_bytes(self, text: int) -> int:
         """What a worker collects before it spills, text and bookkeeping; sorting needs some more memory.
 
         If there is much text, runs are larger: each part is gathered from all runs.
         """
-        most = min(self.memory * 2 // 5, self.memory - _BESIDES_A_RUN)
+        most = min(self.memory_per_job * 2 // 5, self.memory_per_job - _BESIDES_A_RUN)
         return max(self._small_run_bytes, min(text // self.limits.few_runs, most))
 
     @property
@@ -284,8 +250,7 @@ class SortSettings(msgspec.Struct, frozen=True):
     def slices_per_task(self, text: int) -> int:
         """How many slices make a task, and so a run: one if there is little text.
 
-        >>> sorting = SortSettings((), 64 << 20, MEMORY_PER_JOB, Limits())
-        >>> [sorting.slices_per_task(text) for text in (10**9, 2 * 10**10, 10**11, 10**14)]
+        >>> [Options().slices_per_task(text) for text in (10**9, 2 * 10**10, 10**11, 10**14)]
         [1, 3, 5, 46]
         """
         many = -(-text // (self.limits.most_tasks * self.limits.task_bytes))
@@ -297,34 +262,21 @@ class SortSettings(msgspec.Struct, frozen=True):
 
     def window_for(self, runs: int) -> int:
         """Bytes merged at a time from this many runs: more for many runs, so that reads do not become too small."""
-        return max(self._window_bytes, min(runs * self.limits.read_bytes, self.memory // 8))
+        return max(self._window_bytes, min(runs * self.limits.read_bytes, self.memory_per_job // 8))
 
     @property
     def wide_window_bytes(self) -> int:
         """Bytes merged at a time from hundreds of runs, in as few reads as memory allows."""
-        return max(self._window_bytes, min(self.memory // 4, self.limits.wide_window_bytes))
+        return max(self._window_bytes, min(self.memory_per_job // 4, self.limits.wide_window_bytes))
 
     @property
     def _window_bytes(self) -> int:
-        return min(max(self.memory // 32, 1 << 20), self.limits.window_bytes)
+        return min(max(self.memory_per_job // 32, 1 << 20), self.limits.window_bytes)
 
     @property
     def fan_in(self) -> int:
         """Runs that can be merged at a time without reads that are too small."""
-        return min(max(self.memory // 4 // (self.limits.read_bytes // 4), 2), self.limits.merge_fan_in)
-
-
-class PartSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How to make parts: options of the same names."""
-
-    same_run: Literal["keep", "ignore"]
-    conflicts: Choice
-    repeats: Choice
-    compression: str
-    level: int
-    track_sources: bool
-    incremental: bool
-    leaves_out: bool
+        return min(max(self.memory_per_job // 4 // (self.limits.read_bytes // 4), 2), self.limits.merge_fan_in)
 
 
 class NormalizeArguments(FilterArguments, total=False):

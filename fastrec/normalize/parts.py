@@ -59,7 +59,7 @@ def _write_locations(
     context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards
 ) -> tuple[Locations, str, str]:
     """Write the locations of all pieces, if tasks need them; return them, the path of the file, and a fingerprint."""
-    if not (context.parts.leaves_out or context.parts.track_sources):
+    if not (context.options.leaves_out or context.options.track_sources):
         return {}, "", ""
     locations = {
         counts.piece.number: (at, utf8(shards[counts.piece.shard].path), base)
@@ -78,7 +78,7 @@ def _find_copies(
 
     So its file can be copied. It is compressed as this part would be, and no other shard has keys in this range.
     """
-    settings = context.parts
+    settings = context.options
     wanted = f"{settings.compression} {settings.level}"
     if plan.base.parts or not any(shard.compression == wanted for shard in shards):
         return {}
@@ -105,7 +105,7 @@ def _complete_sources(
     context: RunContext, parts: Mapping[int, Part], base: Sequence[Part], locations: str
 ) -> list[Part]:
     """All parts in order, each with its sources as they are now; without, if they are not tracked."""
-    if not context.parts.track_sources:
+    if not context.options.track_sources:
         return [replace(part, sources=None) for _, part in sorted(parts.items())]
     known = {part.fingerprint for part in base}  # parts that this run has made have their sources already
     done = dict(parts)
@@ -161,7 +161,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _copies: dict[int, Shard]  # by number of a part, a file that probably has the same text
 
     def make(self) -> tuple[dict[int, Part], Census]:
-        context, settings, ranges = self._context, self._context.parts, self._plan.ranges
+        context, settings, ranges = self._context, self._context.options, self._plan.ranges
         superseded: dict[int, _Superseded] = dict.fromkeys(range(len(ranges)), ((), ()))
         parts = self._make(superseded, self._unchanged(), known=0)
         same_run = SameRunCounts()
@@ -169,7 +169,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             same_run = find_same_run(
                 _prefixes(parts),
                 context.output.working("same-run"),
-                context.sorting.sort_fields,
+                context.sort_fields,
                 directory=context.output.work,
                 engine=context.engine,
                 limits=context.limits,
@@ -179,7 +179,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         rule = None
         if settings.repeats != "keep":
             path, rejects_conflicts = context.output.working("repeats"), settings.conflicts == "reject"
-            rule = RepeatsRule(context.sorting.sort_fields, settings.repeats, rejects_conflicts, path)
+            rule = RepeatsRule(context.sort_fields, settings.repeats, rejects_conflicts, path)
         unchanged = {part.fingerprint for part in self._plan.base.parts}
         is_same = self._has_same_input and all(part.fingerprint in unchanged for part in parts.values())
         census = Census() if is_same and not rule else self._count_census(parts, rule)
@@ -260,17 +260,17 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             self._context.output.sync(part.sources.path)
 
     def _held(self, part: Part) -> Part:
-        return part if self._context.parts.incremental else replace(part, files=())
+        return part if self._context.options.incremental else replace(part, files=())
 
     def _fingerprint(self, number: int, hashes: tuple[str, str]) -> str:
-        settings = self._context.parts
+        settings = self._context.options
         extras = (settings.incremental, settings.track_sources)
         named = [replace(one, path=utf8(one.path), index=utf8(one.index)) for one in self._plan.slices(number)]
         content = (self._context.journal.settings, *self._plan.ranges[number], named, hashes, self._names, *extras)
         return xxh3_128_hexdigest(_encode(content))
 
     def _task(self, number: int, fingerprint: str, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
-        context, sorting = self._context, self._context.sorting
+        context, options = self._context, self._context.options
         low, high = self._plan.ranges[number]
         slices = self._plan.slices(number)
         merged = any(run.bounds for run in self._plan.runs)
@@ -281,16 +281,16 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             low=low,
             high=high,
             slices=slices,
-            window_bytes=sorting.wide_window_bytes if merged else sorting.window_for(len(slices)),
+            window_bytes=options.wide_window_bytes if merged else options.window_for(len(slices)),
             path=path,
             statistics_prefix=context.output.working(f"census-{fingerprint}"),
-            sort_fields=sorting.sort_fields,
-            settings=context.parts,
+            sort_fields=context.sort_fields,
+            options=options,
             locations=self._locations_path,
             superseded_runs=superseded[0],
             superseded=superseded[1],
             superseded_hashes=hashes,
-            sources=sources_path(path) if context.parts.track_sources else "",
+            sources=sources_path(path) if options.track_sources else "",
             copied=self._copies.get(number),
         )
 

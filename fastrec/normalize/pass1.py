@@ -36,16 +36,14 @@ from fastrec.judge.trusted import TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.corrections import Editor, Labeller, edit_records, fix_lines, read_fixes
 from fastrec.normalize.names import Renamer
-from fastrec.normalize.options import InputSettings, SortSettings
+from fastrec.normalize.options import Options
 from fastrec.normalize.results import (
+    LineStatistics,
     Piece,
     PieceCounts,
-    PieceStatistics,
     SortResult,
-    examples_of,
-    hash_examples,
 )
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
@@ -97,36 +95,37 @@ def _has_later(batch: Batch) -> bool:
     )
 
 
-def choose_target(shards: Sequence[Shard], settings: InputSettings) -> Schema:
+def choose_target(shards: Sequence[Shard], options: Options) -> Schema:
     """The given target, or one guessed from the first lines of some shards, spread over all of them.
 
     Also make the judge of this process, which learns from these lines.
     """
     files = [shard for shard in shards if not shard.stream]
-    judge = settings.judge
+    target, judge = options.target, options.for_judge(options.target)
     if judge.target_is_guess:
         count = min(len(files), _PEEKED_SHARDS)
         # Without filters: what matches is rarely among the first lines, and mostly of the same version as other ones.
         peeking = msgspec.structs.replace(judge, target=DEFAULT_SCHEMA.name, filters=Filters())
         spread = [files[number * len(files) // count] for number in range(count)]
-        is_later = any(_begins_with_later(shard, peeking, settings) for shard in spread)
-        judge = msgspec.structs.replace(judge, target=(NEWEST_SCHEMA if is_later else DEFAULT_SCHEMA).name)
+        is_later = any(_begins_with_later(shard, peeking, options) for shard in spread)
+        target = NEWEST_SCHEMA if is_later else DEFAULT_SCHEMA
+        judge = msgspec.structs.replace(judge, target=target.name)
         if judge == peeking:
-            return DEFAULT_SCHEMA
+            return target
     _judge_of(judge)
     if files:
-        _begins_with_later(files[0], judge, settings)
-    return msgspec.structs.replace(settings, judge=judge).target
+        _begins_with_later(files[0], judge, options)
+    return target
 
 
-def _begins_with_later(shard: Shard, judge: JudgeSettings, settings: InputSettings) -> bool:
+def _begins_with_later(shard: Shard, judge: JudgeSettings, options: Options) -> bool:
     """Whether the first lines of a shard have a record of a later version than the default one."""
     # An unreadable shard is reported when it is read completely.
     with contextlib.suppress(ShardError, OSError, MemoryError):
         chunks = shard.read(
             chunk_bytes=_PEEKED_BYTES,
-            max_line_bytes=min(settings.max_line_bytes, _PEEKED_LINE),
-            max_window=settings.max_window,
+            max_line_bytes=min(options.max_line_bytes, _PEEKED_LINE),
+            max_window=options.max_window,
             text_bytes=_PEEKED_TEXT,
         )
         first = next(chunks, None)
@@ -135,8 +134,6 @@ def _begins_with_later(shard: Shard, judge: JudgeSettings, settings: InputSettin
     return False
 
 
-_encode = msgspec.json.Encoder().encode
-
 _RECORD_BYTES: Final = 700  # memory of a record besides its text: key, row, numbers
 
 
@@ -144,8 +141,8 @@ class SortTask(msgspec.Struct, frozen=True):
     number: int
     pieces: tuple[Piece, ...]
     directory: str
-    judging: InputSettings
-    sorting: SortSettings
+    options: Options
+    target: str  # name of the schema version
     run_bytes: int  # text and bookkeeping of a run
     most_fences: int  # that are returned of a run
 
@@ -173,8 +170,9 @@ class _RunBuffer:
     def __init__(self, task: SortTask) -> None:
         self._most_fences = task.most_fences
         self._most_bytes = task.run_bytes
-        self._key_of: Callable[[Any], bytes] = key_maker(task.sorting.sort_fields)
-        self._row_of = row_maker(task.judging.target)
+        target = TARGETS[task.target]
+        self._key_of: Callable[[Any], bytes] = key_maker(task.options.sort_fields_of(target))
+        self._row_of = row_maker(target)
         self._text = _text_buffer()
         self._size = 0
         self._ends: list[int] = []
@@ -211,12 +209,13 @@ class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
         self._buffer = _RunBuffer(task)
-        judging = task.judging
-        self._fixes = read_fixes(judging.fixes) if judging.fixes else {}
+        options, target = task.options, TARGETS[task.target]
+        self._judging = options.for_judge(target)
+        self._fixes = read_fixes(options.fixes) if options.fixes else {}
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
-        self._statistics: list[PieceStatistics] = []
+        self._statistics: list[tuple[int, LineStatistics]] = []  # by number of a piece
 
     def run(self) -> SortResult:
         task, rejects = self._task, f"{self._task.directory}/rejects-{self._name}"
@@ -225,7 +224,7 @@ class _Sorter:
         if self._buffer:
             self._spill()
         statistics = f"{task.directory}/statistics-{self._name}"
-        written = FileDigest(statistics, *write_blocks(statistics, map(_encode, self._statistics), compressed=True))
+        written = FileDigest(statistics, *write_blocks(statistics, self._statistics, compressed=True))
         files = [*(file for run in self._runs for file in run.files), digest_of(rejects), written]
         return SortResult(
             task=task.number,
@@ -241,70 +240,58 @@ class _Sorter:
             counts, statistics = self._read(piece, rejects)
         except (ShardError, MemoryError) as exc:
             error = exc if isinstance(exc, ShardError) else out_of_memory(piece.source)
-            counts, statistics = PieceCounts(piece=piece, error=error), PieceStatistics(piece.number)
-        self._statistics.append(statistics)
+            counts, statistics = PieceCounts(piece=piece, error=error), LineStatistics()
+        self._statistics.append((piece.number, statistics))
         return msgspec.structs.replace(counts, rejects=rejects.end_range())
 
-    def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, PieceStatistics]:
-        judging, buffer, source = self._task.judging, self._buffer, utf8(piece.source)
-        invalid = [invalid_line(line, judging.max_line_bytes) for line in piece.long_lines]
+    def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, LineStatistics]:
+        options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
+        invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
         stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
-        codes, versions, notes, repaired = (Counter[str]() for _ in range(4))
-        recipes: Counter[tuple[str, str, str]] = Counter()
-        statistics = PieceStatistics(piece.number)
-        judge = _judge_of(judging.judge, trusted=piece.slice.shard.trusted)
-        renamer = Renamer(judging.map, judging.target, keep_names=judging.keep_names) if judging.map else None
-        labeller = Labeller(judging.labels) if judging.labels else None
+        statistics = LineStatistics()
+        judge = _judge_of(self._judging, trusted=piece.slice.shard.trusted)
+        target, fixes = TARGETS[self._task.target], self._fixes.get(source)
+        renamer = (
+            Renamer(options.map, target, statistics.renamed, keep_names=options.keep_names) if options.map else None
+        )
+        labeller = Labeller(options.labels, statistics.labelled) if options.labels else None
         editors: list[Editor] = [editor for editor in (renamer, labeller) if editor]  # labels have the new names
-        fixes, fixed = self._fixes.get(source), Counter[str]()
         lowest = highest = b""
         for batch, normal, _, _ in judge_slice(
             judge,
             piece.slice,
-            max_line_bytes=judging.max_line_bytes,
-            max_window=judging.max_window,
+            max_line_bytes=options.max_line_bytes,
+            max_window=options.max_window,
             line=piece.line,
             offset=piece.offset,
             stats=stats,
             source=piece.source,
         ):
             if fixes and batch.rejected:
-                fix_lines(batch, normal, judge, fixes, fixed)
+                fix_lines(batch, normal, judge, fixes, statistics.fixed)
             if editors:
-                normal = edit_records(batch, normal, editors, judging.target.shape)
+                normal = edit_records(batch, normal, editors, target.shape)
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
             if keys := buffer.add(piece.number, batch, normal):
                 lowest = min(lowest or keys[0], *keys)
                 highest = max(highest, *keys)
-            if batch.replaced:
-                statistics.wrong_hashes = hash_examples(statistics.wrong_hashes + examples_of(batch.replaced))
-            versions.update(batch.versions)
-            notes.update(batch.notes)
-            repaired.update(statistics.repairs.add(batch))
-            recipes.update(batch.recipes)
+            statistics.add(batch, options.filters)
             is_newer_version = is_newer_version or _has_later(batch)
-            if batch.filtered_out:
-                statistics.filtered_out.add(batch.filtered_out, judging.judge.filters)
-                filtered += batch.filtered
+            filtered += batch.filtered
             blank += batch.blank
             invalid += batch.rejected
             if invalid:
-                rejected += _reject(source, invalid, rejects, codes)
+                rejected += _reject(source, invalid, rejects, statistics.codes)
                 invalid = []
-        rejected += _reject(source, invalid, rejects, codes)
-        statistics.codes, statistics.versions, statistics.notes = codes, versions, notes
-        statistics.renamed = renamer.counts if renamer else {}
-        statistics.labelled = labeller.counts if labeller else {}
-        statistics.fixed = fixed
-        statistics.recipes = [(*recipe, count) for recipe, count in recipes.items()]
+        rejected += _reject(source, invalid, rejects, statistics.codes)
         counts = PieceCounts(
             piece=piece,
             read=stats,
             blank=blank,
             rejected=rejected,
             filtered=filtered,
-            repaired=repaired,
+            repaired=statistics.repaired_by_code,
             is_newer_version=is_newer_version,
             first=lowest,
             last=highest,

@@ -22,7 +22,7 @@ from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import Streams, read_chunks
 from fastrec.normalize.kept import Base
-from fastrec.normalize.options import FEW_FENCES, InputSettings, SortSettings
+from fastrec.normalize.options import AUTO, FEW_FENCES, Options
 from fastrec.normalize.pass1 import SortTask, WrongTargetError, sort_pieces
 from fastrec.normalize.results import (
     MergedRun,
@@ -35,11 +35,11 @@ from fastrec.normalize.results import (
 )
 from fastrec.normalize.resume import Reusable, find_reusable
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
+from fastrec.schemas.schema import Schema
 from fastrec.sorting.cuts import RegionSample
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
-from fastrec.sources.shard import Shard, Slice
-from fastrec.sources.tasks import TextEstimate, gather_tasks, total_text
+from fastrec.sources.shard import Shard, Slice, TextEstimate, gather_tasks, total_text
 from fastrec.storage import join, storage_of
 
 _SHARE: Final = 16
@@ -53,8 +53,8 @@ class SortTasks:
         self,
         shards: Sequence[Shard],
         directory: str,
-        judging: InputSettings,
-        sorting: SortSettings,
+        options: Options,
+        target: Schema,
         *,
         workers: int,
         streams: Streams | None = None,
@@ -66,11 +66,11 @@ class SortTasks:
         self._wanted = [shard for number, shard in enumerate(shards) if number not in unchanged]
         self._streams = streams or Streams()
         self._directory = directory
-        self._judging = judging
-        self._sorting = sorting
+        self._options = options
+        self._target = target.name
         self._text = total_text(self._wanted)
-        self._at_once = sorting.slices_per_task(self._text)
-        self._chunk_bytes = sorting.limits.decompressed_chunk_bytes * self._at_once
+        self._at_once = options.slices_per_task(self._text)
+        self._chunk_bytes = options.limits.decompressed_chunk_bytes * self._at_once
         self._here = self._choose(workers)
         self.next_task = self.next_piece = 0  # the first numbers that no task and no piece has
         self.text = TextEstimate(self._wanted)
@@ -85,7 +85,7 @@ class SortTasks:
             (shard.path, slice_.start, slice_.end): (number, slice_)
             for number, shard in enumerate(self._shards)
             if number not in self._here and number not in self._unchanged
-            for slice_ in shard.slices(self._sorting.slice_bytes)
+            for slice_ in shard.slices(self._options.slice_bytes)
         }
 
     def make(self, reusable: Reusable) -> Iterator[SortTask]:
@@ -115,7 +115,7 @@ class SortTasks:
         # A stream can be read only once, so it must not share a task that may be repeated.
         streams = [(slice_,) for slice_ in found if slice_.shard.stream]
         slices = [slice_ for slice_ in found if not slice_.shard.stream]
-        groups = [*streams, *gather_tasks(slices, self._sorting.slice_bytes * self._at_once)]
+        groups = [*streams, *gather_tasks(slices, self._options.slice_bytes * self._at_once)]
         pieces = [
             tuple(Piece(self._piece_number(), found[slice_], slice_.shard.path, slice_) for slice_ in group)
             for group in groups
@@ -145,7 +145,7 @@ class SortTasks:
             return frozenset(n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept)
         wanted = [(number, shard) for number, shard in enumerate(self._shards) if number not in self._unchanged]
         share = self._text // workers
-        least = max(2 * self._sorting.limits.task_bytes, share // _SHARE)
+        least = max(2 * self._options.limits.task_bytes, share // _SHARE)
         sizes = [(shard.estimated_text, number) for number, shard in wanted if not shard.splittable]
         chosen, text = {number for number, shard in wanted if shard.stream}, 0
         for size, number in sorted(sizes, reverse=True):
@@ -158,17 +158,17 @@ class SortTasks:
     def _task(self, pieces: tuple[Piece, ...]) -> SortTask:
         self.next_task += 1
         number = self.next_task - 1
-        run_bytes, most_fences = self._sorting.run_bytes(self._text), self._sorting.most_fences(self._text)
-        return SortTask(number, pieces, self._directory, self._judging, self._sorting, run_bytes, most_fences)
+        run_bytes, most_fences = self._options.run_bytes(self._text), self._options.most_fences(self._text)
+        return SortTask(number, pieces, self._directory, self._options, self._target, run_bytes, most_fences)
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         long_lines: list[LongLine] = []
         if self._shards[shard].stream:
-            stats = self._streams.open(shard, self._shards[shard], self._judging, self._chunk_bytes)
+            stats = self._streams.open(shard, self._shards[shard], self._options, self._chunk_bytes)
             chunks = self._streams.chunks(shard)
         else:
             stats = ReadStats()
-            chunks = read_chunks(self._shards[shard], self._judging, self._chunk_bytes, stats)
+            chunks = read_chunks(self._shards[shard], self._options, self._chunk_bytes, stats)
         self.decompressed[shard] = stats
         count = 0
         try:
@@ -254,13 +254,13 @@ class _Pass1:
         self._tasks = SortTasks(
             shards,
             context.output.work,
-            context.judging,
-            context.sorting,
+            context.options,
+            context.target,
             workers=context.workers,
             streams=context.streams,
             unchanged=base.changes.unchanged,
         )
-        self._target_is_guess = context.judging.judge.target_is_guess and not context.is_settled
+        self._target_is_guess = context.options.schema == AUTO and not context.is_settled
         self._is_newer_version = base.is_newer_version  # whether there is a later record, as far as is known
         self._finished: dict[int, SortResult] = {}
         self._durable: set[int] = set()
@@ -285,7 +285,7 @@ class _Pass1:
         bad = dict(self._tasks.bad)
         for task in self._finished.values():
             bad |= {counts.piece.shard: counts.error for counts in task.pieces if counts.error}
-        if bad and not self._context.skip_bad_shards:
+        if bad and not self._context.options.skip_bad_shards:
             raise BadShardsError([error for _, error in sorted(bad.items())])
         removed = self._removed(bad, reusable.merged)
         self._durable -= {
@@ -316,7 +316,7 @@ class _Pass1:
     @property
     def _is_refuted(self) -> bool:
         """Whether the target was guessed to be the default version, and there is a later record."""
-        return self._target_is_guess and self._is_newer_version and self._context.judging.target is DEFAULT_SCHEMA
+        return self._target_is_guess and self._is_newer_version and self._context.target is DEFAULT_SCHEMA
 
     def _check_guess(self) -> None:
         if self._is_refuted:
@@ -326,7 +326,7 @@ class _Pass1:
     def _check_records(self, bad: Mapping[int, ShardError]) -> None:
         """Refuse to make a corpus without records, before pass 2."""
         context, results = self._context, [*self._base.tasks, *self._finished.values()]
-        if context.allow_empty:
+        if context.options.allow_empty:
             return
         pieces = [counts for result in results for counts in result.pieces]
         if any(one.lines > one.blank + one.rejected + one.filtered for one in pieces):
@@ -335,8 +335,8 @@ class _Pass1:
         if self._shards and len(bad) == len(self._shards):
             raise BadShardsError([error for _, error in sorted(bad.items())])
         lines = count_lines(results, context.engine, context.limits.part_counts_per_task)
-        if context.judging.judge.filters and (not self._shards or any(one.filtered for one in pieces)):
-            raise nothing_matches(context.judging.judge.filters, lines.filtered_out)
+        if context.options.filters and (not self._shards or any(one.filtered for one in pieces)):
+            raise nothing_matches(context.options.filters, lines)
         total, rejected = sum(one.lines for one in pieces), sum(one.rejected for one in pieces)
         raise NothingValidError(utf8(self._shards[0].path), total, rejected, lines.codes.most_common())
 
@@ -344,7 +344,7 @@ class _Pass1:
         """Start again if there is no record of the target's version, but only of the default one."""
         context = self._context
         is_newer_version = self._base.is_newer_version or any(task.is_newer_version for task in self._finished.values())
-        if self._target_is_guess and context.judging.target is not DEFAULT_SCHEMA and not is_newer_version:
+        if self._target_is_guess and context.target is not DEFAULT_SCHEMA and not is_newer_version:
             context.progress.finish()
             raise WrongTargetError(DEFAULT_SCHEMA)
         self._release_streams()
@@ -386,7 +386,7 @@ class _Pass1:
 
     def _add(self, result: SortResult, *, reused: bool = False) -> None:
         self._is_newer_version = self._is_newer_version or result.is_newer_version
-        if result.is_newer_version and not self._is_refuted and not self._context.skip_bad_shards:
+        if result.is_newer_version and not self._is_refuted and not self._context.options.skip_bad_shards:
             self._release_streams()  # the newest version is certain
         for run in result.runs:
             self._sample.add(run.fences, run.data_bytes)
@@ -410,17 +410,14 @@ class _Pass1:
 
     def _removed(self, bad: Container[int], merged: Iterable[MergedRun]) -> dict[str, tuple[int, ...]]:
         """The pieces of bad shards in each run: a shard counts as a whole or not at all."""
-        removed: dict[str, tuple[int, ...]] = {}
-        by_task = {
+        pieces = {
             number: [counts.piece.number for counts in task.pieces if counts.piece.shard in bad]
             for number, task in self._finished.items()
         }
-        for number, task in self._finished.items():
-            removed |= {run.path: tuple(by_task[number]) for run in task.runs if by_task[number]}
-        for one in merged:
-            if numbers := [piece for task in one.tasks for piece in by_task[task]]:
-                removed[one.run.path] = tuple(numbers)
-        return removed
+        runs = [(run.path, [number]) for number, task in self._finished.items() for run in task.runs]
+        runs += [(one.run.path, one.tasks) for one in merged]
+        found = ((path, tuple(piece for number in tasks for piece in pieces[number])) for path, tasks in runs)
+        return {path: numbers for path, numbers in found if numbers}
 
     def _report_marks(self) -> None:
         read = [(counts.piece.shard, counts.read) for task in self._finished.values() for counts in task.pieces]

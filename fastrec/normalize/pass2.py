@@ -25,30 +25,28 @@ from contextlib import ExitStack, nullcontext
 from functools import lru_cache
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.corpus.sources import line_begin
-from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter, Written
+from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter
 from fastrec.engine.base import collector_off
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
-from fastrec.normalize.options import Choice, PartSettings
+from fastrec.normalize.options import Choice, Options
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.results import Excluded, Part, PartSources
 from fastrec.sorting.cuts import BorderSizes, write_borders
-from fastrec.sorting.fields import KeyColumns, column_splitter
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
-from fastrec.sorting.keys import key_splitter
-from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_reader
+from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
+from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_of, index_reader
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of
-from fastrec.summary.part_statistics import LinesByPiece, PartCounts, read_lines_by_piece, write_statistics
+from fastrec.summary.part_statistics import PartCounts, read_lines_by_piece, write_statistics
 from fastrec.summary.rows import Column, outcome_of
 from fastrec.summary.same_run import Contradictions, body_digest, find_contradictions, superseded_in, write_bodies
 from fastrec.summary.tally import Outcome
@@ -85,7 +83,7 @@ class PartTask(msgspec.Struct, frozen=True):
     """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
     work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records (`-excluded`)."""
     sort_fields: tuple[str, ...]
-    settings: PartSettings
+    options: Options
     locations: str  # path of the locations of all pieces; empty if they are not needed
     superseded_runs: Sequence[RunSlice] = ()  # records superseded by others that are equal but for their run
     superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
@@ -107,23 +105,23 @@ def make_part(task: PartTask) -> Part:
 
 
 def _make_part(task: PartTask) -> Part:
-    settings = task.settings
+    options = task.options
     split = key_splitter(task.sort_fields)
     same_run = resolver = None
-    if settings.same_run == "ignore":
+    if options.same_run == "ignore":
         same_run = _SameRunFilter(superseded_in(task.superseded_runs, task.low, task.high))
-    if settings.leaves_out:
+    if options.leaves_out:
         superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
-        resolver = _Resolver(settings.conflicts, settings.repeats, superseded, task.locations)
+        resolver = _Resolver(options.conflicts, options.repeats, superseded, task.locations)
     kept, seen = _Records(task.sort_fields), _Records(task.sort_fields, with_counts=False)
     lines = kept.counts.lines
     contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
     first = last = b""
-    keeper = _Keeper(task) if settings.incremental else None
+    keeper = _Keeper(task) if options.incremental else None
     sources = _SourcesWriter(task.sources, task.locations) if task.sources else None
     with (
-        keeper or nullcontext(),
-        sources or nullcontext(),
+        keeper.files if keeper else nullcontext(),
+        sources.file if sources else nullcontext(),
         _writer(task) as writer,
     ):
         for everything in gather(task.slices, task.low, task.high, task.window_bytes):
@@ -146,16 +144,22 @@ def _make_part(task: PartTask) -> Part:
                 keeper.add(everything, left, window)
             if window.keys:
                 kept.add(window)
-                _count_sources(window, lines)
+                lines.kept.update(map(_piece_of, window.rows))
+                for index, origins in window.origins.items():
+                    lines.kept[window.rows[index][Column.SOURCE]] -= 1
+                    lines.shared[tuple((number, count) for number, _, count in origins)] += 1
                 first = first or window.keys[0]
                 last = window.keys[-1]
                 writer.write(window.texts)
                 if sources:
                     sources.write(window.rows, window.origins)
+        if resolver:
+            lines.left_out = resolver.by_piece
+            lines.duplicates.update(resolver.duplicates)
         written = writer.finish()
-    if resolver:
-        lines.left_out = resolver.by_piece
-        lines.duplicates.update(resolver.duplicates)
+        tracked = sources.finish(lines.pieces()) if sources else None
+        if keeper:
+            keeper.end()
     files = write_statistics(
         task.statistics_prefix,
         kept.counts,
@@ -163,10 +167,10 @@ def _make_part(task: PartTask) -> Part:
         kept.outcomes,
         contradictions,
         seen=seen.keys() if resolver else None,
-        compressed=settings.incremental,
+        compressed=options.incremental,
     )
     if same_run:
-        files.append(write_bodies(task.statistics_prefix, same_run.bodies, compressed=settings.incremental))
+        files.append(write_bodies(task.statistics_prefix, same_run.bodies, compressed=options.incremental))
     if resolver:
         files.append(resolver.write(f"{task.statistics_prefix}-left-out"))
     part = Part(
@@ -183,7 +187,7 @@ def _make_part(task: PartTask) -> Part:
         statistics_prefix=task.statistics_prefix,
         superseded=task.superseded_hashes,
         names=resolver.names_hash(lines.pieces()) if resolver else "",
-        sources=sources.result(lines.pieces()) if sources else None,
+        sources=tracked,
     )
     return keeper.finish(part) if keeper else part
 
@@ -191,7 +195,7 @@ def _make_part(task: PartTask) -> Part:
 def _writer(task: PartTask) -> ShardWriter:
     if task.copied:
         return ShardCopier(task.path, task.copied, synced=False)
-    return ShardWriter(task.path, task.settings.compression, task.settings.level, synced=False)
+    return ShardWriter(task.path, task.options.compression, task.options.level, synced=False)
 
 
 class _Records:
@@ -224,13 +228,6 @@ class _Records:
             self.counts.tally.add(columns, self._waiting_rows)
         self._keys += columns
         self._waiting_keys, self._waiting_rows = [], []
-
-
-def _count_sources(window: Window, lines: LinesByPiece) -> None:
-    lines.kept.update(map(_piece_of, window.rows))
-    for index, sources in window.origins.items():
-        lines.kept[window.rows[index][Column.SOURCE]] -= 1
-        lines.shared[tuple((number, count) for number, _, count in sources)] += 1
 
 
 def _select(window: Window, records: Sequence[int]) -> Window:
@@ -381,14 +378,13 @@ def names_hash(locations: Locations, pieces: Iterable[int]) -> str:
 
 
 class _SourcesWriter:
-    """Writes the sources of the records of a part. The file is complete once the context is left."""
+    """Writes the sources of the records of a part to `file`."""
 
     def __init__(self, path: str, locations: str) -> None:
         self._path = path
         self._locations = _read_locations(locations)
         self._begins: dict[int, tuple[bytes, int]] = {}  # by piece: how its lines begin, and the lines before it
-        self._file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
-        self._written: Written | None = None
+        self.file = ShardWriter(path, "zst", _SOURCES_LEVEL, synced=False)
 
     def write(self, rows: Sequence[Any], origins: OriginsByPosition) -> None:
         """Append the sources of records, given their rows and the sources of those with several copies."""
@@ -400,21 +396,12 @@ class _SourcesWriter:
             _, name, base = self._locations[piece]
             begins[piece] = line_begin(name), base
         lines = [b"%b%d}\n" % (begins[piece][0], line + begins[piece][1]) for piece, line in places]
-        self._file.write([b"".join(lines)])
+        self.file.write([b"".join(lines)])
 
-    def result(self, pieces: Iterable[int]) -> PartSources:
-        """The file, which is complete by now, of a part with records of these pieces."""
-        assert self._written
-        names = names_hash(self._locations, pieces)
-        return PartSources(self._path, self._written.bytes, self._written.sha256, names)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        with self._file:
-            if kind is None:
-                self._written = self._file.finish()
+    def finish(self, pieces: Iterable[int]) -> PartSources:
+        """End the file of a part that has records of these pieces."""
+        written = self.file.finish()
+        return PartSources(self._path, written.bytes, written.sha256, names_hash(self._locations, pieces))
 
 
 class SourcesTask(msgspec.Struct, frozen=True):
@@ -434,36 +421,31 @@ def update_sources(task: SourcesTask) -> PartSources:
     pieces = read_lines_by_piece(part.statistics_prefix).pieces()
     if part.sources and part.sources.names == names_hash(_read_locations(task.locations), pieces):
         return part.sources
-    with _SourcesWriter(task.path, task.locations) as writer:
+    writer = _SourcesWriter(task.path, task.locations)
+    with writer.file:
         reader = index_reader(part.index, 0, part.index_bytes, _INDEX_BYTES)
         while not reader.at_end:
             for _, _, _, rows, origins in reader.read():
                 writer.write(decode_rows(rows), dict(origins))
-    return writer.result(pieces)
+        return writer.finish(pieces)
 
 
 class _Keeper:
-    """Writes what the next run needs to read the part like a run."""
+    """Writes what the next run needs to read the part like a run, to `files`: complete once their context is left."""
 
     def __init__(self, task: PartTask) -> None:
         self._task = task
         self._borders = BorderSizes(task.sort_fields)
-        self._files = ExitStack()
-        self._index = self._files.enter_context(
+        self.files = ExitStack()
+        self._index = self.files.enter_context(
             IndexWriter(f"{task.statistics_prefix}-index", fenced=False, compressed=True)
         )
         self._excluded: tuple[ShardWriter, IndexWriter] | None = None
         self._excluded_bytes = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None and self._excluded:
+    def end(self) -> None:
+        if self._excluded:
             self._excluded_bytes = self._excluded[0].finish().text_bytes
-        self._files.__exit__(kind, error, trace)
 
     def add(self, window: Window, left: Sequence[int], kept: Window) -> None:
         """Add a window: all records, the positions of those that were kept, and these records."""
@@ -475,9 +457,9 @@ class _Keeper:
                 path = f"{self._task.statistics_prefix}-excluded"
                 data, index = (
                     ShardWriter(path, "zst", _EXCLUDED_LEVEL),
-                    IndexWriter(f"{path}.index", fenced=False, compressed=True),
+                    IndexWriter(index_of(path), fenced=False, compressed=True),
                 )
-                self._excluded = self._files.enter_context(data), self._files.enter_context(index)
+                self._excluded = self.files.enter_context(data), self.files.enter_context(index)
             self._excluded[0].write(excluded.texts)
             _write_index(self._excluded[1], excluded)
 
@@ -492,8 +474,8 @@ class _Keeper:
         excluded: Excluded | None = None
         if self._excluded:
             path, (_, index) = f"{part.statistics_prefix}-excluded", self._excluded
-            files += [digest_of(path), FileDigest(f"{path}.index", index.size, index.hash())]
-            excluded = Excluded(path, self._excluded_bytes, f"{path}.index", index.size)
+            files += [digest_of(path), FileDigest(index_of(path), index.size, index.hash())]
+            excluded = Excluded(path, self._excluded_bytes, index.size)
         return msgspec.structs.replace(
             part,
             files=tuple(files),

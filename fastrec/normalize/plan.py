@@ -7,10 +7,9 @@ A region is a range of keys that one task can plan. Where regions begin does not
 records in it are merged without duplicates, which gives the exact size of each question. Only index files are read. A
 region that is a part of the base, and has no new or missing records, is not even read.
 
-Each part reads a range of each run. If there are few runs, their fences say where. With thousands of runs and thousands
-of parts, that would take millions of small reads and gigabytes of fences. So runs are merged, in as many rounds as
-necessary, and the runs of the last round record where each region begins: two numbers per region instead of a fence per
-block.
+Each part reads a range of each run, where its fences say. With thousands of runs and parts, that would take millions of
+small reads and gigabytes of fences. So runs are merged, in as many rounds as necessary. Those of the last round record
+where each region begins: two numbers per region instead of a fence per block.
 """
 
 from __future__ import annotations
@@ -62,39 +61,37 @@ class Plan(msgspec.Struct, frozen=True):
 
     def slices(self, number: int) -> list[RunSlice]:
         low, high = self.ranges[number]
-        first = 0 if low is None else bisect_right(self.regions, low)
-        last = len(self.regions) if high is None else bisect_left(self.regions, high)
-        found = [*self._slices_of_runs(low, high, first, last), *self._slices_of_base(low, high)]
-        return [piece for piece in found if piece]
+        first, last = _positions(self.regions, low, high)
+        found: list[RunSlice] = []
+        for run in self.runs:
+            if piece := slice_merged(run, first, last) if run.bounds else slice_run(run, low, high):
+                removed = self.removed.get(run.path)
+                found.append(msgspec.structs.replace(piece, removed=removed) if removed else piece)
+        base = self.base
+        first, last = _positions(base.cuts, low, high)
+        for part in range(first, last + 1 if base.parts else 0):
+            if base.overlaps(part, low, high):
+                found += slices_of_part(base.parts[part], base.removed(part))
+        return found
 
     def estimated_text(self, number: int) -> int:
         """The size of what a range is gathered from, which may include some neighbours and duplicates."""
         return sum(piece.data_end - piece.data_start for piece in self.slices(number))
 
-    def _slices_of_runs(
-        self, low: bytes | None, high: bytes | None, first: int, last: int
-    ) -> Iterator[RunSlice | None]:
-        for run in self.runs:
-            piece = slice_merged(run, first, last) if run.bounds else slice_run(run, low, high)
-            removed = self.removed.get(run.path)
-            yield msgspec.structs.replace(piece, removed=removed) if piece and removed else piece
 
-    def _slices_of_base(self, low: bytes | None, high: bytes | None) -> Iterator[RunSlice]:
-        cuts = self.base.cuts
-        first = 0 if low is None else bisect_right(cuts, low)
-        last = len(cuts) if high is None else bisect_left(cuts, high)
-        for number in range(first, last + 1 if self.base.parts else 0):
-            if self.base.overlaps(number, low, high):
-                yield from slices_of_part(self.base.parts[number], self.base.removed(number))
+def _positions(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> tuple[int, int]:
+    """The first and the last of some ranges of keys, given the cuts between them, that overlap another range."""
+    first = 0 if low is None else bisect_right(cuts, low)
+    return first, len(cuts) if high is None else bisect_left(cuts, high)
 
 
 def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
-    sorting = context.sorting
+    part_size, limits = context.options.part_size, context.limits
     text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
     has_runs = any(result.runs for result in sorted_shards.results)
-    least, likely = (part_size_for(size, sorting.part_size, context.limits) for size in (0, text))
-    region_bytes = max(likely, text // context.limits.most_parts)
-    also = [*base.cuts, *_gaps(sorted_shards, base, sorting.sort_fields)]
+    least, likely = (part_size_for(size, part_size, limits) for size in (0, text))
+    region_bytes = max(likely, text // limits.most_parts)
+    also = [*base.cuts, *_gaps(sorted_shards, base, context.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = _Rounds(context, sorted_shards).merge(regions)
 
@@ -145,7 +142,7 @@ class _Rounds:
 
     def _merged(self, regions: Sequence[bytes]) -> list[MergedRun]:
         """All merged runs, reused ones included; none if there are few runs."""
-        limits, fan_in = self._context.limits, self._context.sorting.fan_in
+        limits, fan_in = self._context.limits, self._context.options.fan_in
         regions_hash = xxh3_128_hexdigest(msgspec.msgpack.encode(regions))
         ready = [one for one in self._sorted.merged if one.regions == regions_hash]
         loose = self._loose(regions_hash)
@@ -178,7 +175,7 @@ class _Rounds:
         bounds = [len(runs) * number // groups for number in range(groups + 1)]
         grouped = [runs[start:end] for start, end in pairwise(bounds) if start < end]
         first, self._made = self._made, self._made + len(grouped)
-        context, window_bytes = self._context, self._context.sorting.wide_window_bytes
+        context, window_bytes = self._context, self._context.options.wide_window_bytes
         tasks = (
             MergeTask(number, [self._whole(one.run) for one in group], context.output.work, regions, window_bytes)
             for number, group in enumerate(grouped, first)
@@ -288,16 +285,16 @@ class _Planner:
         self._base = regions.base
 
     def plan(self) -> Plan:
-        sorting = self._context.sorting
+        context = self._context
         tasks = (self._task(number) for number in range(len(self._regions.ranges)))
-        found = dict(self._context.engine.run(plan_region, tasks))
+        found = dict(context.engine.run(plan_region, tasks))
         regions = [found[number] for number in range(len(found))]
         for number, region in enumerate(regions):
             if region.is_unchanged:
                 part = self._base.parts[self._part_of(number)]
                 regions[number] = Region(part.border, part.borders, is_unchanged=True)
         lasts: dict[int, bytes] = {}
-        cuts = choose_cuts(_borders(regions, lasts), sorting.part_size, sorting.sort_fields, sorting.limits)
+        cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields, context.limits)
         return msgspec.structs.replace(
             self._regions,
             ranges=list(pairwise([None, *cuts, None])),
@@ -321,8 +318,8 @@ class _Planner:
             statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
             removed=base.removed(at) if is_whole else (),
             path=context.output.working(f"borders-{number:05d}"),
-            sort_fields=context.sorting.sort_fields,
-            window_bytes=context.sorting.window_for(len(slices)),
+            sort_fields=context.sort_fields,
+            window_bytes=context.options.window_for(len(slices)),
         )
 
     def _unchanged(
@@ -381,7 +378,8 @@ def plan_region(task: RegionTask) -> Region:
     release_buffer()
     if task.statistics_prefix:
         has_keys = any(keys for keys, _ in gather_keys(task.slices, task.low, task.high, task.window_bytes))
-        if not has_keys and _has_none(task.removed, task.statistics_prefix):
+        removed = task.removed
+        if not has_keys and (not removed or read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(removed)):
             return Region(is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
     for window in gather_keys([*task.slices, *task.base], task.low, task.high, task.window_bytes):
@@ -391,7 +389,3 @@ def plan_region(task: RegionTask) -> Region:
         return Region()
     write_borders(task.path, borders)
     return Region(borders[0][0], task.path)
-
-
-def _has_none(pieces: tuple[int, ...], statistics_prefix: str) -> bool:
-    return not pieces or read_lines_by_piece(statistics_prefix).pieces().isdisjoint(pieces)

@@ -1,16 +1,16 @@
 """Pieces of input, the results of the tasks of both passes, and the statistics of lines.
 
 Results are small: the driver holds them, and they are the entries of the journal. What the summary needs to know of the
-lines of a piece is in a file of its task (`PieceStatistics`). `count_lines` adds these up (`LineStatistics`).
+lines of a piece is in a file of its task, so that the driver's memory does not grow with it (`LineStatistics`).
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import groupby, islice
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 from msgspec.structs import asdict
@@ -19,7 +19,7 @@ from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.errors import NoMatchError, ShardError, shown
 from fastrec.filters import Filters, did_you_mean, similar
-from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
+from fastrec.judge.batch import Batch, HashReplaced
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.keys import encode_sample_id, sample_id_of
 from fastrec.sorting.runs import Run
@@ -83,7 +83,7 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
     """Its pieces; after pass 1, without those of bad shards and of shards that are gone."""
     runs: tuple[Run, ...]
     rejects: str  # path of the rejected lines
-    statistics: str  # path of the statistics of all pieces, a JSON document each
+    statistics: str  # path of the statistics of all pieces, each with its number
     files: tuple[FileDigest, ...]  # all files that the task wrote
 
     @property
@@ -117,7 +117,6 @@ class Excluded(msgspec.Struct, frozen=True):
 
     path: str
     text_bytes: int
-    index: str
     index_bytes: int
 
 
@@ -178,162 +177,103 @@ class _Repair(msgspec.Struct, frozen=True, order=True):
     message: str
 
 
-class RepairCounts(msgspec.Struct):
-    lines: int = 0  # repaired lines
-    by_code: dict[str, int] = msgspec.field(default_factory=dict)  # the journal cannot decode a Counter
-    examples: list[_Repair] = msgspec.field(default_factory=list)
-    repairable: int = 0  # rejected lines that repairs would keep
-    repairable_by_code: dict[str, int] = msgspec.field(default_factory=dict)
-
-    def add(self, batch: Batch) -> Counter[str]:
-        """Add the lines of a chunk, and return its repaired lines by code."""
-        by_code: Counter[str] = Counter()
-        for line in batch.repaired:
-            by_code.update(finding.code for finding in line.findings)
-        self.lines += len(batch.repaired)
-        if batch.repaired:
-            self.by_code = _sum(self.by_code, by_code)
-            new = (
-                _Repair(one.code, line.evaluation_name, line.model_id, sample_id, one.path, one.message)
-                for line in batch.repaired
-                for sample_id in [encode_sample_id(line.sample_id)]
-                for one in line.findings
-            )
-            self.examples = _first_examples((*self.examples, *new))
-        for invalid in batch.rejected:
-            if invalid.repairs:
-                self.repairable += 1
-                self.repairable_by_code = _sum(self.repairable_by_code, dict.fromkeys(invalid.repairs, 1))
-        return by_code
-
-    def __iadd__(self, other: Self) -> Self:
-        self.lines += other.lines
-        self.by_code = _sum(self.by_code, other.by_code)
-        self.examples = _first_examples((*self.examples, *other.examples))
-        self.repairable += other.repairable
-        self.repairable_by_code = _sum(self.repairable_by_code, other.repairable_by_code)
-        return self
-
-
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {code: one.get(code, 0) + other.get(code, 0) for code in {**one, **other}}
-
-
-def _first_examples(examples: Iterable[_Repair]) -> list[_Repair]:
-    in_order = sorted(set(examples))
-    groups = groupby(in_order, key=lambda example: example.code)
-    return [example for _, group in groups for example in islice(group, _REPAIR_EXAMPLES)]
-
-
-def repair_documents(total: RepairCounts) -> tuple[Repaired, Repairable]:
-    examples = [
-        RepairExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
-        for example in total.examples
-    ]
-    return (
-        Repaired(lines=total.lines, by_code=dict(sorted(total.by_code.items())), examples=examples),
-        Repairable(lines=total.repairable, by_code=dict(sorted(total.repairable_by_code.items()))),
-    )
-
-
-class FilteredOutNames(msgspec.Struct):
-    """The first evaluations, metrics and models of records that are filtered out, sorted: one more than is listed.
-
-    `similar` has names that a filter would match if it ignored case.
-    """
-
-    evaluations: list[str] = msgspec.field(default_factory=list)
-    metrics: list[str] = msgspec.field(default_factory=list)
-    models: list[str] = msgspec.field(default_factory=list)
-    similar: list[str] = msgspec.field(default_factory=list)
-
-    def add(self, records: Iterable[FilteredOut], filters: Filters) -> None:
-        found = list(records)
-        self.evaluations = _first_names([*self.evaluations, *(one.evaluation_name for one in found)])
-        self.metrics = _first_names([*self.metrics, *(one.metric for one in found if one.metric)])
-        self.models = _first_names([*self.models, *(one.model_id for one in found)])
-        like = similar(filters.evaluation, {one.evaluation_name for one in found})
-        like += similar(filters.metric, {one.metric for one in found})
-        like += similar(filters.model, {one.model_id for one in found})
-        self.similar = _first_names([*self.similar, *like])
-
-    def __iadd__(self, other: Self) -> Self:
-        for name in self.__struct_fields__:
-            setattr(self, name, _first_names([*getattr(self, name), *getattr(other, name)]))
-        return self
-
-
-def nothing_matches(filters: Filters, names: FilteredOutNames) -> NoMatchError:
-    lists = [(kind, getattr(names, kind)) for kind in ("evaluations", "metrics", "models")]
-    available = "; ".join(f"{kind}: {_some(found)}" for kind, found in lists if found)
-    hint = did_you_mean(names.similar) or f"; {available or 'there are no records'}"
-    return NoMatchError(f"no record matches {filters}{hint}")
-
-
-def _first_names(names: Iterable[str]) -> list[str]:
-    return sorted(set(names))[: _LISTED_NAMES + 1]
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_LISTED_NAMES]) + (", …" if len(names) > _LISTED_NAMES else "")
-
-
 class WrongHash(msgspec.Struct, frozen=True, order=True):
     """A record whose `sample_hash` was wrong. Such records are sorted by evaluation, model and sample."""
 
     evaluation_name: str
     model_id: str
     sample_id: bytes
-    """Encoded as in a key, because JSON has no integers of any length. Integers come before strings."""
     given: str
     computed: str
 
 
-def hash_examples(wrong: Iterable[WrongHash]) -> list[WrongHash]:
-    return heapq.nsmallest(_HASH_EXAMPLES, wrong)
-
-
-def examples_of(replaced: Iterable[HashReplaced]) -> list[WrongHash]:
-    first = heapq.nsmallest(_HASH_EXAMPLES, replaced, key=HashReplaced.sort_key)
-    return [
-        WrongHash(one.evaluation_name, one.model_id, encode_sample_id(one.sample_id), one.given, one.computed)
-        for one in first
-    ]
-
-
-class PieceStatistics(msgspec.Struct):
-    """What the summary needs to know of a piece. It is in a file, so that the driver's memory does not grow with it."""
-
-    number: int  # of the piece
-    codes: dict[str, int] = msgspec.field(default_factory=dict)  # rejected lines by code
-    wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
-    versions: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by their schema version
-    notes: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the code of a note
-    renamed: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by the rule of `--map`
-    labelled: dict[str, int] = msgspec.field(default_factory=dict)  # valid lines by label and record
-    fixed: dict[str, int] = msgspec.field(default_factory=dict)  # lines of `--fixes`: fixed, or rejected again
-    recipes: list[tuple[str, str, str, int]] = msgspec.field(default_factory=list)
-    """Valid lines by evaluation, model and recipe of the given hash."""
-    repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
-    filtered_out: FilteredOutNames = msgspec.field(default_factory=FilteredOutNames)
+_counter: Any = msgspec.field(default_factory=Counter)
+_list: Any = msgspec.field(default_factory=list)
 
 
 class LineStatistics(Sums):
-    codes: Counter[str] = msgspec.field(default_factory=Counter)  # rejected lines by the code of their first error
-    versions: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by their schema version
-    notes: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the code of a note
-    renamed: Counter[str] = msgspec.field(default_factory=Counter)  # valid lines by the rule of `--map`
-    labelled: Counter[str] = msgspec.field(default_factory=Counter)
-    fixed: Counter[str] = msgspec.field(default_factory=Counter)
-    recipes: Counter[tuple[str, str, str]] = msgspec.field(default_factory=Counter)
-    wrong_hashes: list[WrongHash] = msgspec.field(default_factory=list)
-    repairs: RepairCounts = msgspec.field(default_factory=RepairCounts)
-    filtered_out: FilteredOutNames = msgspec.field(default_factory=FilteredOutNames)
+    """What the summary needs to know of the lines of a piece, or of all pieces."""
+
+    codes: Counter[str] = _counter  # rejected lines by the code of their first error
+    versions: Counter[str] = _counter  # valid lines by their schema version
+    notes: Counter[str] = _counter  # valid lines by the code of a note
+    renamed: Counter[str] = _counter  # valid lines by the rule of `--map`
+    labelled: Counter[str] = _counter  # valid lines by label and record
+    fixed: Counter[str] = _counter  # lines of `--fixes`: fixed, or rejected again
+    recipes: Counter[tuple[str, str, str]] = _counter  # valid lines by evaluation, model and recipe of the given hash
+    wrong_hashes: list[WrongHash] = _list  # examples
+    repaired: int = 0
+    repaired_by_code: Counter[str] = _counter
+    repairs: list[_Repair] = _list  # examples
+    repairable: int = 0  # rejected lines that repairs would keep
+    repairable_by_code: Counter[str] = _counter
+    evaluations: list[str] = _list  # of records that are filtered out: the first ones, one more than is listed
+    metrics: list[str] = _list  # the same
+    models: list[str] = _list  # the same
+    similar: list[str] = _list  # names of them that a filter would match if it ignored case
+
+    def add(self, batch: Batch, filters: Filters) -> None:
+        """Add the lines of a chunk, but for the codes of rejected ones."""
+        self.versions.update(batch.versions)
+        self.notes.update(batch.notes)
+        self.recipes.update(batch.recipes)
+        if batch.replaced:
+            first = heapq.nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
+            self.wrong_hashes += [
+                WrongHash(one.evaluation_name, one.model_id, encode_sample_id(one.sample_id), one.given, one.computed)
+                for one in first
+            ]
+        for line in batch.repaired:
+            self.repaired += 1
+            self.repaired_by_code.update(finding.code for finding in line.findings)
+            names = line.evaluation_name, line.model_id, encode_sample_id(line.sample_id)
+            self.repairs += [_Repair(one.code, *names, one.path, one.message) for one in line.findings]
+        for invalid in batch.rejected:
+            if invalid.repairs:
+                self.repairable += 1
+                self.repairable_by_code.update(invalid.repairs)
+        if batch.filtered_out:
+            self.evaluations += [one.evaluation_name for one in batch.filtered_out]
+            self.metrics += [one.metric for one in batch.filtered_out if one.metric]
+            self.models += [one.model_id for one in batch.filtered_out]
+            self.similar += similar(filters.evaluation, self.evaluations)
+            self.similar += similar(filters.metric, self.metrics) + similar(filters.model, self.models)
+        if batch.replaced or batch.repaired or batch.filtered_out:
+            self._shorten()
 
     def __iadd__(self, other: Self) -> Self:
         super().__iadd__(other)
-        self.wrong_hashes = hash_examples(self.wrong_hashes)
+        self._shorten()
         return self
+
+    def _shorten(self) -> None:
+        self.wrong_hashes = heapq.nsmallest(_HASH_EXAMPLES, self.wrong_hashes)
+        groups = groupby(sorted(set(self.repairs)), key=lambda example: example.code)
+        self.repairs = [example for _, group in groups for example in islice(group, _REPAIR_EXAMPLES)]
+        for name in ("evaluations", "metrics", "models", "similar"):
+            setattr(self, name, sorted(set(getattr(self, name)))[: _LISTED_NAMES + 1])
+
+
+def repair_documents(total: LineStatistics) -> tuple[Repaired, Repairable]:
+    examples = [
+        RepairExample(**asdict(example) | {"sample_id": json_safe(sample_id_of(example.sample_id))})
+        for example in total.repairs
+    ]
+    return (
+        Repaired(lines=total.repaired, by_code=dict(sorted(total.repaired_by_code.items())), examples=examples),
+        Repairable(lines=total.repairable, by_code=dict(sorted(total.repairable_by_code.items()))),
+    )
+
+
+def nothing_matches(filters: Filters, found: LineStatistics) -> NoMatchError:
+    lists = {"evaluations": found.evaluations, "metrics": found.metrics, "models": found.models}
+    available = "; ".join(f"{kind}: {_some(names)}" for kind, names in lists.items() if names)
+    hint = did_you_mean(found.similar) or f"; {available or 'there are no records'}"
+    return NoMatchError(f"no record matches {filters}{hint}")
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_LISTED_NAMES]) + (", …" if len(names) > _LISTED_NAMES else "")
 
 
 def count_lines(results: Sequence[SortResult], engine: Engine, at_once: int) -> LineStatistics:
@@ -352,22 +292,8 @@ def _read_statistics(wanted: Iterable[tuple[str, frozenset[int]]]) -> LineStatis
     """Add up the statistics of some pieces, given the files and the numbers. Runs in a worker if there are many."""
     total = LineStatistics()
     for path, numbers in wanted:
-        for block in read_blocks(path):
-            one = _decode(block)
-            if one.number in numbers:
-                total.codes.update(one.codes)
-                total.versions.update(one.versions)
-                total.notes.update(one.notes)
-                total.renamed.update(one.renamed)
-                total.labelled.update(one.labelled)
-                total.fixed.update(one.fixed)
-                for evaluation, model, recipe, count in one.recipes:
-                    total.recipes[evaluation, model, recipe] += count
-                total.wrong_hashes = hash_examples(total.wrong_hashes + one.wrong_hashes)
-                total.repairs += one.repairs
-                total.filtered_out += one.filtered_out
+        for number, found in read_blocks(path):
+            if number in numbers:
+                total += msgspec.convert(found, LineStatistics, dec_hook=lambda counter, counts: counter(counts))
     total.versions = +total.versions  # without versions that were only tried
     return total
-
-
-_decode = msgspec.json.Decoder(PieceStatistics).decode

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, BinaryIO, Final, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -65,19 +65,17 @@ class Journal:
 
     def _read(self, log: Log) -> tuple[list[JournalEntry], int]:
         """Read the entries up to the first invalid one; return them and where they end: 0 if the settings differ."""
-        entries: list[JournalEntry] = []
-        with log.reader() as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            before = _next_entry(file, size)
-            end = len(self._head) if before is not None and framed(before) == self._head else 0
-            if before and not end and _next_entry(file, size):
+        bodies = _bodies(log)
+        before = next(bodies, b"")
+        if framed(before) != self._head:
+            if next(bodies, None):
                 self.discarded = difference(before, self.settings)
-            while end and (body := _next_entry(file, size - end)) is not None:
-                try:
-                    entries.append(_decode(body))
-                except msgspec.MsgspecError:
-                    break
+            return [], 0
+        entries: list[JournalEntry] = []
+        end = len(self._head)
+        with contextlib.suppress(msgspec.MsgspecError):
+            for body in bodies:
+                entries.append(_decode(body))
                 end += _HEAD + len(body)
         return entries, end
 
@@ -123,19 +121,13 @@ class Journal:
 
 def settings_in(paths: Iterable[str], choices: Sequence[dict[str, Any]]) -> int | None:
     """The index of the settings that the longest of some journals has; None if all have other ones."""
-    heads = {framed(_encode(settings)): index for index, settings in enumerate(choices)}
+    heads = {_encode(settings): index for index, settings in enumerate(choices)}
     found, longest = None, 0
     for path in paths:
-        with (
-            contextlib.suppress(OSError),
-            contextlib.closing(storage_of(path).open_log(path)) as log,
-            log.reader() as file,
-        ):
-            size = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            head = _next_entry(file, size)
-            index = None if head is None else heads.get(framed(head))
-            if index is not None and size > longest:
+        with contextlib.suppress(OSError), contextlib.closing(storage_of(path).open_log(path)) as log:
+            bodies = _bodies(log)
+            index = heads.get(next(bodies, b""))
+            if index is not None and (size := sum(map(len, bodies), 1)) > longest:
                 found, longest = index, size
     return found
 
@@ -182,10 +174,17 @@ def unframed(data: bytes) -> bytes | None:
     return body if data == framed(body) else None
 
 
-def _next_entry(file: BinaryIO, left: int) -> bytes | None:
-    head = file.read(_HEAD)
-    body = file.read(min(int.from_bytes(head[:4], "big"), left))
-    return body if body and head + body == framed(body) else None
+def _bodies(log: Log) -> Iterator[bytes]:
+    """Yield the settings and the entries of a journal, up to the first invalid one."""
+    with log.reader() as file:
+        left = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        while head := file.read(_HEAD):
+            body = file.read(min(int.from_bytes(head[:4], "big"), left))
+            if not body or head + body != framed(body):
+                return
+            left -= _HEAD + len(body)
+            yield body
 
 
 _encode = msgspec.msgpack.Encoder().encode

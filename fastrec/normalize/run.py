@@ -1,7 +1,5 @@
 """`normalize`: turn shards into one sorted corpus.
 
-    shards ──▶ pass 1, one task per slice of input ──▶ runs ──▶ pass 2, one task per part ──▶ parts ──▶ publish
-
 1. Find the shards and check the output path (`inputs`). Take the options apart (`options`), and guess the target.
 2. Pass 1 (`pass1_driver`, `pass1`): judge, normalize and sort records into runs on disk.
 3. Choose the cuts between parts, and merge runs if there are too many (`plan`).
@@ -47,8 +45,7 @@ from fastrec.normalize.resume import Journal, settings_in
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
-from fastrec.sources.shard import Shard
-from fastrec.sources.tasks import total_text
+from fastrec.sources.shard import Shard, total_text
 from fastrec.storage import is_private, is_url, join, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 from fastrec.summary.document import Summary
@@ -222,31 +219,24 @@ def run_passes(
         raise UsageError("a cluster cannot read files in the memory of this process: give --engine pool")
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
-    kept = _find_kept(output)
-    target = first_target(shards, options, output, kept)  # workers that are forked now inherit its judge
     check_fields(shards, options.filters.where)
-    with TimedEngine(make_engine(options.jobs, options.engine, options.scheduler, options.limits)) as engine:
-        if options.engine == "dask":
-            # A cluster has the size that it has.
-            options = msgspec.structs.replace(options, jobs=engine.jobs)
-            check_reachable((output.working(""), output.staged("")), engine)
-        try:
-            corpus = run_attempts(
-                make_corpus,
-                shards,
-                options,
-                output,
-                engine=engine,
-                target=target,
-                kept=kept,
-                progress=progress or Progress(),
-                notice=notice,
-                found_at=found_at,
-            )
-        except NoMatchError:
-            check_fields(shards, options.filters.where, nothing_matches=True)
-            raise
-        return msgspec.structs.replace(corpus, phases=tuple(engine.phases()))
+    engine = TimedEngine(make_engine(options.jobs, options.engine, options.scheduler, options.limits))
+    try:
+        corpus = run_attempts(
+            make_corpus,
+            shards,
+            options,
+            output,
+            engine,
+            kept=_find_kept(output),
+            progress=progress or Progress(),
+            notice=notice,
+            found_at=found_at,
+        )
+    except NoMatchError:
+        check_fields(shards, options.filters.where, nothing_matches=True)
+        raise
+    return msgspec.structs.replace(corpus, phases=tuple(engine.phases()))
 
 
 def _find_kept(output: Output) -> Kept | str | None:
@@ -259,7 +249,7 @@ def _find_kept(output: Output) -> Kept | str | None:
     return kept
 
 
-def first_target(shards: Sequence[Shard], options: Options, output: Output, kept: Kept | str | None) -> Schema:
+def _first_target(shards: Sequence[Shard], options: Options, output: Output, kept: Kept | str | None) -> Schema:
     """The target of the work that can be reused; else choose it, and prepare its judge."""
     targets = list(TARGETS.values()) if options.schema == AUTO else [options.target]
     settings = [_settings_of(options, target) for target in targets]
@@ -268,7 +258,7 @@ def first_target(shards: Sequence[Shard], options: Options, output: Output, kept
         found = next((at for at, one in enumerate(settings) if why_unusable(kept, one) is None), None)
     if found is not None:
         return targets[found]
-    return choose_target(shards, options.for_input(options.target))
+    return choose_target(shards, options)
 
 
 def run_attempts(
@@ -276,18 +266,16 @@ def run_attempts(
     shards: Sequence[Shard],
     options: Options,
     output: Output,
-    *,
     engine: Engine,
-    target: Schema,
+    *,
     kept: Kept | str | None,
     progress: Progress,
     notice: Callable[[str], None],
-    found_at: int,
+    found_at: int = 0,
 ) -> Result:
     """Make something of the shards. Start again if the target is wrong, or if kept work turns out to be damaged."""
-    is_auto = options.schema == AUTO
-    streams = Streams(kept=is_auto and any(shard.stream for shard in shards))
-    path, earlier = output.working("journal"), output.earlier_journals()
+    target = _first_target(shards, options, output, kept)  # workers that are forked after this inherit its judge
+    streams = Streams(kept=options.schema == AUTO and any(shard.stream for shard in shards))
     said: set[str] = set()
     is_first, is_settled = True, False
 
@@ -297,60 +285,60 @@ def run_attempts(
             said.add(message)
             notice(message)
 
-    while True:
-        settings = _settings_of(options, target)
-        base, reason = _find_base(kept, shards, options, settings, engine)
-        if reason:
-            kept = None
-            if options.incremental:
-                say(f"work kept by the last run is not used, and all shards are read: {reason}")
-        wanted = [shard for number, shard in enumerate(shards) if number not in base.changes.unchanged]
-        if is_first and (scarce := too_little_space(output, wanted)):
-            say(scarce)
-        marked = trusted_shards(
-            shards,
-            target,
-            algorithm=options.hash_algorithm,
-            trust=options.trust,
-            judge=options.judge,
-            notice=say,
-        )
-        with Journal(path, settings, earlier) as journal:
-            if journal.discarded and is_first:
-                say(f"finished work of an interrupted run is not reused: {journal.discarded}")
-            context = RunContext(
-                judging=options.for_input(target),
-                sorting=options.for_sorting(target),
-                parts=options.for_parts(),
-                recorded=options.recorded,
-                max_rejects=options.gate,
-                skip_bad_shards=options.skip_bad_shards,
-                strict_labels=options.strict_labels,
-                allow_empty=options.allow_empty,
-                output=output,
-                engine=engine,
-                workers=0 if options.jobs == 1 and options.engine == "pool" else options.jobs,
-                journal=journal,
-                progress=progress,
+    with engine:
+        if options.engine == "dask":
+            # A cluster has the size that it has.
+            options = msgspec.structs.replace(options, jobs=engine.jobs)
+            check_reachable((output.working(""), output.staged("")), engine)
+        earlier = output.earlier_journals()
+        while True:
+            settings = _settings_of(options, target)
+            base, reason = _find_base(kept, shards, options, settings, engine)
+            if reason:
+                kept = None
+                if options.incremental:
+                    say(f"work kept by the last run is not used, and all shards are read: {reason}")
+            wanted = [shard for number, shard in enumerate(shards) if number not in base.changes.unchanged]
+            if is_first and (scarce := too_little_space(output, wanted)):
+                say(scarce)
+            marked = trusted_shards(
+                shards,
+                target,
+                algorithm=options.hash_algorithm,
+                trust=options.trust,
+                judge=options.judge,
                 notice=say,
-                streams=streams,
-                found_at=found_at,
-                is_first=is_first,
-                is_settled=is_settled,
             )
-            is_first = False
-            try:
-                return make(marked, context, base)
-            except WrongTargetError as exc:
-                say(str(exc))
-                target = exc.target
-                # The default version is certain: the whole input was read. The newest one is not if a bad shard had the
-                # later record.
-                is_settled = target is not NEWEST_SCHEMA
-            except DamagedFileError as exc:
-                if exc.path not in base.files:
-                    raise
-                kept = str(exc)
+            with Journal(output.working("journal"), settings, earlier) as journal:
+                if journal.discarded and is_first:
+                    say(f"finished work of an interrupted run is not reused: {journal.discarded}")
+                context = RunContext(
+                    options=options,
+                    target=target,
+                    output=output,
+                    engine=engine,
+                    workers=0 if options.jobs == 1 and options.engine == "pool" else options.jobs,
+                    journal=journal,
+                    progress=progress,
+                    notice=say,
+                    streams=streams,
+                    found_at=found_at,
+                    is_first=is_first,
+                    is_settled=is_settled,
+                )
+                is_first = False
+                try:
+                    return make(marked, context, base)
+                except WrongTargetError as exc:
+                    say(str(exc))
+                    target = exc.target
+                    # The default version is certain: the whole input was read. The newest one is not if a bad shard had
+                    # the later record.
+                    is_settled = target is not NEWEST_SCHEMA
+                except DamagedFileError as exc:
+                    if exc.path not in base.files:
+                        raise
+                    kept = str(exc)
 
 
 def _settings_of(options: Options, target: Schema) -> dict[str, Any]:

@@ -30,8 +30,8 @@ distance of at most 0.25 × the part size. Proof: the places in a range that lea
 longer than 0.5 × the part size. If it includes such a border, it includes one of the two others as well, which would
 have become a cut before. About 6 borders per part remain, however many questions there are.
 
-A small corpus gets smaller parts, so that several processes can make them: the part size is halved while the corpus has
-less than `limits.fewest_parts` times that, down to `limits.least_part`. So when a small corpus doubles, its cuts move.
+A small corpus gets smaller parts, so that several processes can make them (`limits.fewest_parts`). So when it doubles,
+its cuts move.
 
 **Regions** only divide the work between tasks. They do not change the corpus, so they are cut at approximate quantiles.
 """
@@ -48,15 +48,12 @@ from typing import Final
 
 from fastrec.limits import Limits
 from fastrec.sorting.files import read_blocks, write_blocks
-from fastrec.sorting.keys import field_end
+from fastrec.sorting.keys import END, field_end
 from fastrec.sorting.runs import Fence
 from fastrec.storage import FileDigest, fingerprint
 
 Border = tuple[bytes, int]
 """A prefix, and the size of all records that have it."""
-
-END: Final = b"\xff"
-"""A prefix followed by this is greater than all keys with the prefix, and not greater than any key after those."""
 
 _STRING: Final = rb"[^\0]*(?:\0\xff[^\0]*)*\0"  # a field besides sample_id
 _BLOCK: Final = 4_096  # borders per block of a file
@@ -128,42 +125,35 @@ def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequenc
     Consecutive borders with equal prefixes are added up. If there would be more parts than `limits.most_parts`, or more
     borders would have to be held than `limits.most_borders`, the part size is doubled until it fits.
     """
-    ranked = _Ranked(borders, sort_fields)
-    candidates = _Candidates(part_bytes, limits)
-    candidates.add(ranked)
-    candidates.grow(ranked.total)
-    by_rank = sorted(candidates.held())
-    part_bytes = candidates.part_bytes
-    while len(cuts := _cuts(by_rank, ranked.total, part_bytes)) >= limits.most_parts > 0:
-        part_bytes *= 2
-    return cuts
+    first_field = prefix_maker(sort_fields[:1])
+    total = 0
 
-
-class _Ranked:
-    """Turns borders into candidates, and adds up their sizes."""
-
-    def __init__(self, borders: Iterable[Border], sort_fields: Sequence[str]) -> None:
-        self.total = 0
-        self._borders = borders
-        self._first_field = prefix_maker(sort_fields[:1])
-
-    def __iter__(self) -> Iterator[_Candidate]:
+    def ranked() -> Iterator[_Candidate]:
+        """Turn borders into candidates, and add up their sizes."""
+        nonlocal total
         last = first_field_end = b""
-        position = 0
-        for prefix, size in self._borders:
+        for prefix, size in borders:
             if prefix == last:  # one border in two regions
-                position += size
+                total += size
                 continue
             last = prefix
             if prefix >= first_field_end:
                 # The cut is at the value itself, so that it stays where it is if questions are added in front.
-                value = self._first_field(prefix)
+                value = first_field(prefix)
                 first_field_end = value + END
-                yield fingerprint(value), position, value
+                yield fingerprint(value), total, value
             else:
-                yield _WITHIN + fingerprint(prefix), position, prefix
-            position += size
-        self.total = position
+                yield _WITHIN + fingerprint(prefix), total, prefix
+            total += size
+
+    candidates = _Candidates(part_bytes, limits)
+    candidates.add(ranked())
+    candidates.grow(total)
+    by_rank = sorted(candidates.held())
+    part_bytes = candidates.part_bytes
+    while len(cuts := _cuts(by_rank, total, part_bytes)) >= limits.most_parts > 0:
+        part_bytes *= 2
+    return cuts
 
 
 class _Candidates:

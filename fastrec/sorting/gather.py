@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -157,6 +157,16 @@ class _Taken(msgspec.Struct):
     origins: OriginsByPosition
     texts: list[memoryview]
 
+    def __iadd__(self, other: Self) -> Self:
+        if other.origins:
+            self.origins |= {len(self.keys) + position: each for position, each in other.origins.items()}
+        self.keys += other.keys
+        self.sizes += other.sizes
+        self.fingerprints += other.fingerprints
+        self.rows += other.rows
+        self.texts += other.texts
+        return self
+
     def leave_out(self, removed: frozenset[int]) -> None:
         """Leave out the copies of removed pieces, and records that have no others."""
         pieces = {row[0] for row in self.rows}
@@ -170,8 +180,8 @@ class _Taken(msgspec.Struct):
         self.texts = [self.texts[index] for index in kept] if self.texts else []
 
 
-class _KeyCursor:
-    """The next keys of a slice: those whose index was read and that were not taken yet."""
+class _Cursor:
+    """The next records of a slice: those whose index was read and that were not taken yet."""
 
     def __init__(
         self,
@@ -179,16 +189,28 @@ class _KeyCursor:
         low: bytes | None,
         high: bytes | None,
         stretch: int,
+        shared_origins: SharedOrigins,
         *,
-        index_stretch: int | None = None,
-        with_rows: bool = False,
-        shared_origins: SharedOrigins | None = None,
+        with_texts: bool,
     ) -> None:
+        """Without texts, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
+        index_stretch = stretch
+        self._path, self._is_part = run_slice.path, run_slice.is_part
+        self._data: _PartData | _RunData | None = None
+        if with_texts:
+            start, end = run_slice.data_start, run_slice.data_end
+            index_bytes = run_slice.index_end - run_slice.index_start
+            least_index = max(stretch // 4, 64)  # an index of 100 KB is then read at once, and not in ten steps
+            index_stretch = max(min(stretch * index_bytes // max(end - start, 1), stretch), least_index)
+            if run_slice.is_part:
+                self._data = _PartData(run_slice.path, end)
+            else:
+                self._data = _RunData(run_slice.path, start, end, stretch)
         index = run_slice.index or index_of(run_slice.path)
-        self.index = index_reader(index, run_slice.index_start, run_slice.index_end, index_stretch or stretch)
+        self.index = index_reader(index, run_slice.index_start, run_slice.index_end, index_stretch)
         self._removed = frozenset(run_slice.removed)
-        self._with_rows = with_rows or bool(run_slice.removed)  # the row of a record with one copy has its piece
-        self._share = (shared_origins or SharedOrigins()).share
+        self._with_rows = with_texts or bool(run_slice.removed)  # the row of a record with one copy has its piece
+        self._share = shared_origins.share
         self._low, self._high = low, high
         self._is_cut = False  # whether the slice has records beyond the range
         self._stretch = stretch
@@ -218,28 +240,42 @@ class _KeyCursor:
                 if self._has_enough():  # the other blocks are decoded later
                     break
             if self._low is not None and self.keys and self.keys[0] < self._low:
-                self._skip(bisect_left(self.keys, self._low))
+                skipped = self._pop(bisect_left(self.keys, self._low))
+                if self._data:
+                    self._data.skip(sum(skipped.sizes))
             if self._high is not None and self.keys and self.keys[-1] >= self._high:
                 self._end_at(bisect_left(self.keys, self._high))
 
     def take(self, limit: bytes | None) -> _Taken:
         """Take the records of all keys below `limit`, or all that are left."""
+        known = self._held if self.index.at_end else None
         taken = self._pop(len(self.keys) if limit is None else bisect_left(self.keys, limit))
+        if self._data:
+            size = sum(taken.sizes)
+            data = self._data.read(size, known)
+            self._data.skip(size)
+            taken.texts = [data[start:end] for start, end in pairwise(accumulate(taken.sizes, initial=0))]
+            if self._is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
+                raise DamagedFileError(self._path, "a record does not match its fingerprint")
         if self._removed:
             taken.leave_out(self._removed)
         return taken
 
     def is_finished(self) -> bool:
-        return not self.keys and self.index.at_end
+        """When all records were taken, check that a part has no others."""
+        if self.keys or not self.index.at_end:
+            return False
+        if self._data and self._is_cut:
+            self._data.close()
+        elif self._data:
+            self._data.finish()
+        return True
 
     def _has_enough(self) -> bool:
         return self._held + self._held_origins * _ORIGIN_BYTES >= self._stretch
 
-    def _bytes_of(self, keys: list[bytes], _sizes: list[int]) -> int:
-        return sum(map(len, keys)) + _KEY_BYTES * len(keys)
-
-    def _skip(self, count: int) -> None:
-        self._pop(count)
+    def _bytes_of(self, keys: list[bytes], sizes: list[int]) -> int:
+        return sum(sizes) if self._data else sum(map(len, keys)) + _KEY_BYTES * len(keys)
 
     def _end_at(self, count: int) -> None:
         """Forget the records beyond the range, and read no more."""
@@ -263,61 +299,6 @@ class _KeyCursor:
             del self._origins[:end]
         self._number += count
         return taken
-
-
-class _TextCursor(_KeyCursor):
-    """The next records of a slice, with rows, origins and texts."""
-
-    def __init__(
-        self,
-        run_slice: RunSlice,
-        low: bytes | None,
-        high: bytes | None,
-        stretch: int,
-        *,
-        least_index: int,
-        shared_origins: SharedOrigins,
-    ) -> None:
-        index_bytes, data_bytes = run_slice.index_end - run_slice.index_start, run_slice.data_end - run_slice.data_start
-        index_stretch = max(min(stretch * index_bytes // max(data_bytes, 1), stretch), least_index)
-        super().__init__(
-            run_slice, low, high, stretch, index_stretch=index_stretch, with_rows=True, shared_origins=shared_origins
-        )
-        self._path, self._is_part = run_slice.path, run_slice.is_part
-        self._data: _PartData | _RunData
-        if run_slice.is_part:
-            self._data = _PartData(run_slice.path, run_slice.data_end)
-        else:
-            self._data = _RunData(run_slice.path, run_slice.data_start, run_slice.data_end, stretch)
-
-    def take(self, limit: bytes | None) -> _Taken:
-        known = self._held if self.index.at_end else None
-        taken = self._pop(len(self.keys) if limit is None else bisect_left(self.keys, limit))
-        size = sum(taken.sizes)
-        data = self._data.read(size, known)
-        self._data.skip(size)
-        taken.texts = [data[start:end] for start, end in pairwise(accumulate(taken.sizes, initial=0))]
-        if self._is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
-            raise DamagedFileError(self._path, "a record does not match its fingerprint")
-        if self._removed:
-            taken.leave_out(self._removed)
-        return taken
-
-    def is_finished(self) -> bool:
-        """When all records were taken, check that a part has no others."""
-        if not super().is_finished():
-            return False
-        if self._is_cut:
-            self._data.close()
-        else:
-            self._data.finish()
-        return True
-
-    def _bytes_of(self, _keys: list[bytes], sizes: list[int]) -> int:
-        return sum(sizes)
-
-    def _skip(self, count: int) -> None:
-        self._data.skip(sum(self._pop(count).sizes))
 
 
 _key_of = attrgetter("key")
@@ -366,34 +347,27 @@ def slice_merged(run: Run, first_region: int, last_region: int) -> RunSlice | No
     return None if index_start == index_end else RunSlice(run.path, index_start, index_end, data_start, data_end)
 
 
-def gather(
-    slices: Sequence[RunSlice],
-    low: bytes | None,
-    high: bytes | None,
-    window_bytes: int,
-    *,
-    least_index: int | None = None,
-) -> Iterator[Window]:
+def gather(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int) -> Iterator[Window]:
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
-    At least `least_index` bytes of an index are read at a time; by default so many that those of all runs are a quarter
-    of a window: an index of 100 KB is then read at once, and not in ten steps. A DamagedFileError may come after all
-    windows, so nothing may be used before.
+    A DamagedFileError may come after all windows, so nothing may be used before.
     """
-    # A cursor holds a stretch, and at most a block more.
-    stretch = max(window_bytes // max(len(slices), 1), 1)
-    if least_index is None:
-        least_index = max(window_bytes // 4 // max(len(slices), 1), 64)
     shared_origins = SharedOrigins()
-    cursors = [
-        _TextCursor(run_slice, low, high, stretch, least_index=least_index, shared_origins=shared_origins)
-        for run_slice in slices
-    ]
-    while cursors:
-        window = _merge(cursors, _limit(cursors), shared_origins)
-        cursors = [cursor for cursor in cursors if not cursor.is_finished()]
-        if window.keys:
-            yield window
+    for found in _windows(slices, low, high, window_bytes, shared_origins, with_texts=True):
+        yield _merged(found, shared_origins)
+
+
+def _merged(found: _Taken, shared_origins: SharedOrigins) -> Window:
+    keys, rows, texts = found.keys, found.rows, found.texts
+    order, origins, groups = in_order(keys, rows, lambda index: bytes(texts[index]), found.origins, shared_origins)
+    return Window(
+        [keys[index] for index in order],
+        [rows[index] for index in order],
+        [texts[index] for index in order],
+        [found.fingerprints[index] for index in order],
+        origins,
+        groups,
+    )
 
 
 def gather_keys(
@@ -403,59 +377,38 @@ def gather_keys(
 
     Records with equal keys are in no certain order. Those of equal size and fingerprint are duplicates.
     """
+    for found in _windows(slices, low, high, window_bytes, SharedOrigins(), with_texts=False):
+        keys, sizes = found.keys, found.sizes
+        size_of = dict(zip(keys, sizes, strict=True))
+        if len(size_of) == len(keys):
+            keys.sort()
+            yield keys, [size_of[key] for key in keys]
+        else:
+            distinct = sorted(set(zip(keys, sizes, found.fingerprints, strict=True)))
+            yield [key for key, _, _ in distinct], [size for _, size, _ in distinct]
+
+
+def _windows(
+    slices: Sequence[RunSlice],
+    low: bytes | None,
+    high: bytes | None,
+    window_bytes: int,
+    shared_origins: SharedOrigins,
+    *,
+    with_texts: bool,
+) -> Iterator[_Taken]:
+    """Yield the records of all slices in windows: those of one slice after those of the other."""
+    # A cursor holds a stretch, and at most a block more.
     stretch = max(window_bytes // max(len(slices), 1), 1)
-    cursors = [_KeyCursor(run_slice, low, high, stretch) for run_slice in slices]
+    cursors = [_Cursor(one, low, high, stretch, shared_origins, with_texts=with_texts) for one in slices]
     while cursors:
-        keys, sizes = _merge_keys(cursors, _limit(cursors))
+        for cursor in cursors:
+            cursor.read_ahead()
+        # The lowest key that may have further records; None if there are no others.
+        limit = min((cursor.keys[-1] for cursor in cursors if not cursor.index.at_end), default=None)
+        found = _Taken([], [], [], [], {}, [])
+        for cursor in cursors:
+            found += cursor.take(limit)
         cursors = [cursor for cursor in cursors if not cursor.is_finished()]
-        if keys:
-            yield keys, sizes
-
-
-def _limit(cursors: Sequence[_KeyCursor]) -> bytes | None:
-    """Read ahead, and find the lowest key that may have further records; None if there are no others."""
-    for cursor in cursors:
-        cursor.read_ahead()
-    return min((cursor.keys[-1] for cursor in cursors if not cursor.index.at_end), default=None)
-
-
-def _merge(cursors: Sequence[_TextCursor], limit: bytes | None, shared_origins: SharedOrigins) -> Window:
-    keys: list[bytes] = []
-    rows: list[Any] = []
-    texts: list[memoryview] = []
-    fingerprints: list[int] = []
-    origins: OriginsByPosition = {}
-    for cursor in cursors:
-        taken = cursor.take(limit)
-        if taken.origins:
-            origins |= {len(keys) + position: each for position, each in taken.origins.items()}
-        keys += taken.keys
-        rows += taken.rows
-        texts += taken.texts
-        fingerprints += taken.fingerprints
-    order, origins, groups = in_order(keys, rows, lambda index: bytes(texts[index]), origins, shared_origins)
-    return Window(
-        [keys[index] for index in order],
-        [rows[index] for index in order],
-        [texts[index] for index in order],
-        [fingerprints[index] for index in order],
-        origins,
-        groups,
-    )
-
-
-def _merge_keys(cursors: Sequence[_KeyCursor], limit: bytes | None) -> tuple[list[bytes], list[int]]:
-    keys: list[bytes] = []
-    sizes: list[int] = []
-    fingerprints: list[int] = []
-    for cursor in cursors:
-        taken = cursor.take(limit)
-        keys += taken.keys
-        sizes += taken.sizes
-        fingerprints += taken.fingerprints
-    size_of = dict(zip(keys, sizes, strict=True))
-    if len(size_of) == len(keys):
-        keys.sort()
-        return keys, [size_of[key] for key in keys]
-    distinct = sorted(set(zip(keys, sizes, fingerprints, strict=True)))
-    return [key for key, _, _ in distinct], [size for _, size, _ in distinct]
+        if found.keys:
+            yield found

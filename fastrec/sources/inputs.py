@@ -77,16 +77,24 @@ def _why_no_files(name: str) -> str:
     return "no file matches this pattern" if _is_pattern(name) else "no such file or directory"
 
 
-def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
+def _local_paths(name: str) -> tuple[list[str], bool]:
+    """The paths that a name stands for, and whether it is a pattern."""
     is_pattern = not os.path.lexists(name) and _is_pattern(name)
-    names = sorted(glob.glob(name, recursive=True)) if is_pattern else [name]  # noqa: PTH207 - paths stay str
-    for path in dict.fromkeys(map(os.path.normpath, names)):
+    return sorted(glob.glob(name, recursive=True)) if is_pattern else [name], is_pattern  # noqa: PTH207 - paths stay str
+
+
+def _local_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
+    paths, is_pattern = _local_paths(name)
+    for path in dict.fromkeys(map(os.path.normpath, paths)):
         if os.path.isdir(path):  # noqa: PTH112 - as above
-            yield from _files_in(path, problems)
-        elif os.path.isfile(path):  # noqa: PTH113 - as above
-            yield AnyFile(path, os.path.getsize(path), is_named=not is_pattern)  # noqa: PTH202 - as above
-        elif os.path.exists(path):  # noqa: PTH110 - as above
-            problems.append(f"{shown(path)}: not a regular file; logs are read more than once")
+            inside = (join(folder, one) for folder, names in walk(path, problems) for one in names)
+            files = [file for file in inside if os.path.isfile(file)]  # noqa: PTH113 - as above
+        else:
+            files = [path] if os.path.isfile(path) else []  # noqa: PTH113 - as above
+            if not files and os.path.exists(path):  # noqa: PTH110 - as above
+                problems.append(f"{shown(path)}: not a regular file; logs are read more than once")
+        for file in files:
+            yield AnyFile(file, os.path.getsize(file), is_named=not is_pattern and file == path)  # noqa: PTH202 - as above
 
 
 def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -100,37 +108,29 @@ def walk(directory: str, problems: list[str]) -> Iterator[tuple[str, list[str]]]
         yield folder, sorted(name for name in names if not name.startswith("."))
 
 
-def _files_in(directory: str, problems: list[str]) -> Iterator[AnyFile]:
-    for folder, names in walk(directory, problems):
-        for name in names:
-            path = os.path.join(folder, name)  # noqa: PTH118 - as above
-            if os.path.isfile(path):  # noqa: PTH113 - as above
-                yield AnyFile(path, os.path.getsize(path), is_named=False)  # noqa: PTH202 - as above
+def _objects_at(name: str) -> Iterator[tuple[str, FoundObject | None]]:
+    """Yield the paths that a URL stands for, each with its object, or None if it is a directory."""
+    try:
+        yield name, _store().look_at(name)
+    except IsADirectoryError:
+        yield name, None
+    except FileNotFoundError:
+        for path, match in _store().glob(name) if _is_pattern(name) else []:
+            if path.count("/.") <= name.count("/."):  # others are hidden, as in a shell
+                yield path, match
 
 
 def _store_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
     try:
-        try:
-            found = _store().look_at(name)
-            yield AnyFile(found.path, found.size, is_named=True)
-        except IsADirectoryError:
-            yield from _files_below(name)
-        except FileNotFoundError:
-            for path, match in _store().glob(name) if _is_pattern(name) else []:
-                if path.count("/.") > name.count("/."):
-                    continue  # hidden, as in a shell
-                if match:
-                    yield AnyFile(match.path, match.size, is_named=False)
-                else:
-                    yield from _files_below(path)
+        for path, match in _objects_at(name):
+            if match:
+                yield AnyFile(match.path, match.size, is_named=path == name)
+                continue
+            for found in sorted(_store().find(path), key=lambda one: one.path):
+                if "/." not in found.path.removeprefix(path.rstrip("/")):
+                    yield AnyFile(found.path, found.size, is_named=False)
     except OSError as exc:
         problems.append(f"{shown(name)}: cannot be found: {exc.strerror}")
-
-
-def _files_below(directory: str) -> Iterator[AnyFile]:
-    for found in sorted(_store().find(directory), key=lambda one: one.path):
-        if "/." not in found.path.removeprefix(directory.rstrip("/")):
-            yield AnyFile(found.path, found.size, is_named=False)
 
 
 _MANIFEST: Final = "manifest.json"
@@ -252,26 +252,15 @@ def shards_below(directory: str, is_shard: Callable[[str], bool]) -> tuple[list[
 
 
 def _objects_of(name: str, search: _Search) -> Iterator[FoundObject]:
-    try:
-        yield _store().look_at(name)
-    except FileNotFoundError:
-        yield from _matches(name, search)
-    except IsADirectoryError:
-        found = list(_shard_objects_in(name, search))
-        if not found:
-            search.problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
-        yield from found
-
-
-def _matches(name: str, search: _Search) -> Iterator[FoundObject]:
     found: dict[str, FoundObject] = {}
-    for path, match in _store().glob(name) if _is_pattern(name) else []:
-        if path.count("/.") > name.count("/."):
-            continue  # hidden, as in a shell
+    problem = "no such object, and no object matches it as a glob"
+    for path, match in _objects_at(name):
+        if (path, match) == (name, None):
+            problem = "the directory has no *.jsonl* files"
         inside = [match] if match else _shard_objects_in(path, search)
         found |= {one.path: one for one in inside}  # `**` matches a file and also its directory
     if not found:
-        search.problems.append(f"{shown(name)}: no such object, and no object matches it as a glob")
+        search.problems.append(f"{shown(name)}: {problem}")
     yield from found.values()
 
 
@@ -365,19 +354,17 @@ def _listed(files_from: str) -> Iterator[str]:
 def _shard_paths(name: str, search: _Search) -> list[str]:
     if name == STDIN:
         return [name]
-    if os.path.isdir(name):  # noqa: PTH112 - as above
-        found = _shard_paths_in(name, search)
-        if not found:
-            search.problems.append(f"{shown(name)}: the directory has no *.jsonl* files")
-        return found
-    if os.path.lexists(name) or not _is_pattern(name):
-        return [name]
-    found = []
-    for match in sorted(glob.glob(name, recursive=True)):  # noqa: PTH207 - as above
-        found += _shard_paths_in(match, search) if os.path.isdir(match) else [match]  # noqa: PTH112
+    paths, is_pattern = _local_paths(name)
+    found: list[str] = []
+    for path in paths:
+        found += _shard_paths_in(path, search) if os.path.isdir(path) else [path]  # noqa: PTH112 - as above
     if not found:
-        search.problems.append(f"{shown(name)}: no such file, and no file matches it as a glob")
-    return list(dict.fromkeys(map(os.path.normpath, found)))  # `**` matches a file and also its directory
+        problem = (
+            "no such file, and no file matches it as a glob" if is_pattern else "the directory has no *.jsonl* files"
+        )
+        search.problems.append(f"{shown(name)}: {problem}")
+    # `**` matches a file and also its directory.
+    return list(dict.fromkeys(map(os.path.normpath, found))) if is_pattern else found
 
 
 def _shard_paths_in(directory: str, search: _Search) -> list[str]:

@@ -1,4 +1,10 @@
-"""JSONL shards, the input format of fastrec: how one is found, cut into slices, and read.
+"""JSONL shards, the input format of fastrec: how one is found, cut into slices, and read; and tasks of slices.
+
+    names ── discover ──▶ shards ── slice ──▶ slices, grouped into tasks ── read ──▶ chunks of lines
+
+`inputs.find_shards` discovers. Many small shards share a task; a large plain file is cut into byte ranges, which own
+the lines that start in them. A compressed shard is one slice, however large. The tasks depend on the shards only, never
+on the number of jobs.
 
 Reading a slice, in this order:
 
@@ -18,10 +24,10 @@ import contextlib
 import os
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
-from typing import Final, cast
+from typing import Final, Protocol, TypeVar, cast
 
 import msgspec
 from xxhash import xxh3_128
@@ -39,8 +45,10 @@ STDIN: Final = "-"
 
 _READ_BYTES: Final = 1 << 20
 _LITTLE_TEXT: Final = 512 << 10  # text of zstd that is held for a caller who holds little
-SMALLEST: Final = 4 << 20  # bytes of a slice or a task
-FEWEST: Final = 16  # slices of a shard, or tasks, unless they would be smaller than that
+_SMALLEST: Final = 4 << 20  # bytes of a slice or a task
+_FEWEST: Final = 16  # slices of a shard, or tasks, unless they would be smaller than that
+
+_LAST: Final = 4  # the last tasks have this fraction of the text that is left, and at least of the size of the others
 
 # Bytes of text per byte of a file, estimated; real records gave 3.3 to 12.
 _EXPANSION: Final = {Format.PLAIN: 1, Format.ZSTD: 4, Format.GZIP: 4, Format.BZ2: 5, Format.XZ: 5}
@@ -58,7 +66,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """A JSONL file as discovery found it; small, hashable, and picklable. Implements `Source`."""
+    """A JSONL file as discovery found it; small, hashable, and picklable."""
 
     path: str
     size: int
@@ -98,7 +106,7 @@ class Shard(msgspec.Struct, frozen=True):
 
         The cuts depend on this shard only, so that results for its slices stay usable when other shards are added.
         """
-        slice_bytes = min(slice_bytes, max(self.size // FEWEST, SMALLEST))
+        slice_bytes = min(slice_bytes, max(self.size // _FEWEST, _SMALLEST))
         if not self.splittable or self.size <= slice_bytes + slice_bytes // 2:
             yield Slice(self)
             return
@@ -274,3 +282,61 @@ def _object_at(path: str) -> Shard:
 
 def _reason(what: str, exc: Exception) -> str:
     return f"{what}: {exc.strerror if isinstance(exc, OSError) and exc.strerror else exc}"
+
+
+# Tasks
+
+
+class _Sized(Protocol):
+    @property
+    def estimated_text(self) -> int: ...
+
+
+_Piece = TypeVar("_Piece", bound=_Sized)
+
+
+def total_text(sources: Iterable[_Sized]) -> int:
+    return sum(source.estimated_text for source in sources)
+
+
+class TextEstimate:
+    """Estimates the text of all sources, better and better as they are read: compressed ones expand more or less."""
+
+    def __init__(self, sources: Sequence[Shard]) -> None:
+        self._whole = 0 if any(source.stream for source in sources) else total_text(sources)
+        self._estimated = self._found = 0
+
+    def add(self, estimated: int, found: int) -> None:
+        self._estimated += estimated
+        self._found += found
+
+    @property
+    def total(self) -> int:
+        """The text of all sources; 0 if it is not known, because one of them is a stream."""
+        if not self._whole or not self._estimated:
+            return self._whole
+        return self._whole * self._found // self._estimated
+
+
+def tasks_of(sources: Iterable[Shard], task_bytes: int) -> list[tuple[Slice, ...]]:
+    return gather_tasks([piece for source in sources for piece in source.slices(task_bytes)], task_bytes)
+
+
+def gather_tasks(slices: Sequence[_Piece], task_bytes: int) -> list[tuple[_Piece, ...]]:
+    """Group slices, or other pieces of work, into tasks of about `task_bytes`.
+
+    They are smaller if there would be too few of them to share, and become smaller towards the end, so that all
+    workers end at about the same time.
+    """
+    left = total_text(slices)
+    task_bytes = min(task_bytes, max(left // _FEWEST, _SMALLEST))
+    tasks: list[list[_Piece]] = []
+    size = most = 0
+    for piece in slices:
+        if not tasks or size + piece.estimated_text > most:
+            tasks.append([])
+            size, most = 0, min(task_bytes, max(left // _LAST, task_bytes // _LAST, _SMALLEST))
+        tasks[-1].append(piece)
+        size += piece.estimated_text
+        left -= piece.estimated_text
+    return list(map(tuple, tasks))

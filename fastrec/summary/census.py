@@ -35,9 +35,8 @@ import msgspec
 from fastrec.engine.base import Engine
 from fastrec.errors import FastrecError, shown
 from fastrec.limits import LIMITS, Limits
-from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.files import ViewsWriter, read_blocks
-from fastrec.sorting.keys import is_split, split_scope
+from fastrec.sorting.keys import KeyColumns, is_split, split_scope
 from fastrec.storage import FileDigest, fingerprint, join, storage_of
 from fastrec.summary.rows import Sums
 from fastrec.summary.tally import Outcome, Repeats, RepeatsByModel, add_repeats

@@ -15,9 +15,8 @@ import msgspec
 
 from fastrec.engine.base import Engine
 from fastrec.limits import LIMITS, Limits
-from fastrec.sorting.fields import KeyColumns
 from fastrec.sorting.files import read_blocks, write_blocks
-from fastrec.sorting.keys import join_key, split_scope, text_of
+from fastrec.sorting.keys import KeyColumns, join_key, split_scope, text_of
 from fastrec.sorting.runs import Run
 from fastrec.storage import FileDigest
 from fastrec.summary.census import (

@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
-from fastrec.sorting.fields import KeyColumns
+from fastrec.sorting.keys import KeyColumns
 from fastrec.summary.rows import USUAL_TYPE, Column, Sums, from_portable, to_portable
 
 _UNIT_BITS: Final = 1_074

@@ -126,9 +126,7 @@ def test_chunk_out_of_memory(shard: Path, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Judge, "judge_chunk", judge_chunk)
     piece = Piece(0, 0, "original.jsonl.gz", Slice(shard_at(str(shard))), temporary=True)
     options = Options()
-    target = options.target
-    judging, sorting = options.for_input(target), options.for_sorting(target)
-    task = pass1.SortTask(0, (piece,), str(tmp_path), judging, sorting, run_bytes=1 << 20, most_fences=32)
+    task = pass1.SortTask(0, (piece,), str(tmp_path), options, options.target.name, run_bytes=1 << 20, most_fences=32)
     error = pass1.sort_pieces(task).pieces[0].error
     assert str(error).startswith("original.jsonl.gz: one of its lines needs more memory than there is")
     assert "--max-line-bytes" in str(error)

@@ -25,8 +25,7 @@ from fastrec.normalize.plan import MergeTask, merge_some
 from fastrec.normalize.results import SortResult
 from fastrec.normalize.run import normalize
 from fastrec.progress import Progress
-from fastrec.sorting.fields import KeyColumns
-from fastrec.sorting.keys import FIELDS
+from fastrec.sorting.keys import FIELDS, KeyColumns
 from fastrec.sorting.runs import Run
 from fastrec.sources.formats import Format
 from fastrec.summary import part_statistics as census

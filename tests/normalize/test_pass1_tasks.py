@@ -26,8 +26,7 @@ GB = 1 << 30
 
 def tasks_of(shards: list[Shard], directory: str, workers: int, limits: Limits = LIMITS) -> SortTasks:
     options = Options(jobs=max(workers, 1), limits=limits)
-    target = options.target
-    return SortTasks(shards, directory, options.for_input(target), options.for_sorting(target), workers=workers)
+    return SortTasks(shards, directory, options, options.target, workers=workers)
 
 
 def decompressed_here(gigabytes: list[float], workers: int) -> list[int]:

@@ -74,7 +74,7 @@ def first_line_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def guess_always(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let every guess be this version."""
     monkeypatch.setattr(
-        module, "choose_target", lambda _, given: TARGETS[name] if given.judge.target_is_guess else given.target
+        module, "choose_target", lambda _, given: TARGETS[name] if given.schema == "auto" else given.target
     )
 
 
@@ -84,7 +84,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
 
     def note(task: pass1.SortTask) -> SortResult:
-        found.append(task.judging.target.name)
+        found.append(task.target)
         return pass1.sort_pieces(task)
 
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())

@@ -12,8 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from fastrec.sorting.fields import KeyColumns, column_splitter
-from fastrec.sorting.keys import FIELDS, METRIC_FIELDS, key_maker, key_splitter
+from fastrec.sorting.keys import FIELDS, METRIC_FIELDS, KeyColumns, column_splitter, key_maker, key_splitter
 from tests.sizes import examples
 
 ORDERS = [FIELDS, METRIC_FIELDS, ("model_id", *(field for field in FIELDS if field != "model_id"))]

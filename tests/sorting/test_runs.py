@@ -45,10 +45,10 @@ def spilled(folder: str, pile: list[list[Item]], block_rows: int) -> list[Run]:
     return runs
 
 
-def gathered(runs: list[Run], cuts: list[bytes], window_bytes: int, **options: int) -> Iterator[Window]:
+def gathered(runs: list[Run], cuts: list[bytes], window_bytes: int) -> Iterator[Window]:
     for low, high in pairwise([None, *cuts, None]):
         slices = [piece for run in runs if (piece := slice_run(run, low, high))]
-        for window in gather(slices, low, high, window_bytes, **options):
+        for window in gather(slices, low, high, window_bytes):
             assert low is None or window.keys[0] >= low
             assert high is None or window.keys[-1] < high
             yield window
@@ -77,12 +77,10 @@ def counts_in(windows: list[Window]) -> Counter[int]:
     return counts
 
 
-def check(
-    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], **options: int
-) -> list[Window]:
+def check(pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes]) -> list[Window]:
     with tempfile.TemporaryDirectory() as folder:
         runs = spilled(folder, pile, block_rows)
-        windows = list(gathered(runs, cuts, window_bytes, **options))
+        windows = list(gathered(runs, cuts, window_bytes))
         found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
         assert found == sorted({item for some in pile for item in some})
         # Every record is accounted for, and of duplicates the one of the lowest source is kept.

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fastrec.sorting.fields import KeyColumns
+from fastrec.sorting.keys import KeyColumns
 from fastrec.summary.census import (
     Identity,
     QuestionCounts,

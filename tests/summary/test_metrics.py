@@ -24,8 +24,7 @@ from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits, use_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA
-from fastrec.sorting.fields import KeyColumns
-from fastrec.sorting.keys import METRIC_FIELDS, key_maker, key_splitter
+from fastrec.sorting.keys import METRIC_FIELDS, KeyColumns, key_maker, key_splitter
 from fastrec.summary.census import census_of_part, count_questions
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import Census

@@ -15,8 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fastrec.judge.judge import Judge
-from fastrec.sorting.fields import KeyColumns
-from fastrec.sorting.keys import key_maker, key_splitter, sample_id_of
+from fastrec.sorting.keys import KeyColumns, key_maker, key_splitter, sample_id_of
 from fastrec.summary.rows import Column, bucket_of, bucket_value, row_maker
 from fastrec.summary.tally import ModelTally, Tally, means_of
 from tests.samples import sample

@@ -28,7 +28,7 @@ from fastrec.errors import UsageError, counted, utf8
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import Limits, current_limits
 from fastrec.progress import Progress
-from fastrec.sources.tasks import gather_tasks, total_text
+from fastrec.sources.shard import gather_tasks, total_text
 from fastrec.storage import is_private, parent_and_name
 
 

@@ -39,8 +39,7 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, TARGETS
-from fastrec.sorting.fields import KeyColumns
-from fastrec.sorting.keys import encode_text, key_maker, key_splitter, question_of, scope_of, text_of
+from fastrec.sorting.keys import KeyColumns, encode_text, key_maker, key_splitter, question_of, scope_of, text_of
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.present_choice import Chosen

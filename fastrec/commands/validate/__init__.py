@@ -45,8 +45,7 @@ from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import SCHEMAS, chosen_schema
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
-from fastrec.sources.shard import Shard, Slice
-from fastrec.sources.tasks import TextEstimate, tasks_of, total_text
+from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text
 
 _judge = lru_cache(maxsize=1)(Judge)
 

@@ -27,8 +27,7 @@ from fastrec.judge.findings import describe, json_path
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
 from fastrec.normalize.options import Options
-from fastrec.sorting.fields import KeyColumns, column_splitter
-from fastrec.sorting.keys import key_maker, key_splitter
+from fastrec.sorting.keys import KeyColumns, column_splitter, key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage import sha256_of_file
