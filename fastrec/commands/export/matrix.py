@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 import msgspec
 from msgspec import Raw
 
-from fastrec.commands.export.table import CHUNK_BYTES, ExportTask, double_of, has_metrics
+from fastrec.commands.export.table import CHUNK_BYTES, ExportTask, Score, double_of, has_metrics
 from fastrec.corpus.scan import SplitHashes, decode_lines
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import counted, naming
@@ -35,17 +35,12 @@ _Question = tuple[str, tuple[str, ...], str, tuple[str, ...]]
 """evaluation_name, metric or nothing, which sorts first, sample_hash, and sample_id in JSON if the hash is split."""
 
 
-class _Evaluation(msgspec.Struct):
-    score: Raw
-    is_correct: bool
-
-
 class _Line(msgspec.Struct):
     evaluation_name: str
     sample_hash: str
     model_id: str
     sample_id: Raw
-    evaluation: _Evaluation
+    evaluation: Score
     error: str | None = None
 
 

@@ -9,11 +9,15 @@ claims is in `evaluation.num_turns` and `tool_calls_count`.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import PartFile, SplitHashes, decode_lines
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import naming, shown
@@ -58,13 +62,15 @@ def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
 class ExportTask(msgspec.Struct, frozen=True):
     part: PartFile
     output: str
-    limits: Limits
-    raw_cells: bool
-    """Whether text that a spreadsheet would evaluate stays as it is."""
     label: str
     """The schema version, as the manifest spells it."""
     sort_fields: tuple[str, ...]
-    split: SplitHashes
+    limits: Limits
+    raw_cells: bool = True
+    """Whether text that a spreadsheet would evaluate stays as it is."""
+    split: SplitHashes = frozenset()
+    sources: str = ""
+    """The directory of the corpus, if the table has the sources of records."""
 
     @property
     def schema(self) -> Schema:
@@ -74,45 +80,59 @@ class ExportTask(msgspec.Struct, frozen=True):
         return f"exporting {shown(self.part.path)}"
 
 
-class _Evaluation(msgspec.Struct):
+def export_tasks(
+    parts: Iterable[PartFile], manifest: Manifest, folder: Path, suffix: str, **options: Any
+) -> list[ExportTask]:
+    """Make a task for each part, with a file in a folder."""
+    return [
+        ExportTask(part, str(folder / f"part-{number:05d}{suffix}"), manifest.schema, manifest.sort_fields, **options)
+        for number, part in enumerate(parts)
+    ]
+
+
+class Score(msgspec.Struct):
     score: Raw
-    is_correct: Raw
+    is_correct: bool
 
 
 class _Usage(msgspec.Struct):
-    input_tokens: Raw
-    output_tokens: Raw
-    total_tokens: Raw
+    input_tokens: Raw = Raw()
+    output_tokens: Raw = Raw()
+    total_tokens: Raw = Raw()
 
 
-class Times(msgspec.Struct):
+class _Times(msgspec.Struct):
     latency_ms: Raw = Raw()
 
 
-class Output(msgspec.Struct):
+class _Output(msgspec.Struct):
     raw: str | list[str]
 
 
-class Turn(msgspec.Struct):
+class _Turn(msgspec.Struct):
     role: str
     content: str | None = None
     tool_calls: list[Raw] | None = None
 
 
-class _Line(msgspec.Struct):
-    """The fields of a record that are in the table, or measured for it; numbers as they are spelled."""
+class Line(msgspec.Struct, kw_only=True):
+    """The fields of a record that are in tables, or measured for them; numbers as they are spelled."""
 
     evaluation_name: str
     sample_hash: str
     model_id: str
-    evaluation_id: str
     sample_id: Raw
-    interaction_type: str
-    evaluation: _Evaluation
+    evaluation: Score
     token_usage: _Usage | UnsetType = UNSET
-    performance: Times | UnsetType = UNSET
+    performance: _Times | UnsetType = UNSET
     error: str = ""
-    output: Output | None = None
+    output: _Output | None = None
+    metric: ClassVar[str | None] = None
+
+
+class _Row(Line, kw_only=True):
+    evaluation_id: str
+    interaction_type: str
 
 
 def has_metrics(schema: Schema) -> bool:
@@ -124,12 +144,13 @@ def table_columns(schema: Schema) -> tuple[str, ...]:
     return ("evaluation_name", *([METRIC] if has_metrics(schema) else []), *_COLUMNS)
 
 
-def _line_type(schema: Schema) -> type[msgspec.Struct]:
-    """Add the fields whose names depend on the version to `_Line`."""
-    turns = ("turns", list[Turn] | None, msgspec.field(name=schema.turns_field, default=None))
+def line_decoder(kind: type[Line], schema: Schema) -> Callable[[bytes], Any]:
+    """Make a decoder of lines with the fields whose names depend on the version, too: `turns` and `metric`."""
+    turns = ("turns", list[_Turn] | None, msgspec.field(name=schema.turns_field, default=None))
     # Only a version with metrics has this field. In others it is an unknown key, with a value of any type.
     metric = ("metric", str | None, msgspec.field(name=METRIC, default=None))
-    return msgspec.defstruct("_Line", [turns, *([metric] if has_metrics(schema) else [])], bases=(_Line,))
+    fields = [turns, metric] if has_metrics(schema) else [turns]
+    return msgspec.json.Decoder(msgspec.defstruct("_Line", fields, bases=(kind,), kw_only=True)).decode
 
 
 def double_of(value: Raw) -> tuple[str, str]:
@@ -146,26 +167,22 @@ def double_of(value: Raw) -> tuple[str, str]:
 
 def write_table(task: ExportTask) -> None:
     """Write the rows of one part without a header. Runs in a worker."""
-    decode = msgspec.json.Decoder(_line_type(task.schema)).decode
-    row_of = _row_with_metric if has_metrics(task.schema) else _row
+    decode = line_decoder(_Row, task.schema)
+    row_of = partial(_row, has_metrics=has_metrics(task.schema))
     with naming(task.output), open(task.output, "w", encoding="utf-8", newline="") as file:  # noqa: PTH123
         writer = CsvWriter(file, raw_cells=task.raw_cells)
         for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES, task.sort_fields):
             writer.writerows(map(row_of, lines))
 
 
-def _row_with_metric(line: Any) -> tuple[Any, ...]:
-    name, *others = _row(line)
-    return (name, line.metric or "", *others)
-
-
-def _row(line: Any) -> tuple[Any, ...]:
+def _row(line: Any, *, has_metrics: bool) -> tuple[Any, ...]:
     usage, times = line.token_usage, line.performance
     tokens = (usage.input_tokens, usage.output_tokens, usage.total_tokens) if usage else (b"", b"", b"")
     sample_id = bytes(line.sample_id)
     is_text = sample_id.startswith(b'"')
     return (
         line.evaluation_name,
+        *([line.metric or ""] if has_metrics else []),
         line.sample_hash,
         line.model_id,
         line.evaluation_id,
@@ -173,7 +190,7 @@ def _row(line: Any) -> tuple[Any, ...]:
         "string" if is_text else "integer",
         line.interaction_type,
         *double_of(line.evaluation.score),
-        bytes(line.evaluation.is_correct).decode(),
+        "true" if line.evaluation.is_correct else "false",
         *(bytes(count).decode() for count in tokens),
         double_of(times.latency_ms)[0] if times and bytes(times.latency_ms) else "",
         *measure(line.output, line.turns),
