@@ -146,43 +146,42 @@ class Metric(msgspec.Struct, frozen=True):
     max_score: float | str | None = None
 
 
-class _ScoreDetails(msgspec.Struct, frozen=True):
+class ScoreDetails(msgspec.Struct, frozen=True):
     score: msgspec.Raw
     uncertainty: Any = None
+
+
+class Result(msgspec.Struct, frozen=True):
+    name: str = msgspec.field(name="evaluation_name")
+    details: ScoreDetails = msgspec.field(name="score_details")
+    metric: Metric = msgspec.field(name="metric_config")
+    id: str | None = msgspec.field(name="evaluation_result_id", default=None)
+
+    @property
+    def score(self) -> str:
+        """The score as it is written, so that its decimals are known."""
+        return bytes(self.details.score).decode()
+
+    @property
+    def num_samples(self) -> int | None:
+        stated = self.details.uncertainty
+        number = stated.get("num_samples") if isinstance(stated, dict) else None
+        return number if type(number) is int else None
 
 
 class _Model(msgspec.Struct, frozen=True):
     id: str
 
 
-class _Result(msgspec.Struct, frozen=True):
-    evaluation_name: str
-    score_details: _ScoreDetails
-    metric_config: Metric
-    evaluation_result_id: str | None = None
-
-
-class _Aggregate(msgspec.Struct, frozen=True):
-    evaluation_id: str
-    model_info: _Model
-    evaluation_results: list[_Result]
-    detailed_evaluation_results: Stated | None = None
-
-
-class Result(msgspec.Struct, frozen=True):
-    name: str
-    id: str | None
-    metric: Metric
-    score: str
-    """The score as it is written, so that its decimals are known."""
-    num_samples: int | None = None
-
-
 class Aggregate(msgspec.Struct, frozen=True):
     evaluation_id: str
-    model_id: str
-    results: tuple[Result, ...]
-    stated: Stated | None
+    model_info: _Model
+    results: tuple[Result, ...] = msgspec.field(name="evaluation_results")
+    stated: Stated | None = msgspec.field(name="detailed_evaluation_results", default=None)
+
+    @property
+    def model_id(self) -> str:
+        return self.model_info.id
 
 
 class NotAggregate(msgspec.Struct, frozen=True):
@@ -200,7 +199,7 @@ class _Outline(msgspec.Struct, frozen=True):
 
 
 _outline: Final = msgspec.json.Decoder(_Outline).decode
-_decode: Final = msgspec.json.Decoder(_Aggregate).decode
+_decode: Final = msgspec.json.Decoder(Aggregate).decode
 _number: Final = msgspec.json.Decoder(float).decode
 
 
@@ -216,30 +215,19 @@ def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
     except REFUSALS as exc:
         problem, _, path = str(exc).partition(" - at `")
         return NotAggregate(problem, path.rstrip("`") or "$", is_meant=True)
-    results = []
-    for number, one in enumerate(found.evaluation_results):
-        score = bytes(one.score_details.score)
+    for number, result in enumerate(found.results):
         try:
-            _number(score)
+            _number(result.details.score)
         except REFUSALS as exc:
             return NotAggregate(str(exc), f"$.evaluation_results[{number}].score_details.score", is_meant=True)
-        stated = one.score_details.uncertainty
-        number_of_samples = stated.get("num_samples") if isinstance(stated, dict) else None
-        number_of_samples = number_of_samples if type(number_of_samples) is int else None
-        result = Result(
-            one.evaluation_name, one.evaluation_result_id, one.metric_config, score.decode(), number_of_samples
-        )
-        results.append(result)
-    return Aggregate(found.evaluation_id, found.model_info.id, tuple(results), found.detailed_evaluation_results)
+    return found
 
 
 def result_findings(results: tuple[Result, ...]) -> Iterator[Finding]:
     """Find results that cannot be told apart."""
-    seen: set[str] = set()
+    seen: set[str | None] = set()
     for number, result in enumerate(results):
-        if result.id is None:
-            continue
-        if result.id in seen:
+        if result.id is not None and result.id in seen:
             path = f"$.evaluation_results[{number}].evaluation_result_id"
             message = f"expected another id for each result, found {quoted(result.id)} again"
             yield Finding("pair.duplicate_result", path, message)

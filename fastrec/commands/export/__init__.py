@@ -1,7 +1,7 @@
 """`export`: write a corpus as tables.
 
 1. Check the arguments, the output path, and that the packages for the format are installed.
-2. One task per part writes a file (`parquet`, `table`, `matrix`).
+2. One task per part writes a file (`parquet`, `table`).
 3. For CSV and the matrix, join these files into one table. Write `export.json` and a README: a dataset card for the
    Hugging Face hub that explains the columns.
 4. Publish the output directory atomically.
@@ -23,9 +23,17 @@ from typing import Final, Unpack
 import msgspec
 
 from fastrec._version import __version__
-from fastrec.commands.export.matrix import Scope, write_answers, write_matrix
 from fastrec.commands.export.pairs import read_details, write_pairs
-from fastrec.commands.export.table import ExportTask, export_tasks, has_metrics, table_columns, write_table
+from fastrec.commands.export.table import (
+    ExportTask,
+    Scope,
+    export_tasks,
+    has_metrics,
+    table_columns,
+    write_answers,
+    write_matrix,
+    write_table,
+)
 from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary, skipped_lines, text_hash
 from fastrec.corpus.output import Kind
