@@ -7,16 +7,7 @@
        {…,"evaluation":{…,"judge":"gpt"},"run":3}   ──▶   extra: {"$.evaluation.judge":"gpt","$.run":3}
 
 2. Convert rows to columns (`batch_of`). Each version has one fixed schema, derived from the Structs of its records:
-
-       field of type                    becomes
-       string, boolean                  the same
-       integer                          int64
-       number                           double, and a column NAME_type: integer, number or boolean
-       string or integer, or array      string, or list of strings, and a column NAME_type: string, integer or array
-       array of strings                 list of strings
-       object, array of objects         struct, list of structs
-       free-form object                 string: its JSON text
-
+   objects are structs, and `_SCALARS` has the types of other fields. A field of several types has a column NAME_type.
    The sizes of the response (`MEASURES`) follow as int64 columns. If a column cannot hold a value exactly (an integer
    beyond 64 bits, or beyond 2⁵³ in a double), the column is null and the value is in `extra`, the last column, under
    its path. Columns and `extra` together are the record: nothing is lost.

@@ -91,7 +91,7 @@ def export_tasks(
     ]
 
 
-class Score(msgspec.Struct):
+class _Score(msgspec.Struct):
     score: Raw
     is_correct: bool
 
@@ -116,19 +116,24 @@ class _Turn(msgspec.Struct):
     tool_calls: list[Raw] | None = None
 
 
-class Line(msgspec.Struct, kw_only=True):
-    """The fields of a record that are in tables, or measured for them; numbers as they are spelled."""
+class _Cell(msgspec.Struct, kw_only=True):
+    """The fields of a record that the matrix and all tables need; numbers as they are spelled."""
 
     evaluation_name: str
     sample_hash: str
     model_id: str
     sample_id: Raw
-    evaluation: Score
+    evaluation: _Score
+    error: str = ""
+    metric: ClassVar[str | None] = None
+
+
+class Line(_Cell, kw_only=True):
+    """The fields of a record that are in tables, too, or measured for them."""
+
     token_usage: _Usage | UnsetType = UNSET
     performance: _Times | UnsetType = UNSET
-    error: str = ""
     output: _Output | None = None
-    metric: ClassVar[str | None] = None
 
 
 class _Row(Line, kw_only=True):
@@ -145,12 +150,13 @@ def table_columns(schema: Schema) -> tuple[str, ...]:
     return ("evaluation_name", *([METRIC] if has_metrics(schema) else []), *_COLUMNS)
 
 
-def line_decoder(kind: type[Line], schema: Schema) -> Callable[[bytes], Any]:
-    """Make a decoder of lines with the fields whose names depend on the version, too: `turns` and `metric`."""
-    turns = ("turns", list[_Turn] | None, msgspec.field(name=schema.turns_field, default=None))
-    # Only a version with metrics has this field. In others it is an unknown key, with a value of any type.
-    metric = ("metric", str | None, msgspec.field(name=METRIC, default=None))
-    fields = [turns, metric] if has_metrics(schema) else [turns]
+def line_decoder(kind: type[_Cell], schema: Schema) -> Callable[[bytes], Any]:
+    """Make a decoder of lines, with the fields whose names depend on the version: `metric`, and `turns` of a Line."""
+    fields: list[tuple[str, Any, Any]] = []
+    if issubclass(kind, Line):
+        fields.append(("turns", list[_Turn] | None, msgspec.field(name=schema.turns_field, default=None)))
+    if has_metrics(schema):  # in other versions it is an unknown key, with a value of any type
+        fields.append(("metric", str | None, msgspec.field(name=METRIC, default=None)))
     return msgspec.json.Decoder(msgspec.defstruct("_Line", fields, bases=(kind,), kw_only=True)).decode
 
 
@@ -219,19 +225,6 @@ _Question = tuple[str, tuple[str, ...], str, tuple[str, ...]]
 """evaluation_name, metric or nothing, which sorts first, sample_hash, and sample_id in JSON if the hash is split."""
 
 
-class _Cell(msgspec.Struct):
-    evaluation_name: str
-    sample_hash: str
-    model_id: str
-    sample_id: Raw
-    evaluation: Score
-    error: str | None = None
-
-
-class _CellWithMetric(_Cell):
-    metric: str | None = msgspec.field(name=METRIC, default=None)
-
-
 class _Answer(msgspec.Struct, array_like=True):
     """The values of a record that are in the matrix."""
 
@@ -245,20 +238,19 @@ class _Answer(msgspec.Struct, array_like=True):
 
 def write_answers(task: ExportTask) -> None:
     """Write the answers of one part, one per line. Runs in a worker."""
-    decode = msgspec.json.Decoder(_CellWithMetric if has_metrics(task.schema) else _Cell).decode
-    encode = msgspec.json.encode
+    decode, encode = line_decoder(_Cell, task.schema), msgspec.json.encode
     with naming(task.output), open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
         for lines, _ in decode_lines(task.part, decode, CHUNK_BYTES, task.sort_fields):
             file.writelines(encode(_answer(line, task.split)) + b"\n" for line in lines)
 
 
-def _answer(line: _Cell, split: SplitHashes) -> _Answer:
+def _answer(line: Any, split: SplitHashes) -> _Answer:
     spelled = sample_id = bytes(line.sample_id).decode()
     if sample_id.startswith('"'):
         sample_id = msgspec.json.decode(sample_id)
     score, _ = double_of(line.evaluation.score)
-    metric = (line.metric,) if isinstance(line, _CellWithMetric) and line.metric is not None else ()
-    is_split = split and (line.evaluation_name, metric[0] if metric else None, line.sample_hash) in split
+    metric = () if line.metric is None else (line.metric,)
+    is_split = split and (line.evaluation_name, line.metric, line.sample_hash) in split
     question = (line.evaluation_name, metric, line.sample_hash, (spelled,) if is_split else ())
     return _Answer(question, line.model_id, sample_id, score, line.evaluation.is_correct, bool(line.error))
 

@@ -203,14 +203,13 @@ def answered_again(rng: Rng, writer: Writer, record: Record, question: Question)
     else:
         *turns, last = record["interactions"]
         copy["interactions"] = [*turns, {**last, "content": answer}]
-    copy["evaluation"] = {**record["evaluation"], "score": correct, "is_correct": correct}
-    return copy
+    return contradicted(copy, bool)
 
 
-def contradicted(record: Record) -> Record:
+def contradicted(record: Record, score: Callable[[bool], float] = int) -> Record:
     """Make a record with the same answer and another verdict."""
     correct = not record["evaluation"]["is_correct"]
-    return {**record, "evaluation": {**record["evaluation"], "score": int(correct), "is_correct": correct}}
+    return {**record, "evaluation": {**record["evaluation"], "score": score(correct), "is_correct": correct}}
 
 
 # Records of later schema versions. What a version expects is read from its `Schema`: whether references

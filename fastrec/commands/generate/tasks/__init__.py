@@ -90,17 +90,16 @@ def facts() -> Sequence[_Fact]:
 def _topic(name: str, *, subject: str, ask: str, state: str, rows: str, ask_back: str = "") -> list[_Fact]:
     """Make the questions for values, followed by those for keys."""
     split = [(*map(str.strip, row.split("|")), "")[:3] for row in rows.strip().splitlines()]
-    forward, back = [], []
-    for number, (key, value, lure) in enumerate(split):
-        near = [row for row in split[max(0, number - _NEAR) : number + _NEAR + 1] if row[0] != key]
-        others = [other for _, other, _ in near]
-        statement = state.replace("{key}", key).replace("{value}", "{}")
-        forward.append(_Fact(name, subject, ask.format(key=key), value, others, lure, statement))
-        if ask_back:
-            keys = [other for other, _, _ in near]
-            statement = state.replace("{value}", value).replace("{key}", "{}")
-            back.append(_Fact(name, subject, ask_back.format(value=value), key, keys, "", statement))
-    return forward + back
+    made, marks = [], ("{key}", "{value}")
+    for given, pattern in enumerate(filter(None, (ask, ask_back))):
+        asked = 1 - given
+        for number, row in enumerate(split):
+            near = [other for other in split[max(0, number - _NEAR) : number + _NEAR + 1] if other[0] != row[0]]
+            others, lure = [other[asked] for other in near], "" if given else row[2]
+            statement = state.replace(marks[given], row[given]).replace(marks[asked], "{}")
+            question = pattern.format(key=row[0], value=row[1])
+            made.append(_Fact(name, subject, question, row[asked], others, lure, statement))
+    return made
 
 
 def trivia(rng: Rng, number: int) -> Task:
