@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from fastrec.commands.show import Shown, show
     from fastrec.commands.stats import stats
     from fastrec.commands.trend import trend
-    from fastrec.commands.validate import validate
-    from fastrec.commands.validate.result import Validation
+    from fastrec.commands.validate import Validation, validate
     from fastrec.commands.verify import Verification, verify
     from fastrec.commands.view import view
     from fastrec.errors import FastrecError, RefusedError, ShardError, UsageError
@@ -100,8 +99,7 @@ _HOMES = {
         "fastrec.commands.stats": ("stats",),
         "fastrec.commands.export.tables": ("batches", "connect", "table"),
         "fastrec.commands.trend": ("trend",),
-        "fastrec.commands.validate": ("validate",),
-        "fastrec.commands.validate.result": ("Validation",),
+        "fastrec.commands.validate": ("Validation", "validate"),
         "fastrec.commands.verify": ("Verification", "verify"),
         "fastrec.commands.view": ("view",),
         "fastrec.errors": ("FastrecError", "RefusedError", "ShardError", "UsageError"),

@@ -20,7 +20,7 @@ from fastrec.errors import counted
 
 if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck
-    from fastrec.commands.validate.result import Validation
+    from fastrec.commands.validate import Validation
     from fastrec.judge.findings import FindingGroup
 
 

@@ -23,7 +23,7 @@ from fastrec.cli.tables import print_findings
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.commands.validate.result import UpgradeReport, Validation
+    from fastrec.commands.validate import UpgradeReport, Validation
 
 
 @command("Check every record of shards.")

@@ -70,21 +70,9 @@ _KINDS: Final = ("evaluation", "metric", "model")
 _SPEED: Final = 4  # searching is 4 times faster than other work on text, so a pool pays only for 4 times as much
 
 
-class Selection(msgspec.Struct, frozen=True, kw_only=True):
-    """What a record must match: its value is one of these. No values match every record."""
+class Selection(Filters, frozen=True, kw_only=True):
+    """What a record must match: outcomes, and exact values instead of patterns."""
 
-    evaluation: tuple[str, ...] = ()
-    """The `evaluation_name`."""
-    metric: tuple[str, ...] = ()
-    """The `evaluation_result_id`."""
-    model: tuple[str, ...] = ()
-    sample_id: tuple[str, ...] = ()
-    """The string, or the integer with these digits."""
-    hash: tuple[str, ...] = ()
-    right: bool = False
-    wrong: bool = False
-    errors: bool = False
-    """Outcomes, any of which will do; a record with an `error` that is not empty is neither right nor wrong."""
     rest: Filters = Filters()
     """Patterns that a record must match, too: of ids and hashes, and of names that are not known."""
 
@@ -114,7 +102,7 @@ class SortRange:
         self._position_of = position_maker(sort_fields)
         self._allowed = [wanted.get(field) for field in sort_fields]
         leading = self._allowed[: len(wanted)]
-        is_exact = not (selection.right or selection.wrong or selection.errors or selection.rest)
+        is_exact = not (selection.chooses_outcomes or selection.rest)
         self.is_contiguous = is_exact and all(values and len(values) == 1 for values in leading)
         """Whether the matching records are exactly those of one stretch of the corpus."""
         self.can_end_early = any(self._allowed[:2])
@@ -179,8 +167,7 @@ class Finder:
         spelled = {field: [_spell(value) for value in values] for field, values in wanted.items()}
         self._sample_ids = spelled.get("sample_id")
         self._texts = [(field, frozenset(values)) for field, values in wanted.items() if field != "sample_id"]
-        self._rest = selection.rest
-        self._outcomes = Filters(right=selection.right, wrong=selection.wrong, errors=selection.errors)
+        self._selection, self._rest = selection, selection.rest
         self._needles = _needles(spelled, selection)
 
     def lines(self, data: bytearray, end: int) -> Iterator[bytes]:
@@ -211,15 +198,15 @@ class Finder:
             all(getattr(head, field) in texts for field, texts in self._texts)
             and (self._sample_ids is None or bytes(head.sample_id) in self._sample_ids)
             and (not self._rest or self._accepts(head))
-            and (not self._outcomes or self._accepts_outcome(data, start, end))
+            and (not self._selection.chooses_outcomes or self._accepts_outcome(data, start, end))
             and (not self._rest.where or self._rest.accepts_fields(parse(bytes(memoryview(data)[start:end]))[0]))
         )
 
     def _accepts(self, head: LineHead) -> bool:
-        rest, metric = self._rest, head.evaluation_result_id
+        rest = self._rest
         return (
             rest.accepts_evaluation(head.evaluation_name)
-            and rest.accepts_metric(metric if isinstance(metric, str) else None)
+            and rest.accepts_metric(head.metric())
             and rest.accepts_model(head.model_id)
             and rest.accepts_hash(head.sample_hash)
             and (not rest.sample_id or rest.accepts_sample_id(head.decoded_sample_id()))
@@ -232,10 +219,9 @@ class Finder:
         follows it up to the end of the line is decoded as an object, which succeeds only if it belongs to the record
         itself.
         """
-        accepts, error = self._outcomes.accepts_outcome, rfind(data, _ERROR, start, end)
+        accepts, error = self._selection.accepts_outcome, rfind(data, _ERROR, start, end)
         try:
-            has_error = error >= 0 and _decode_error(b"{" + data[error + 2 : end]).error != ""
-            if has_error:
+            if error >= 0 and _decode_error(b"{" + data[error + 2 : end]).error:
                 return accepts(is_correct=False, has_error=True)
             found = find(data, _CORRECT, start, end)
             after = found + len(_CORRECT)

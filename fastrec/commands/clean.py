@@ -75,13 +75,13 @@ def clean(
     """
     if cache != (output is None):
         raise UsageError("name an output, or give --cache")
-    if output is None:
-        return _clean_cache(dry_run=dry_run)
     limits = current_limits()
-    target = without_file_protocol(os.fspath(output))
+    target = str(cache_directory()) if output is None else without_file_protocol(os.fspath(output))
     work = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
     left: list[str] = []
-    if is_url(target):
+    if cache:
+        found = _clean_cache(dry_run=dry_run)
+    elif is_url(target):
         found, left = _clean_store(target.rstrip("/"), work, dry_run=dry_run, limits=limits)
     else:
         found = _clean_local(target, work, dry_run=dry_run, limits=limits)
@@ -94,20 +94,14 @@ def clean(
     )
 
 
-def _clean_cache(*, dry_run: bool) -> Cleaned:
+def _clean_cache(*, dry_run: bool) -> list[RemovedWork]:
     found = []
     for path in cached_files():
         files = list(path.iterdir()) if path.is_dir() else [path]
-        found.append(RemovedWork(utf8(str(path)), len(files), sum(file.stat().st_size for file in files)))
+        found.append(RemovedWork(str(path), len(files), sum(file.stat().st_size for file in files)))
         if not dry_run:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return Cleaned(
-        output=utf8(str(cache_directory())),
-        dry_run=dry_run,
-        removed=found,
-        bytes=sum(one.bytes for one in found),
-        left=[],
-    )
+    return found
 
 
 def _clean_local(output: str, work_dir: str | None, *, dry_run: bool, limits: Limits) -> list[RemovedWork]:
@@ -133,7 +127,7 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool, limits: Li
         if not dry_run:
             beside.recover()
         found = _measured(leftovers())
-        for one in found if not dry_run else ():
+        for one in () if dry_run else found:
             _remove(one.path)
         return found
 
@@ -203,11 +197,8 @@ def _statuses(directory: str) -> list[os.stat_result]:
     def fail(exc: OSError) -> None:
         raise exc
 
-    return [
-        os.lstat(os.path.join(parent, name))  # noqa: PTH118
-        for parent, _, names in os.walk(directory, onerror=fail)
-        for name in names
-    ]
+    walked = os.walk(directory, onerror=fail)
+    return [os.lstat(os.path.join(parent, name)) for parent, _, names in walked for name in names]  # noqa: PTH118
 
 
 def _remove(directory: str) -> None:

@@ -75,7 +75,7 @@ def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any]
         elif child is not None or key not in NEWEST.shape.fields:
             moved[key] = child
             found.add("upgrade.unknown_root_key")
-    upgraded = _without_nulls(upgraded, NEWEST.shape)
+    upgraded = without_nulls(upgraded, NEWEST.shape)
     if value["schema_version"] not in schema.labels:
         moved["schema_version"] = value["schema_version"]
         found.add("upgrade.label")
@@ -103,7 +103,7 @@ def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any]
     return upgraded, sorted(found)
 
 
-def _without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
+def without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
     """Leave out nulls that mean the same as absence."""
     kept: dict[str, Any] = {}
     for key, child in value.items():
@@ -113,9 +113,9 @@ def _without_nulls(value: dict[str, Any], shape: Shape) -> dict[str, Any]:
         kept[key] = child
         if field and field.shape:
             if isinstance(child, list):
-                kept[key] = [_without_nulls(item, field.shape) for item in child]
+                kept[key] = [without_nulls(item, field.shape) for item in child]
             elif child is not None:
-                kept[key] = _without_nulls(child, field.shape)
+                kept[key] = without_nulls(child, field.shape)
     return kept
 
 

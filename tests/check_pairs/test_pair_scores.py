@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from fastrec.commands.check_pairs import compare_score
-from fastrec.commands.check_pairs.aggregate import Metric, Result
+from fastrec.commands.check_pairs.aggregate import Metric, Result, ScoreDetails
 from fastrec.commands.check_pairs.rows import Tally
 from fastrec.judge.findings import Finding
 from tests.check_pairs.trees import Tree, result, row, rows
@@ -23,7 +24,7 @@ PERCENT = Metric(metric_name="accuracy", min_score=0, max_score=100)
 
 def compared(score: str, tally: Tally | None, metric: Metric = ACCURACY, **more: Any) -> str:
     """`same`, `different`, or why a score is not compared."""
-    found = compare_score(Result("gsm8k", more.get("id"), metric, score), 0, tally)
+    found = compare_score(Result("gsm8k", ScoreDetails(Raw(score.encode())), metric, more.get("id")), 0, tally)
     return "same" if found is None else "different" if isinstance(found, Finding) else found
 
 

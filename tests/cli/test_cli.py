@@ -19,7 +19,7 @@ import fastrec
 from fastrec.cli import cli
 from fastrec.cli.console import safe
 from fastrec.cli.options import Size
-from fastrec.commands.validate.result import Validation
+from fastrec.commands.validate import Validation
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS, TARGETS
 from fastrec.sources.formats import Format
 from tests.running import run_command, run_here

@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from fastrec.cli import cli
 from fastrec.commands import validate as module
 from fastrec.commands.generate import Recipe, generate, labelled_lines
-from fastrec.commands.validate import validate
-from fastrec.commands.validate.result import Validation
+from fastrec.commands.validate import Validation, validate
+from fastrec.corpus import scan
 from fastrec.engine import make_engine
 from fastrec.errors import FastrecError, UsageError
 from fastrec.judge.arbiter import is_valid
@@ -294,7 +294,7 @@ def test_a_pool_is_started_only_for_enough_text(tmp_path: Path, monkeypatch: pyt
         asked.append(jobs)
         return make_engine(1)
 
-    monkeypatch.setattr(module, "make_engine", note)
+    monkeypatch.setattr(scan, "make_engine", note)
     paths = [write(tmp_path / name, [GOOD] * 40) for name in ("a.jsonl", "b.jsonl")]
     validate(paths, jobs=jobs)
     use_limits(Limits(small_input=0, task_bytes=100_000))(validate)(paths, jobs=jobs)

@@ -18,7 +18,7 @@ from fastrec.commands.import_logs import Import
 from fastrec.commands.questions import Questions
 from fastrec.commands.rejects import Rejects
 from fastrec.commands.show import Shown
-from fastrec.commands.validate.result import LoggedFinding, Validation
+from fastrec.commands.validate import LoggedFinding, Validation
 from fastrec.commands.verify import Verification
 from fastrec.commands.verify.part import KINDS
 from fastrec.corpus.manifest import Manifest

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 _MODULES = (
     *(f"cli.{name}" for name in ("cat", "diff", "export", "generate", "normalize", "options", "progress", "report")),
     *(f"cli.{name}" for name in ("stats", "tables", "validate", "verify")),
-    *(f"commands.{name}" for name in ("cat", "clean", "compare", "diff", "export", "export.matrix", "generate")),
+    *(f"commands.{name}" for name in ("cat", "clean", "compare", "diff", "export", "export.table", "generate")),
     *(f"commands.{name}" for name in ("import_logs", "questions", "rejects", "report", "show", "stats", "trend")),
     *(f"commands.{name}" for name in ("validate", "verify")),
     "harnesses.inspect",

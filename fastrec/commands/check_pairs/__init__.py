@@ -219,12 +219,12 @@ def check_pairs(
         raise UsageError("no input: name one or more directories")
     if any(map(is_private, names)):
         jobs = 1
-    found = find_pairs(names)
-    pieces = [piece for pair in found.pairs for piece in pieces_of(pair, limits)]
+    pairs, ignored, bad_files = find_pairs(names)
+    pieces = [piece for pair in pairs for piece in pieces_of(pair, limits)]
     tasks = [CheckTask(some, limits) for some in gather_tasks(pieces, limits.task_bytes)]
     size = total_text(pieces)
     results = run_in_order(check_task, tasks, text_bytes=size, jobs=jobs, limits=limits)
-    check = _Check(PairCheck(ignored=found.ignored, bad_files=found.bad_files), limits)
+    check = _Check(PairCheck(ignored=ignored, bad_files=bad_files), limits)
     checked = _with_progress(chain.from_iterable(results), pieces, progress or Progress(), size)
     for _, parts in groupby(checked, key=lambda both: id(both[0].pair)):
         check.add(list(parts))
@@ -256,31 +256,32 @@ class _Check:
         if first.is_ignored:
             report.ignored += 1
             return
-        for path, finding in name_findings(pair, folder=pair.folder not in self._folders):
-            self._groups.add(finding, Location(utf8(path), 1))
+        path = pair.aggregate or pair.samples[0].path
+        for where, finding in name_findings(pair, folder=pair.folder not in self._folders):
+            self._find(where, finding)
         self._folders.add(pair.folder)
+        self._find(path, *first.findings)
         report.samples += len(pair.samples)
-        location = Location(utf8(pair.aggregate or pair.samples[0].path), 1)
-        for finding in first.findings:
-            self._groups.add(finding, location)
+        report.aggregates += pair.aggregate is not None
         if pair.aggregate is None:
             message = f"expected {utf8(pair.stem)}.json in the same folder, found no such file"
-            self._groups.add(Finding("pair.no_aggregate", "$", message), location)
-        else:
-            report.aggregates += 1
+            self._find(path, Finding("pair.no_aggregate", "$", message))
         if len(pair.samples) > 1:
             names = ", ".join(utf8(parent_and_name(shard.path)[1]) for shard in pair.samples)
-            message = f"expected one samples file, found {names}"
-            self._groups.add(Finding("pair.several_samples", "$", message), location)
+            self._find(path, Finding("pair.several_samples", "$", f"expected one samples file, found {names}"))
         if any(one.error for _, one in parts):
             return  # a file counts as a whole or not at all
         rows = Rows(FindingGroups(self._limits.finding_groups))
         for _, one in parts:
             if one.rows:
                 rows += one.rows
-        self._add_rows(pair, first.aggregate, rows, location)
+        self._add_rows(pair, first.aggregate, rows)
 
-    def _add_rows(self, pair: Pair, aggregate: Aggregate | None, rows: Rows, location: Location) -> None:
+    def _find(self, path: str, *findings: Finding) -> None:
+        for finding in findings:
+            self._groups.add(finding, Location(utf8(path), 1))
+
+    def _add_rows(self, pair: Pair, aggregate: Aggregate | None, rows: Rows) -> None:
         """Check what depends on all rows of a pair."""
         report = self._report
         total = rows.counts["rows"]
@@ -290,14 +291,13 @@ class _Check:
         self._groups.merge(rows.groups)
         if not pair.samples:
             return
+        samples = pair.samples[0].path
         if not total:
-            where = Location(utf8(pair.samples[0].path), 1)
-            self._groups.add(Finding("pair.no_rows", "$", "expected at least one row, found none"), where)
+            self._find(samples, Finding("pair.no_rows", "$", "expected at least one row, found none"))
         if same := len(rows.hashes) - len(set(rows.hashes)):
-            where = Location(utf8(pair.samples[0].path), 1)
             message = f"expected different rows, found {same:,} of {total:,} that are the same as an earlier one"
-            self._groups.add(Finding("pair.duplicate_row", "$", message), where)
-        if aggregate is None:
+            self._find(samples, Finding("pair.duplicate_row", "$", message))
+        if aggregate is None or pair.aggregate is None:
             return
         report.pairs += 1
         stated = aggregate.stated
@@ -306,19 +306,18 @@ class _Check:
             report.without_total_rows += stated.total_rows is None
             if stated.total_rows not in (None, total):
                 message = f"expected {stated.total_rows:,}, as the aggregate states, found {counted(total, 'row')}"
-                self._groups.add(Finding("pair.total_rows", f"{WHERE}.total_rows", message), location)
+                self._find(pair.aggregate, Finding("pair.total_rows", f"{WHERE}.total_rows", message))
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
-            if finding := _size_finding(result, number, rows.tallies.get(number)):
-                self._groups.add(finding, location)
-            verdict = (
-                "invalid rows" if rows.counts["invalid"] else compare_score(result, number, rows.tallies.get(number))
-            )
+            tally = rows.tallies.get(number)
+            if finding := _size_finding(result, number, tally):
+                self._find(pair.aggregate, finding)
+            verdict = "invalid rows" if rows.counts["invalid"] else compare_score(result, number, tally)
             if verdict is None:
                 report.reproduced += 1
             elif isinstance(verdict, Finding):
                 report.different += 1
-                self._groups.add(verdict, location)
+                self._find(pair.aggregate, verdict)
             else:
                 report.not_compared[verdict] = report.not_compared.get(verdict, 0) + 1
 

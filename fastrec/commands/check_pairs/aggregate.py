@@ -19,7 +19,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -146,43 +146,42 @@ class Metric(msgspec.Struct, frozen=True):
     max_score: float | str | None = None
 
 
-class _ScoreDetails(msgspec.Struct, frozen=True):
+class ScoreDetails(msgspec.Struct, frozen=True):
     score: msgspec.Raw
     uncertainty: Any = None
+
+
+class Result(msgspec.Struct, frozen=True):
+    name: str = msgspec.field(name="evaluation_name")
+    details: ScoreDetails = msgspec.field(name="score_details")
+    metric: Metric = msgspec.field(name="metric_config")
+    id: str | None = msgspec.field(name="evaluation_result_id", default=None)
+
+    @property
+    def score(self) -> str:
+        """The score as it is written, so that its decimals are known."""
+        return bytes(self.details.score).decode()
+
+    @property
+    def num_samples(self) -> int | None:
+        stated = self.details.uncertainty
+        number = stated.get("num_samples") if isinstance(stated, dict) else None
+        return number if type(number) is int else None
 
 
 class _Model(msgspec.Struct, frozen=True):
     id: str
 
 
-class _Result(msgspec.Struct, frozen=True):
-    evaluation_name: str
-    score_details: _ScoreDetails
-    metric_config: Metric
-    evaluation_result_id: str | None = None
-
-
-class _Aggregate(msgspec.Struct, frozen=True):
-    evaluation_id: str
-    model_info: _Model
-    evaluation_results: list[_Result]
-    detailed_evaluation_results: Stated | None = None
-
-
-class Result(msgspec.Struct, frozen=True):
-    name: str
-    id: str | None
-    metric: Metric
-    score: str
-    """The score as it is written, so that its decimals are known."""
-    num_samples: int | None = None
-
-
 class Aggregate(msgspec.Struct, frozen=True):
     evaluation_id: str
-    model_id: str
-    results: tuple[Result, ...]
-    stated: Stated | None
+    model_info: _Model
+    results: tuple[Result, ...] = msgspec.field(name="evaluation_results")
+    stated: Stated | None = msgspec.field(name="detailed_evaluation_results", default=None)
+
+    @property
+    def model_id(self) -> str:
+        return self.model_info.id
 
 
 class NotAggregate(msgspec.Struct, frozen=True):
@@ -200,7 +199,7 @@ class _Outline(msgspec.Struct, frozen=True):
 
 
 _outline: Final = msgspec.json.Decoder(_Outline).decode
-_decode: Final = msgspec.json.Decoder(_Aggregate).decode
+_decode: Final = msgspec.json.Decoder(Aggregate).decode
 _number: Final = msgspec.json.Decoder(float).decode
 
 
@@ -216,30 +215,19 @@ def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
     except REFUSALS as exc:
         problem, _, path = str(exc).partition(" - at `")
         return NotAggregate(problem, path.rstrip("`") or "$", is_meant=True)
-    results = []
-    for number, one in enumerate(found.evaluation_results):
-        score = bytes(one.score_details.score)
+    for number, result in enumerate(found.results):
         try:
-            _number(score)
+            _number(result.details.score)
         except REFUSALS as exc:
             return NotAggregate(str(exc), f"$.evaluation_results[{number}].score_details.score", is_meant=True)
-        stated = one.score_details.uncertainty
-        number_of_samples = stated.get("num_samples") if isinstance(stated, dict) else None
-        number_of_samples = number_of_samples if type(number_of_samples) is int else None
-        result = Result(
-            one.evaluation_name, one.evaluation_result_id, one.metric_config, score.decode(), number_of_samples
-        )
-        results.append(result)
-    return Aggregate(found.evaluation_id, found.model_info.id, tuple(results), found.detailed_evaluation_results)
+    return found
 
 
 def result_findings(results: tuple[Result, ...]) -> Iterator[Finding]:
     """Find results that cannot be told apart."""
-    seen: set[str] = set()
+    seen: set[str | None] = set()
     for number, result in enumerate(results):
-        if result.id is None:
-            continue
-        if result.id in seen:
+        if result.id is not None and result.id in seen:
             path = f"$.evaluation_results[{number}].evaluation_result_id"
             message = f"expected another id for each result, found {quoted(result.id)} again"
             yield Finding("pair.duplicate_result", path, message)
@@ -275,25 +263,18 @@ def name_findings(pair: Pair, *, folder: bool) -> Iterator[tuple[str, Finding]]:
             yield path, finding
 
 
-class FoundPairs(msgspec.Struct):
-    pairs: list[Pair] = msgspec.field(default_factory=list)
-    ignored: int = 0
-    """JSONL files that are no samples files."""
-    bad_files: list[str] = msgspec.field(default_factory=list)
-    """Files and folders that cannot be read, and why."""
+_Folder = tuple[str, list[str], Callable[[str], Shard]]
+"""A folder of a tree, the names of its files, sorted, and what finds a samples file in it."""
 
 
-class _Folder(NamedTuple):
-    """A folder of a tree, the names of its files, sorted, and what finds a samples file in it."""
+def find_pairs(directories: Iterable[str]) -> tuple[list[Pair], int, list[str]]:
+    """Find the pairs in directories, in the order given, each once; a directory without any is a UsageError.
 
-    path: str
-    files: list[str]
-    shard_at: Callable[[str], Shard]
-
-
-def find_pairs(directories: Iterable[str]) -> FoundPairs:
-    """Find the pairs in directories, in the order given, each once; a directory without any is a UsageError."""
-    found = FoundPairs()
+    Also return the number of JSONL files that are no samples files, and why some files and folders cannot be read.
+    """
+    found: list[Pair] = []
+    ignored = 0
+    bad_files: list[str] = []
     seen: set[str] = set()
     problems = []
     for directory in map(without_file_protocol, directories):
@@ -305,22 +286,23 @@ def find_pairs(directories: Iterable[str]) -> FoundPairs:
         absolute = directory if is_url(directory) else os.path.abspath(directory)  # noqa: PTH100 - as given
         given = absolute.rstrip("/").split("/")
         is_empty = True
-        folders: Iterable[_Folder] = (_Folder(*one, shard_at) for one in walk(directory, found.bad_files))
+        folders: Iterable[_Folder] = ((path, files, shard_at) for path, files in walk(directory, bad_files))
         for folder in _in_store(directory) if is_url(directory) else folders:
-            below = folder.path.removeprefix(directory).strip("/")
+            path, files, _ = folder
+            below = path.removeprefix(directory).strip("/")
             names = [*given, *below.split("/")] if below else given
-            pairs = list(_pairs_in(folder, names, place_of(names, len(given)), found))
+            pairs = list(_pairs_in(folder, names, place_of(names, len(given)), bad_files))
             is_empty = is_empty and not pairs
-            canonical = storage.canonical(folder.path)
+            canonical = storage.canonical(path)
             if canonical not in seen:
                 seen.add(canonical)
-                found.pairs += pairs
-                found.ignored += sum(".jsonl" in name and not _SAMPLES.fullmatch(name) for name in folder.files)
-        if is_empty and not found.bad_files:
+                found += pairs
+                ignored += sum(".jsonl" in name and not _SAMPLES.fullmatch(name) for name in files)
+        if is_empty and not bad_files:
             problems.append(f"  {shown(directory)}: the directory has no *.json and no *_samples.jsonl* files")
     if problems:
         raise UsageError("\n".join(["some input cannot be used:", *problems]))
-    return found
+    return found, ignored, bad_files
 
 
 def _in_store(directory: str) -> Iterator[_Folder]:
@@ -329,27 +311,27 @@ def _in_store(directory: str) -> Iterator[_Folder]:
     paths, shards = shards_below(directory, lambda name: _SAMPLES.fullmatch(name) is not None)
     for folder, files in groupby(sorted(map(parent_and_name, paths)), key=lambda path: path[0]):
         if "/." not in folder.removeprefix(directory.rstrip("/")):
-            yield _Folder(folder, [name for _, name in files if not name.startswith(".")], shards.__getitem__)
+            yield folder, [name for _, name in files if not name.startswith(".")], shards.__getitem__
 
 
-def _pairs_in(folder: _Folder, names: list[str], place: Place, found: FoundPairs) -> Iterator[Pair]:
+def _pairs_in(folder: _Folder, names: list[str], place: Place, bad_files: list[str]) -> Iterator[Pair]:
     """Yield the pairs of one folder. A pair whose samples file cannot be found by the system is left out."""
+    parent, files, find_shard = folder
     by_stem: dict[str, list[str]] = {}
-    for name in folder.files:
+    for name in files:
         if matched := _SAMPLES.fullmatch(name):
             by_stem.setdefault(matched["stem"], []).append(name)
         elif name.endswith(".json"):
             by_stem.setdefault(name.removesuffix(".json"), [])
     for stem, samples in sorted(by_stem.items()):
-        aggregate = f"{stem}.json" if f"{stem}.json" in folder.files else None
         try:
             shards = []
             for name in samples:
-                shards.append(folder.shard_at(join(folder.path, name)))
+                shards.append(find_shard(join(parent, name)))
                 if shards[-1].stream:
                     raise ShardError(shards[-1].path, "is not a regular file")  # noqa: TRY301 - as other bad files
         except ShardError as exc:
-            found.bad_files.append(str(exc))
+            bad_files.append(str(exc))
             continue
-        path = join(folder.path, aggregate) if aggregate else None
-        yield Pair(folder.path, tuple(names[-4:]), place, stem, path, tuple(shards))
+        aggregate = join(parent, f"{stem}.json") if f"{stem}.json" in files else None
+        yield Pair(parent, tuple(names[-4:]), place, stem, aggregate, tuple(shards))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import repeat
@@ -67,7 +67,7 @@ class Tally(msgspec.Struct):
 class Rows(SliceFindings):
     """The rows of slices. The counts are lines, rows (lines that are not blank), invalid rows and text_bytes."""
 
-    tallies: dict[int, Tally] = msgspec.field(default_factory=dict)
+    tallies: defaultdict[int, Tally] = msgspec.field(default_factory=lambda: defaultdict(Tally))
     """By number of the result."""
     hashes: Any = msgspec.field(default_factory=lambda: array("Q"))
     """A hash of each row."""
@@ -75,8 +75,7 @@ class Rows(SliceFindings):
     def __iadd__(self, other: Self) -> Self:
         self.hashes += other.hashes
         for number, tally in other.tallies.items():
-            self.tallies[number] = mine = self.tallies.get(number, Tally())
-            mine += tally
+            self.tallies[number] += tally
         return super().__iadd__(other)
 
 
@@ -130,10 +129,7 @@ def _add_rows(judged: JudgedChunk, joiner: _Joiner, found: Rows, source: str) ->
             found.groups.add(finding, Location(source, line))
         if result is None:
             continue
-        tally = tallies.get(result)
-        if tally is None:
-            tally = tallies[result] = Tally()
-        evaluation = record.evaluation
+        tally, evaluation = tallies[result], record.evaluation
         if record.error:
             tally.error_rows += 1
             tally.error_score += _float(evaluation.score)

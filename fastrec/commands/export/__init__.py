@@ -1,7 +1,7 @@
 """`export`: write a corpus as tables.
 
 1. Check the arguments, the output path, and that the packages for the format are installed.
-2. One task per part writes a file (`parquet`, `table`, `matrix`).
+2. One task per part writes a file (`parquet`, `table`).
 3. For CSV and the matrix, join these files into one table. Write `export.json` and a README: a dataset card for the
    Hugging Face hub that explains the columns.
 4. Publish the output directory atomically.
@@ -13,6 +13,7 @@ import contextlib
 import os
 import shutil
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,9 +23,17 @@ from typing import Final, Unpack
 import msgspec
 
 from fastrec._version import __version__
-from fastrec.commands.export.matrix import Scope, write_answers, write_matrix
 from fastrec.commands.export.pairs import read_details, write_pairs
-from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
+from fastrec.commands.export.table import (
+    ExportTask,
+    Scope,
+    export_tasks,
+    has_metrics,
+    table_columns,
+    write_answers,
+    write_matrix,
+    write_table,
+)
 from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary, skipped_lines, text_hash
 from fastrec.corpus.output import Kind
@@ -44,109 +53,13 @@ FORMATS: Final = ("parquet", "csv", "matrix", "pairs")
 _MARKER: Final = "export.json"
 _CONFIGS: Final = {"parquet": "data/*.parquet", "csv": "records.csv"}  # the files that the viewer shows
 
-_MEASURES: Final = """\
-- `response_characters`: characters of what the model said, without reasoning. They are those of `output.raw`, or of the
-  `content` of all turns of the role `assistant`; there is no value if no turn has this role.
-- `turns`: turns of all roles; 1 for single_turn.
-- `tool_calls`: tool calls of all turns.
-"""
-
-_CELLS: Final = """\
-Text that begins with `=`, `+`, `-`, `@`, a tab or a line break has a single quote in front, unless it is a number, so
-that no spreadsheet takes it for a formula. So has text that begins with single quotes and then one of these characters:
-remove one quote to get the original. `--raw-cells` exports text as it is.
-"""
-_RAW_CELLS: Final = """\
-Text is exported as it is: a spreadsheet takes text that begins with `=`, `+`, `-` or `@` for a formula.
-"""
-
-_WITHOUT_METRICS: Final = {
-    "parquet": """\
-- A field with several types has a second column for its type. `sample_id` is text, and `sample_id_type` is `integer` or
-  `string`. `score` and the times in `performance` are doubles, and their types are `integer`, `number` or `boolean`.
-  `tool_call_id` is a list, and `tool_call_id_type` is `string` if the record has a single id.
-""",
-    "csv": """\
-- `sample_id_type` distinguishes the integer 5 from the string 5.
-""",
-    "matrix": "",
-    "pairs": "",
-}
-"""By format, what is true only of versions whose records name no metric."""
-
-_WITH_METRICS: Final = {
-    "parquet": """\
-- `score` and the times in `performance` are doubles. Each has a second column, such as `score_type`, which is `integer`
-  or `number`.
-- `evaluation_result_id` is the metric that gave the score, null if the record names none. A sample has a record for
-  each metric, so group by metric before you count records or compute a mean.
-""",
-    "csv": """\
-- `evaluation_result_id` is the metric that gave the score, empty if the record names none. A sample has a row for each
-  metric, so group by metric before you count rows or compute a mean.
-- `sample_id_type` is always `string`.
-""",
-    "matrix": """
-A question has a column for each metric (`evaluation_result_id`), so no column mixes metrics. With a metric, the name of
-a column is `evaluation_name/evaluation_result_id/sample_hash`. `samples.csv` has the metric of each column, and whether
-it is graded: whether any of its scores is other than 0 and 1. `is_correct` means little for a graded metric, so
-`correct.csv` has no column for it.
-""",
-    "pairs": "",
-}
-"""The same for versions whose records may name one."""
-
-_ABOUT: Final = {
-    "parquet": f"""\
-One row per record, in sort order. All files in `data` have the same columns, those of the record schema.
-
-- Objects are structs and arrays are lists. Absent fields are null.
-- Free-form objects (`metadata`, `arguments`) are JSON text.
-{{version}}
-- `extra` is null, or a JSON object of values that no column can hold, by path: keys that are not in the schema
-  (`$.run`, `$.evaluation.judge`), and integers beyond 64 bits (beyond 2^53 in a double), whose own column is null.
-
-Columns and `extra` together are the complete record. Three more columns are counted in the record:
-
-{_MEASURES}""",
-    "csv": f"""\
-`records.csv` has one row per record, in sort order. An empty cell is an absent value; an empty `error` may also be an
-empty string.
-
-{{version}}
-- `score` and `latency_ms` always have a decimal point or an exponent, so that every reader takes them for doubles. The
-  score `true` is 1.0; `score_type` is `integer`, `number` or `boolean`. Integers of any size have all their digits.
-{_MEASURES}
-Most readers guess the type of a column from its first rows. Ids may be numbers there and text below, so let them read
-all rows first: `polars.read_csv(path, infer_schema_length=None)`, or `FROM read_csv(path, sample_size=-1)` in DuckDB.
-""",
-    "matrix": """\
-One row per model and one column per question, both sorted. The name of a column is `evaluation_name/sample_hash`.
-`samples.csv` lists the columns in order, each with the `sample_id` of its first record.
-
-- `scores.csv`: the score as a double; the score `true` is 1.0.
-- `correct.csv`: `is_correct` as 1 or 0.
-
-An empty cell is a question that the model did not answer: it has no record of it, or only records with an error. If a
-model answered a question several times, the first answer in sort order counts.
-
-If one run of a model has a `sample_hash` under several sample_ids, each of these is a question. The name of its column
-ends with `/` and the `sample_id` in JSON.
-{version}
-""",
-    "pairs": """\
-For each run of an evaluation by a model: an aggregate of version 0.3.0,
-`data/<evaluation>/<developer>/<model>/<uuid>.json`, and its rows, `<uuid>_samples.jsonl`, which are the records of the
-corpus. A score is the mean of the rows without an error. `fastrec check-pairs` checks them, and `fastrec normalize`
-makes the same corpus of the rows.
-""",
-}
-
 
 def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: bool) -> str:
-    by_version = _WITH_METRICS if has_metrics(CORPUS_LABELS[manifest.schema]) else _WITHOUT_METRICS
-    columns = _ABOUT[form].replace("{version}\n", by_version[form])
-    cells = "" if form in ("parquet", "pairs") else f"\n{_RAW_CELLS if raw_cells else _CELLS}"
+    texts = tomllib.loads(Path(__file__).with_name("readme.toml").read_text(encoding="utf-8"))
+    by_version = "with_metrics" if has_metrics(CORPUS_LABELS[manifest.schema]) else "without_metrics"
+    columns = texts[form]["about"].replace("{version}\n", texts[form][by_version])
+    columns = columns.replace("{measures}\n", texts["measures"])
+    cells = "" if form in ("parquet", "pairs") else "\n" + texts["raw_cells" if raw_cells else "cells"]
     name, value = text_hash(manifest)
     front_matter = ""
     if form in _CONFIGS:
@@ -235,27 +148,13 @@ def export(
             )
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
-        tasks = (
-            []
-            if format == "pairs"
-            else [
-                ExportTask(
-                    part,
-                    str(folder / f"part-{number:05d}{suffix}"),
-                    limits,
-                    raw_cells,
-                    manifest.schema,
-                    manifest.sort_fields,
-                    split,
-                )
-                for number, part in enumerate(parts)
-            ]
-        )
-        done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+        tasks = []
         if format == "pairs":
             reported = with_progress(parts, parts, progress, "write")
             write_pairs(reported, manifest.sort_fields, made.staging, given, limits)
         else:
+            tasks = export_tasks(parts, manifest, folder, suffix, limits=limits, raw_cells=raw_cells, split=split)
+            done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
             list(with_progress(done, parts, progress, "write"))
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []

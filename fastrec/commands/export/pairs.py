@@ -16,6 +16,7 @@ import re
 import time
 import uuid
 from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -94,14 +95,12 @@ class _Run:
         self.waiting: list[bytes] = []
         self.rows = 0
         self.checksum = hashlib.sha256()
-        self.metrics: dict[str, _Scores] = {}
+        self.metrics: defaultdict[str, _Scores] = defaultdict(_Scores)
         self.constant = dict(line.metadata)
         """Metadata that all rows have in common."""
 
     def add(self, line: _Line, text: bytes) -> None:
-        scores = self.metrics.get(line.evaluation_result_id)
-        if scores is None:
-            scores = self.metrics[line.evaluation_result_id] = _Scores()
+        scores = self.metrics[line.evaluation_result_id]
         (scores.failed if line.error else scores.answered).append(line.evaluation.score)
         scores.has_correct = scores.has_correct or line.evaluation.is_correct
         if self.constant and line.metadata != self.constant:
@@ -123,11 +122,8 @@ class _Run:
         before = f"{line.evaluation_name}/{line.model_id}/"
         started = line.evaluation_id.removeprefix(before) if line.evaluation_id.startswith(before) else ""
         arguments = {name: number for name in _SETTINGS if (number := _number(known.get(name))) is not None}
-        others = {
-            name: value
-            for name, value in known.items()
-            if name not in arguments and name != "graded" and len(value) <= _LONGEST_SETTING
-        }
+        known = {name: value for name, value in known.items() if len(value) <= _LONGEST_SETTING}
+        others = {name: value for name, value in known.items() if name not in arguments and name != "graded"}
         settings = _given(generation_args=arguments, additional_details=others)
         result = _given(generation_config=settings) | {
             "evaluation_name": line.evaluation_name,
@@ -168,13 +164,12 @@ def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
         spread["standard_error"] = {"value": deviation / math.sqrt(size), "method": "analytic"}
         spread["standard_deviation"] = deviation
     is_binary = all(score in (0, 1) for values in (scores.answered, scores.failed) for score in values)
-    config: dict[str, Any] = {"score_type": "binary"} if is_binary else {"score_type": "continuous"}
-    config |= {} if is_binary else {"min_score": None, "max_score": None}
+    continuous = {"score_type": "continuous", "min_score": None, "max_score": None}
+    config: dict[str, Any] = {"score_type": "binary"} if is_binary else continuous
     if scores.has_correct:  # a score of 1 is correct: higher is better
         config["lower_is_better"] = False
-    named = _given(evaluation_result_id=metric)
     config |= _given(metric_id=metric, metric_name=metric)
-    return named | {
+    return _given(evaluation_result_id=metric) | {
         "metric_config": _deep(config, *_matching(details.metrics, metric)),
         "score_details": {"score": mean, "uncertainty": spread}
         | _given(details=_given(rows_with_error=str(len(scores.failed)) if scores.failed else "")),
@@ -192,16 +187,12 @@ def read_details(path: str | None) -> Details:
 
 def write_pairs(
     parts: Iterable[PartFile], sort_fields: Sequence[str], root: Path, details: Details, limits: Limits
-) -> int:
-    """Write all pairs below a directory; return their number."""
+) -> None:
+    """Write all pairs below a directory."""
     runs: dict[tuple[str, str, str], _Run] = {}
     decode, held = msgspec.json.Decoder(_Line).decode, 0
-
-    def decode_both(text: bytes) -> tuple[_Line, bytes]:
-        return decode(text), text
-
     for part in parts:
-        for rows, size in decode_lines(part, decode_both, limits.chunk_bytes, sort_fields):
+        for rows, size in decode_lines(part, lambda text: (decode(text), text), limits.chunk_bytes, sort_fields):
             for line, text in rows:
                 key = line.evaluation_name, line.model_id, line.evaluation_id
                 run = runs.get(key)
@@ -221,7 +212,6 @@ def write_pairs(
     for run, document in aggregates:
         path = run.samples.with_name(f"{run.name}.json")
         path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
-    return len(runs)
 
 
 def _check(documents: Sequence[dict[str, Any]]) -> None:
@@ -230,7 +220,7 @@ def _check(documents: Sequence[dict[str, Any]]) -> None:
 
     schema = (files("fastrec.schemas") / "files" / "aggregate_0.3.0.schema.json").read_text()
     validator = jsonschema_rs.Draft7Validator(schema)
-    problems: dict[str, int] = {}
+    problems: Counter[str] = Counter()
     for document in documents:
         model = document["model_info"]
         found = set() if "developer" in model else {f'model_info.{model["id"]}: "developer" is needed for a folder'}
@@ -242,8 +232,7 @@ def _check(documents: Sequence[dict[str, Any]]) -> None:
             elif path[:1] == ["model_info"] or not path:
                 path.insert(1, model["id"])
             found.add(f"{'.'.join(map(str, path))}: {error.message}")
-        for problem in found:
-            problems[problem] = problems.get(problem, 0) + 1
+        problems.update(found)
     if problems:
         lines = [f"  {problem} ({counted(count, 'run')})" for problem, count in sorted(problems.items())]
         more = [f"  and {len(lines) - _MOST_PROBLEMS:,} more"] if len(lines) > _MOST_PROBLEMS else []

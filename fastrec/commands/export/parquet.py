@@ -7,16 +7,7 @@
        {…,"evaluation":{…,"judge":"gpt"},"run":3}   ──▶   extra: {"$.evaluation.judge":"gpt","$.run":3}
 
 2. Convert rows to columns (`batch_of`). Each version has one fixed schema, derived from the Structs of its records:
-
-       field of type                    becomes
-       string, boolean                  the same
-       integer                          int64
-       number                           double, and a column NAME_type: integer, number or boolean
-       string or integer, or array      string, or list of strings, and a column NAME_type: string, integer or array
-       array of strings                 list of strings
-       object, array of objects         struct, list of structs
-       free-form object                 string: its JSON text
-
+   objects are structs, and `_SCALARS` has the types of other fields. A field of several types has a column NAME_type.
    The sizes of the response (`MEASURES`) follow as int64 columns. If a column cannot hold a value exactly (an integer
    beyond 64 bits, or beyond 2⁵³ in a double), the column is null and the value is in `extra`, the last column, under
    its path. Columns and `extra` together are the record: nothing is lost.
@@ -141,18 +132,18 @@ class _InexactError(Exception):
 @functools.cache
 def table_schema(schema: Schema) -> pa.Schema:
     measures = [pa.field(name, pa.int64()) for name in MEASURES]
-    return pa.schema([*_columns_of(schema).fields, *measures, pa.field("extra", pa.string())])
+    return pa.schema([*_columns_of(schema).inner, *measures, pa.field("extra", pa.string())])
 
 
 def batch_of(rows: Sequence[_DecodedRecord], schema: Schema) -> pa.RecordBatch:
     records = [row.record for row in rows]
     columns = _columns_of(schema)
     try:
-        arrays = columns.arrays(records)
+        arrays = columns.columns(records)
     except _InexactError:  # rare: find the values and move them to `extra`
         for row in rows:
             row.extra.update(columns.take_out(row.record, ()))
-        arrays = columns.arrays(records)
+        arrays = columns.columns(records)
     turns_of = attrgetter(schema.turns_field)
     sizes = [measure(record.output, turns_of(record)) for record in records]
     measures = [pa.array([size[number] for size in sizes], pa.int64()) for number in range(len(MEASURES))]
@@ -185,14 +176,15 @@ class _Scalar:
         return self._bounds is None or not isinstance(value, int) or self._bounds[0] <= value <= self._bounds[1]
 
 
-class _Object:
-    def __init__(self, struct: type[msgspec.Struct]) -> None:
+class _Struct:
+    def __init__(self, name: str, struct: type[msgspec.Struct]) -> None:
         hints = get_type_hints(struct)
+        self.name = name
         self._columns = [_column(field.name, hints[field.name]) for field in msgspec.structs.fields(struct)]
-        self.fields: list[pa.Field] = [field for column in self._columns for field in column.fields]
-        self.type = pa.struct(self.fields)
+        self.inner: list[pa.Field] = [field for column in self._columns for field in column.fields]
+        self.fields: list[pa.Field] = [pa.field(name, pa.struct(self.inner))]
 
-    def arrays(self, values: list[Any]) -> list[pa.Array]:
+    def columns(self, values: list[Any]) -> list[pa.Array]:
         """Convert many objects; the columns are null where an object is missing."""
         whole = all(values)  # a Struct is true, UNSET is not
         arrays: list[pa.Array] = []
@@ -203,6 +195,10 @@ class _Object:
             else:
                 arrays += column.arrays([getattr(value, name) if value else UNSET for value in values])
         return arrays
+
+    def arrays(self, values: list[Any]) -> list[pa.Array]:
+        missing = pa.array([not value for value in values], pa.bool_())
+        return [pa.StructArray.from_arrays(self.columns(values), fields=self.inner, mask=missing)]
 
     def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
         """Replace what does not fit into its column with null, and yield it with its path."""
@@ -215,23 +211,10 @@ class _Object:
                 yield json_path(path), child
 
 
-class _Struct:
-    def __init__(self, name: str, inner: _Object) -> None:
-        self.name, self._inner = name, inner
-        self.fields: list[pa.Field] = [pa.field(name, inner.type)]
-
-    def arrays(self, values: list[Any]) -> list[pa.Array]:
-        missing = pa.array([not value for value in values], pa.bool_())
-        return [pa.StructArray.from_arrays(self._inner.arrays(values), fields=self._inner.fields, mask=missing)]
-
-    def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
-        return self._inner.take_out(value, steps)
-
-
 class _List(_Struct):
-    def __init__(self, name: str, inner: _Object) -> None:
-        super().__init__(name, inner)
-        self.fields = [pa.field(name, pa.list_(inner.type))]
+    def __init__(self, name: str, struct: type[msgspec.Struct]) -> None:
+        super().__init__(name, struct)
+        self.fields = [pa.field(name, pa.list_(pa.struct(self.inner)))]
 
     def arrays(self, values: list[Any]) -> list[pa.Array]:
         ends, flat = [0], []
@@ -239,13 +222,13 @@ class _List(_Struct):
             if value:
                 flat += value
             ends.append(len(flat))
-        items = pa.StructArray.from_arrays(self._inner.arrays(flat), fields=self._inner.fields)
+        items = pa.StructArray.from_arrays(self.columns(flat), fields=self.inner)
         missing = pa.array([value.__class__ is not list for value in values], pa.bool_())
         return [pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items, mask=missing)]
 
     def take_out(self, value: Any, steps: Steps) -> Iterator[tuple[str, Any]]:
         for index, item in enumerate(value):
-            yield from self._inner.take_out(item, (*steps, index))
+            yield from super().take_out(item, (*steps, index))
 
 
 def _with_nulls(values: list[Any]) -> list[Any]:
@@ -271,8 +254,8 @@ def _lists(values: list[Any]) -> list[Any]:
 
 
 @functools.cache
-def _columns_of(schema: Schema) -> _Object:
-    return _Object(schema.record)
+def _columns_of(schema: Schema) -> _Struct:
+    return _Struct("", schema.record)
 
 
 def _column(name: str, hint: Any) -> _Scalar | _Struct:
@@ -280,9 +263,9 @@ def _column(name: str, hint: Any) -> _Scalar | _Struct:
     kinds = [kind for kind in choices if kind not in (UnsetType, type(None))]
     items = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is list), None)
     if isinstance(items, type) and issubclass(items, msgspec.Struct):
-        return _List(name, _Object(items))
+        return _List(name, items)
     if len(kinds) == 1 and isinstance(kinds[0], type) and issubclass(kinds[0], msgspec.Struct):
-        return _Struct(name, _Object(kinds[0]))
+        return _Struct(name, kinds[0])
     type_, convert, typed = _SCALARS[frozenset(get_origin(kind) or kind for kind in kinds)]
     return _Scalar(name, type_, convert, typed=typed)
 

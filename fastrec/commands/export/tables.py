@@ -21,7 +21,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
 from itertools import islice
@@ -32,10 +31,9 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.answers.index import BUILDING, TABLES_SUFFIX, cache_directory, close_to_others, remove_unused
-from fastrec.commands.export.table import ExportTask, Output, Times, Turn
+from fastrec.commands.export.table import ExportTask, Line, export_tasks, line_decoder
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import (
-    PartFile,
     SplitHashes,
     decode_lines,
     find_split_hashes,
@@ -46,12 +44,10 @@ from fastrec.corpus.scan import (
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
-from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.limits import Limits, current_limits
+from fastrec.filters import FilterArguments, make_filters
+from fastrec.limits import current_limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
-from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.sorting.keys import METRIC
 from fastrec.storage import join, storage_of
 
 if TYPE_CHECKING:
@@ -121,43 +117,11 @@ class _Input(msgspec.Struct):
     reference: str | list[str]
 
 
-class _Evaluation(msgspec.Struct):
-    score: Raw
-    is_correct: bool
-
-
-class _Usage(msgspec.Struct):
-    input_tokens: Raw = Raw()
-    output_tokens: Raw = Raw()
-
-
-class _Line(msgspec.Struct):
+class _Line(Line, kw_only=True):
     """The fields of a record that are in `answers`."""
 
-    evaluation_name: str
-    sample_hash: str
-    model_id: str
-    sample_id: Raw
     input: Raw
-    evaluation: _Evaluation
-    output: Output | None = None
-    token_usage: _Usage | UnsetType = UNSET
-    performance: Times | UnsetType = UNSET
-    error: str = ""
     metadata: dict[str, Raw] | UnsetType = UNSET
-
-
-class _TableTask(msgspec.Struct, frozen=True):
-    part: PartFile
-    output: str
-    label: str
-    sort_fields: tuple[str, ...]
-    corpus: str
-    """Its directory, if the sources of records are known; else empty."""
-    split: SplitHashes
-
-    def __str__(self) -> str:
-        return f"making a table of {shown(self.part.path)}"
 
 
 def _schema() -> pa.Schema:
@@ -169,15 +133,15 @@ def _schema() -> pa.Schema:
     return pa.schema([(name, types.get(name, pa.string())) for name in ANSWERS])
 
 
-def _write_answers(task: _TableTask) -> None:
+def _write_answers(task: ExportTask) -> None:
     """Write the table of one part. Runs in a worker."""
     import pyarrow as pa  # noqa: PLC0415 - an optional package
     import pyarrow.parquet as pq  # noqa: PLC0415 - an optional package
 
     schema = _schema()
     questions = _Questions(task.split)
-    decode = _decoder(task.label)
-    sources = read_sources(task.corpus, task.part.entry) if task.corpus else None
+    decode = line_decoder(_Line, task.schema)
+    sources = read_sources(task.sources, task.part.entry) if task.sources else None
     with pq.ParquetWriter(task.output, schema, compression="lz4", use_dictionary=list(_REPEATED)) as writer:
         for lines, _ in decode_lines(task.part, decode, _BATCH_BYTES, task.sort_fields):
             rows = [_row(line, questions) for line in lines]
@@ -186,14 +150,6 @@ def _write_answers(task: _TableTask) -> None:
             columns.append([f"{one.shard}:{one.line}" for one in found] or [None] * len(rows))
             arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=_GROUP_ROWS)
-
-
-def _decoder(label: str) -> Any:
-    schema = CORPUS_LABELS[label]
-    turns = ("turns", list[Turn] | None, msgspec.field(name=schema.turns_field, default=None))
-    metric = ("metric", str | None, msgspec.field(name=METRIC, default=None))
-    fields = [turns, metric] if METRIC in schema.sort_fields else [turns, ("metric", None, None)]
-    return msgspec.json.Decoder(msgspec.defstruct("_Line", fields, bases=(_Line,))).decode
 
 
 _decode_input = msgspec.json.Decoder(_Input).decode
@@ -280,38 +236,26 @@ def _integer(value: Raw) -> int | None:
     return int(text) if text.lstrip(b"-").isdigit() else int(number)
 
 
-def _write_tables(
-    corpus: str, folder: Path, *, jobs: int, progress: Progress | None, limits: Limits, records: bool = False
-) -> None:
+def _write_tables(corpus: str, folder: Path, jobs: int, progress: Progress | None, *, records: bool = False) -> None:
     """Write one file per part into a folder."""
-    manifest = read_manifest(corpus)
-    parts, fields = parts_of(corpus, manifest), manifest.sort_fields
-    name = partial("part-{:05d}.parquet".format)
+    manifest, limits = read_manifest(corpus), current_limits()
+    parts = parts_of(corpus, manifest)
+    write, split, sources = _write_answers, SplitHashes(), ""
     if records:
         from fastrec.commands.export.parquet import write_parquet  # noqa: PLC0415 - needs pyarrow
 
-        tasks: list[Any] = [
-            ExportTask(part, str(folder / name(number)), limits, True, manifest.schema, fields, frozenset())
-            for number, part in enumerate(parts)
-        ]
-        write: Any = write_parquet
+        write = write_parquet
     else:
         evaluations = read_summary(corpus, manifest).evaluations
         split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
         sources = corpus if has_sources(manifest) else ""
-        tasks = [
-            _TableTask(part, str(folder / name(number)), manifest.schema, fields, sources, split)
-            for number, part in enumerate(parts)
-        ]
-        write = _write_answers
+    tasks = export_tasks(parts, manifest, folder, ".parquet", limits=limits, split=split, sources=sources)
     done = run_in_order(write, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     for _ in with_progress(done, parts, progress, "table"):
         pass
 
 
-def _data_set(
-    corpus: str, *, jobs: int, progress: Progress | None, limits: Limits, records: bool = False
-) -> pa.dataset.Dataset:
+def _data_set(corpus: str, jobs: int, progress: Progress | None, *, records: bool = False) -> pa.dataset.Dataset:
     """The table of a corpus as an Arrow data set; make its files if they are not in the cache directory."""
     read_manifest(corpus)  # UsageError if it is no corpus
     checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
@@ -323,8 +267,8 @@ def _data_set(
         remove_unused(directory)
         building = Path(tempfile.mkdtemp(BUILDING, "", directory))
         try:
-            _write_tables(corpus, building, jobs=jobs, progress=progress, limits=limits, records=records)
-            with contextlib.suppress(FileExistsError, OSError):  # another process may have made it meanwhile
+            _write_tables(corpus, building, jobs, progress, records=records)
+            with contextlib.suppress(OSError):  # another process may have made it meanwhile
                 building.rename(folder)
         finally:
             shutil.rmtree(building, ignore_errors=True)
@@ -365,33 +309,21 @@ def batches(
     check_jobs(jobs)
     if wrong := [name for name in columns or () if name not in ANSWERS]:
         raise UsageError(f"there is no column {wrong[0]!r}; the columns are {', '.join(ANSWERS)}")
-    limits, wanted, directory = current_limits(), make_filters(**filters), os.fspath(corpus)
+    wanted, directory = make_filters(**filters), os.fspath(corpus)
     chosen = None if columns is None else list(columns)
     if not wanted:
-        found = _data_set(directory, jobs=jobs, progress=progress, limits=limits)
-        return found.scanner(columns=chosen).to_reader()
-    return _matching_batches(directory, wanted, chosen, jobs=jobs, progress=progress, limits=limits)
-
-
-def _matching_batches(
-    corpus: str,
-    filters: Filters,
-    columns: Sequence[str] | None,
-    *,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
-) -> pa.RecordBatchReader:
+        return _data_set(directory, jobs, progress).scanner(columns=chosen).to_reader()
     import pyarrow as pa  # noqa: PLC0415 - an optional package
 
     scratch = tempfile.TemporaryDirectory(prefix="fastrec-")
     try:
-        with matching_corpus(corpus, filters, jobs=jobs, progress=progress, limits=limits) as matching:
-            _write_tables(matching, Path(scratch.name), jobs=jobs, progress=progress, limits=limits)
+        matching = matching_corpus(directory, wanted, jobs=jobs, progress=progress, limits=current_limits())
+        with matching as source:
+            _write_tables(source, Path(scratch.name), jobs, progress)
     except BaseException:
         scratch.cleanup()
         raise
-    reader = _open(Path(scratch.name), _schema()).scanner(columns=columns).to_reader()
+    reader = _open(Path(scratch.name), _schema()).scanner(columns=chosen).to_reader()
 
     def read() -> Iterator[pa.RecordBatch]:
         with scratch:
@@ -437,12 +369,11 @@ def connect(
     import duckdb  # noqa: PLC0415 - an optional package
 
     names = _names([os.fspath(corpus) for corpus in corpora])
-    make = partial(_data_set, jobs=jobs, progress=progress, limits=current_limits())
     connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
     for kind in ("answers", "records") if records else ("answers",):
         parts = []
         for number, (path, name) in enumerate(names.items()):
-            connection.register(f"_{kind}_{number}", make(path, records=kind == "records"))
+            connection.register(f"_{kind}_{number}", _data_set(path, jobs, progress, records=kind == "records"))
             quoted = name.replace("'", "''")
             corpus = f"'{quoted}' as corpus, " if len(names) > 1 else ""
             parts.append(f"select {corpus}* from _{kind}_{number}")  # noqa: S608

@@ -219,13 +219,13 @@ class _Source:
     def invalid(self) -> tuple[str, bytes]:
         if is_later(self.recipe.schema):
             answer = self.compose(self.rng.choice(self.bank.weighted_types))
-            kind, schema = answer.question.evaluation.interaction_type, answer.schema
-            mistake = next(row for row in self.mistakes if kind in row.types and row.fits(schema))
-            code = mistake.code.format(turns=schema.turns_field)
-            return code, mistake.line(answer.written(), schema, answer.author.spelling)
-        row = next(self.invalid_lines)
-        answer = self.compose(row.needs or self.rng.choice(self.bank.weighted_types))
-        return row.code, row.line(answer.record, answer.schema, answer.author.spelling)
+            kind = answer.question.evaluation.interaction_type
+            row = next(row for row in self.mistakes if kind in row.types and row.fits(answer.schema))
+        else:
+            row = next(self.invalid_lines)
+            answer = self.compose(row.types[0] if len(row.types) == 1 else self.rng.choice(self.bank.weighted_types))
+        code = row.code.format(turns=answer.schema.turns_field)
+        return code, row.line(answer.written(), answer.schema, answer.author.spelling)
 
     def blank(self) -> tuple[str, bytes]:
         return "blank", self.rng.choice(_BLANKS)

@@ -19,14 +19,15 @@ from fastrec.commands.generate.producers import Producer, Question, Record, Repl
 from fastrec.commands.generate.text import Rng
 from fastrec.schemas.hashes import RECIPES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
-from fastrec.schemas.schema import Schema, Shape
+from fastrec.schemas.schema import MANY, ONE, Schema, Shape
+from fastrec.schemas.upgrade import without_nulls
 
 _WRONG_HASH: Final = "0123456789abcdef" * 4
 _ERRORS: Final = ("timeout after 60 s", "refusal", "API error 503: “overloaded”", "context length exceeded")
 
 
 def compose(rng: Rng, writer: Writer, producer: Producer, question: Question) -> Record:
-    name, kind = question.evaluation.name, question.evaluation.interaction_type
+    name = question.evaluation.name
     record: Record = {
         "schema_version": DEFAULT_SCHEMA.label,
         "evaluation_id": f"{name}/{producer.run}",
@@ -36,10 +37,10 @@ def compose(rng: Rng, writer: Writer, producer: Producer, question: Question) ->
     }
     if "hashes" in producer.habits:
         record["sample_hash"] = _WRONG_HASH if rng.chance(0.002) else question.sample_hash
-    record["interaction_type"] = kind
+    record["interaction_type"] = question.evaluation.interaction_type
     record["input"] = _input(producer, question)
     reply = writer.reply(rng, producer, question)
-    (_answer if kind == "single_turn" else _converse)(producer, question, reply, record)
+    _answer(producer, question, reply, record)
     _measure(rng, producer, reply, record)
     if "metadata" in producer.habits:
         trial = {"seed": rng.bits(40), "temperature": round(rng.random(), 2)}
@@ -58,35 +59,19 @@ def _input(producer: Producer, question: Question) -> Record:
 
 
 def _answer(producer: Producer, question: Question, reply: Reply, record: Record) -> None:
-    """Add the fields of single_turn: `output`, the attribution of its answer, and the score."""
-    output: Record = {"raw": reply.text}
+    """Add `output`, or `interactions`, the last of which is the answer; the attribution of the answer; the score."""
+    nulls, single = "nulls" in producer.habits, record["interaction_type"] == "single_turn"
+    given: Record = {"raw": reply.text} if single else {"role": "assistant", "content": reply.text}
     if reply.reasoning is not None:
-        output["reasoning_trace"] = reply.reasoning
-    elif "nulls" in producer.habits:
-        output["reasoning_trace"] = None
-    record["output"] = output
-    if "nulls" in producer.habits:
-        record["interactions"] = None
-    _evaluate(producer, question, reply, record)
-
-
-def _converse(producer: Producer, question: Question, reply: Reply, record: Record) -> None:
-    """Add the fields of multi_turn and agentic: `interactions`, the last of which is the answer, and their counts."""
-    last: Record = {"role": "assistant", "content": reply.text}
-    if reply.reasoning is not None:
-        last["reasoning_trace"] = reply.reasoning
-    elif "nulls" in producer.habits:
-        last.update(reasoning_trace=None, tool_calls=None)
-    if "nulls" in producer.habits:
-        record["output"] = None
-    turns = record["interactions"] = [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, last])]
-    _evaluate(producer, question, reply, record)
-    calls = sum(len(turn.get("tool_calls") or ()) for turn in turns)
-    record["evaluation"].update(num_turns=len(turns), tool_calls_count=calls)
-
-
-def _evaluate(producer: Producer, question: Question, reply: Reply, record: Record) -> None:
-    turn_idx = len(record.get("interactions") or "x") - 1
+        given["reasoning_trace"] = reply.reasoning
+    elif nulls:
+        given |= {"reasoning_trace": None} if single else {"reasoning_trace": None, "tool_calls": None}
+    if single or nulls:
+        record["output"] = given if single else None
+    turns = [] if single else [{"turn_idx": number, **turn} for number, turn in enumerate([*reply.turns, given])]
+    if turns or nulls:
+        record["interactions"] = turns or None
+    turn_idx = max(len(turns) - 1, 0)
     record["answer_attribution"] = [
         {
             "turn_idx": turn_idx,
@@ -94,10 +79,13 @@ def _evaluate(producer: Producer, question: Question, reply: Reply, record: Reco
             "extracted_value": reply.extracted,
             "extraction_method": question.evaluation.method,
             "is_terminal": True,
-        },
+        }
     ]
     score = reply.score if question.evaluation.graded else producer.score(bool(reply.score))
     record["evaluation"] = {"score": score, "is_correct": score >= 0.5}
+    if turns:
+        calls = sum(len(turn.get("tool_calls") or ()) for turn in turns)
+        record["evaluation"].update(num_turns=len(turns), tool_calls_count=calls)
 
 
 def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None:
@@ -131,10 +119,6 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
 # The last two sort differently by code point and by UTF-16 unit.
 _UNKNOWN_KEYS: Final = ("harness", "Zone", "_private", "a b", "", "ключ", "raw_score", "\uff5a", "😀")
 _NULLABLE: Final = ("output", "interactions", "token_usage", "performance", "error")
-
-
-_CONVERSATIONS: Final = ("multi_turn", "agentic")
-_ALL: Final = ("single_turn", *_CONVERSATIONS)
 _USAGE: Final = {"input_tokens": 30, "output_tokens": 12, "total_tokens": 43}
 
 
@@ -149,22 +133,22 @@ def _shift_turns(record: Record) -> None:
 
 # The interaction types that can have a warning, and the change of a record that causes it.
 WARNINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[Record], object]]]] = {
-    "warn.num_turns_missing": (_CONVERSATIONS, lambda record: record["evaluation"].pop("num_turns")),
+    "warn.num_turns_missing": (MANY, lambda record: record["evaluation"].pop("num_turns")),
     "warn.num_turns": (
-        _CONVERSATIONS,
+        MANY,
         lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3),
     ),
-    "warn.tool_calls_count": (_CONVERSATIONS, _count_one_more_call),
-    "warn.turn_idx": (_CONVERSATIONS, _shift_turns),
+    "warn.tool_calls_count": (MANY, _count_one_more_call),
+    "warn.turn_idx": (MANY, _shift_turns),
     "warn.attribution_turn": (
-        _CONVERSATIONS,
+        MANY,
         lambda record: record["answer_attribution"][0].update(turn_idx=len(record["interactions"]) + 5),
     ),
     "warn.tool_call_id": (("agentic",), lambda record: record["interactions"][3].update(tool_call_id="call_nobody")),
-    "warn.total_tokens": (_ALL, lambda record: record.update(token_usage=dict(_USAGE))),
-    "warn.sample_hash": (_ALL, lambda record: record.update(sample_hash=_WRONG_HASH)),
-    "version.unknown": (_ALL, lambda record: record.update(schema_version="v2")),
-    "version.mismatch": (_ALL, lambda record: record.update(schema_version="0.3.0")),
+    "warn.total_tokens": (ONE + MANY, lambda record: record.update(token_usage=dict(_USAGE))),
+    "warn.sample_hash": (ONE + MANY, lambda record: record.update(sample_hash=_WRONG_HASH)),
+    "version.unknown": (ONE + MANY, lambda record: record.update(schema_version="v2")),
+    "version.mismatch": (ONE + MANY, lambda record: record.update(schema_version="0.3.0")),
 }
 
 
@@ -201,9 +185,12 @@ def respelled(record: Record, question: Question) -> Record:
         del copy["sample_hash"]
     elif "sample_hash" not in copy:
         copy["sample_hash"] = question.sample_hash
+    return _with_float(copy)
+
+
+def _with_float(record: Record) -> Record:
     first, *others = record["answer_attribution"]
-    copy["answer_attribution"] = [{**first, "turn_idx": float(first["turn_idx"])}, *others]
-    return copy
+    return {**record, "answer_attribution": [{**first, "turn_idx": float(first["turn_idx"])}, *others]}
 
 
 def answered_again(rng: Rng, writer: Writer, record: Record, question: Question) -> Record:
@@ -216,14 +203,13 @@ def answered_again(rng: Rng, writer: Writer, record: Record, question: Question)
     else:
         *turns, last = record["interactions"]
         copy["interactions"] = [*turns, {**last, "content": answer}]
-    copy["evaluation"] = {**record["evaluation"], "score": correct, "is_correct": correct}
-    return copy
+    return contradicted(copy, bool)
 
 
-def contradicted(record: Record) -> Record:
+def contradicted(record: Record, score: Callable[[bool], float] = int) -> Record:
     """Make a record with the same answer and another verdict."""
     correct = not record["evaluation"]["is_correct"]
-    return {**record, "evaluation": {**record["evaluation"], "score": int(correct), "is_correct": correct}}
+    return {**record, "evaluation": {**record["evaluation"], "score": score(correct), "is_correct": correct}}
 
 
 # Records of later schema versions. What a version expects is read from its `Schema`: whether references
@@ -298,11 +284,8 @@ def rewritten(record: Record, question: Question, producer: Producer, schema: Sc
 
 def toggled(record: Record, schema: Schema) -> Record:
     """Make a record with the same normal form: all nulls are left out, or if there are none, written."""
-    without = _without_nulls(record, schema.shape)
-    copy = without if without != record else arranged(record, schema.shape, nulls=True)
-    first, *others = record["answer_attribution"]
-    copy["answer_attribution"] = [{**first, "turn_idx": float(first["turn_idx"])}, *others]
-    return copy
+    without = without_nulls(record, schema.shape)
+    return _with_float(without if without != record else arranged(record, schema.shape, nulls=True))
 
 
 def _label(record: Record, producer: Producer, schema: Schema) -> str:
@@ -373,16 +356,3 @@ def arranged(value: Record, shape: Shape, *, nulls: bool) -> Record:
         elif nulls and field.drops_null:
             result[key] = None
     return {**result, **{key: child for key, child in value.items() if key not in result}}
-
-
-def _without_nulls(value: Any, shape: Shape | None) -> Any:
-    if shape is None or value is None:
-        return value
-    if isinstance(value, list):
-        return [_without_nulls(item, shape) for item in value]
-    fields = shape.fields
-    return {
-        key: _without_nulls(child, fields[key].shape) if key in fields else child
-        for key, child in value.items()
-        if child is not None or key not in fields or not fields[key].drops_null
-    }

@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from itertools import chain, zip_longest
+from itertools import zip_longest
 from operator import add, mul, sub, truediv
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -90,17 +90,16 @@ def facts() -> Sequence[_Fact]:
 def _topic(name: str, *, subject: str, ask: str, state: str, rows: str, ask_back: str = "") -> list[_Fact]:
     """Make the questions for values, followed by those for keys."""
     split = [(*map(str.strip, row.split("|")), "")[:3] for row in rows.strip().splitlines()]
-    forward, back = [], []
-    for number, (key, value, lure) in enumerate(split):
-        near = [row for row in split[max(0, number - _NEAR) : number + _NEAR + 1] if row[0] != key]
-        others = [other for _, other, _ in near]
-        statement = state.replace("{key}", key).replace("{value}", "{}")
-        forward.append(_Fact(name, subject, ask.format(key=key), value, others, lure, statement))
-        if ask_back:
-            keys = [other for other, _, _ in near]
-            statement = state.replace("{value}", value).replace("{key}", "{}")
-            back.append(_Fact(name, subject, ask_back.format(value=value), key, keys, "", statement))
-    return forward + back
+    made, marks = [], ("{key}", "{value}")
+    for given, pattern in enumerate(filter(None, (ask, ask_back))):
+        asked = 1 - given
+        for number, row in enumerate(split):
+            near = [other for other in split[max(0, number - _NEAR) : number + _NEAR + 1] if other[0] != row[0]]
+            others, lure = [other[asked] for other in near], "" if given else row[2]
+            statement = state.replace(marks[given], row[given]).replace(marks[asked], "{}")
+            question = pattern.format(key=row[0], value=row[1])
+            made.append(_Fact(name, subject, question, row[asked], others, lure, statement))
+    return made
 
 
 def trivia(rng: Rng, number: int) -> Task:
@@ -109,14 +108,8 @@ def trivia(rng: Rng, number: int) -> Task:
     wrong = [fact.lure, *others][:3] if fact.lure else others[:3]
     choices = rng.shuffled([fact.answer, *wrong])
     raw = "\n".join([fact.question, *(f"{letter}. {text}" for letter, text in zip(_LETTERS, choices, strict=True))])
-    return Task(
-        raw=raw,
-        reference=_LETTERS[choices.index(fact.answer)],
-        subject=fact.subject,
-        tags=["choice", fact.topic],
-        answer=partial(_choose, fact, choices),
-        choices=choices,
-    )
+    reference = _LETTERS[choices.index(fact.answer)]
+    return Task(raw, reference, fact.subject, ["choice", fact.topic], partial(_choose, fact, choices), choices)
 
 
 def _choose(fact: _Fact, choices: list[str], trial: Trial) -> Reply:
@@ -155,14 +148,8 @@ def explanation(_: Rng, number: int) -> Task:
     topics, readers, limits = (table("explanations")[name] for name in ("topics", "readers", "limits"))
     topic, turn = topics[number % len(topics)], number // len(topics) + number % len(topics)
     raw = " ".join(filter(None, (topic["ask"], readers[turn % len(readers)], limits[turn % len(limits)])))
-    return Task(
-        raw=raw,
-        reference=" ".join(topic["points"]),
-        subject=topic["subject"],
-        tags=["explanation", topic["ask"].partition(" ")[0].lower()],
-        answer=partial(_explain, topic),
-        also=topic["short"],
-    )
+    reference, tags = " ".join(topic["points"]), ["explanation", topic["ask"].partition(" ")[0].lower()]
+    return Task(raw, reference, topic["subject"], tags, partial(_explain, topic), also=topic["short"])
 
 
 def _explain(topic: dict[str, Any], trial: Trial) -> Reply:
@@ -176,11 +163,10 @@ def _explain(topic: dict[str, Any], trial: Trial) -> Reply:
         text = _OPENINGS[trial.style] + " ".join(sentences)
     if trial.style == 3:
         text += f"\n\n[Read more](https://example.org/{topic['subject']})"
-    left_out = len(points) - len(made)
     reasoning = f"The user asks: {topic['ask']} I need the cause, what follows from it, and a limit or an example. "
     if len(made) < 2:
         reasoning += "I am not sure, so I begin with what people say."
-    elif left_out:
+    elif len(made) < len(points):
         reasoning += f"I am sure of {len(made)} points and keep it short."
     else:
         reasoning += "I go through all of it in order."
@@ -239,13 +225,9 @@ def problem(rng: Rng, number: int, language: str = "en") -> Task:
         reasoning = texts["think"].format(steps=", ".join(map(str, steps)), r=result)
         return Reply(text, result, right, reasoning)
 
-    return Task(
-        raw=texts[name]["ask"].format(**numbers, **people),
-        reference=str(solution[-1].value),
-        subject="arithmetic",
-        tags=[name, language, "units"] if "unit" in kind else [name, language],
-        answer=answer,
-    )
+    raw = texts[name]["ask"].format(**numbers, **people)
+    tags = [name, language, "units"] if "unit" in kind else [name, language]
+    return Task(raw, str(solution[-1].value), "arithmetic", tags, answer)
 
 
 def _step(formula: str, numbers: Mapping[str, float]) -> _Step:
@@ -318,13 +300,8 @@ def tongue(rng: Rng, number: int) -> Task:
         return problem(rng, turn, language)
     texts = capitals()[language]
     country, capital = list(texts["rows"].items())[nth]
-    return Task(
-        raw=texts["ask"].format(country=country),
-        reference=capital,
-        subject="geography",
-        tags=["capitals", language],
-        answer=partial(_name_capital, texts, country, capital),
-    )
+    raw, answer = texts["ask"].format(country=country), partial(_name_capital, texts, country, capital)
+    return Task(raw, capital, "geography", ["capitals", language], answer)
 
 
 def _name_capital(texts: Mapping[str, Any], country: str, capital: str, trial: Trial) -> Reply:
@@ -343,13 +320,9 @@ def small_talk(rng: Rng, number: int) -> Task:
     city, other = rng.shuffled(texts["cities"].split())[:2]
     told = {"name": rng.choice(texts["names"].split()), "city": city, "other": other, "a": a, "b": b, "n": a + b}
     about = ("city", "sum")[(turn + place) % 2]
-    return Task(
-        raw="\n".join(texts[key].format(**told) for key in ("hello", "animals", f"ask_{about}")),
-        reference=str(told["n"]) if about == "sum" else city,
-        subject="memory",
-        tags=[about, LANGUAGES[place]],
-        answer=partial(_remember, texts, told, about),
-    )
+    raw = "\n".join(texts[key].format(**told) for key in ("hello", "animals", f"ask_{about}"))
+    reference, answer = str(told["n"]) if about == "sum" else city, partial(_remember, texts, told, about)
+    return Task(raw, reference, "memory", [about, LANGUAGES[place]], answer)
 
 
 def _remember(texts: Mapping[str, str], told: Mapping[str, Any], about: str, trial: Trial) -> Reply:
@@ -384,14 +357,9 @@ def help_desk(rng: Rng, number: int) -> Task:
     facts |= {"rule": rng.choice(case["rule"]), **{key: case[key] for key in ("wrong_missing", "wrong_rule")}}
     facts |= {key: _draw(rng, *bounds) for key, bounds in case["numbers"].items()}
     facts["total"] = facts["price"] * facts["count"]
-    return Task(
-        raw=case["system"].format(**facts) + "\n\n" + case["ask"].format(**facts),
-        reference=case["right"][-1].format(**facts),
-        subject=case["subject"],
-        tags=["conversation"],
-        answer=partial(_serve, case, facts),
-        also=f"{facts['total']} euros",
-    )
+    raw = case["system"].format(**facts) + "\n\n" + case["ask"].format(**facts)
+    reference, also = case["right"][-1].format(**facts), f"{facts['total']} euros"
+    return Task(raw, reference, case["subject"], ["conversation"], partial(_serve, case, facts), also=also)
 
 
 def _serve(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> Reply:
@@ -400,11 +368,9 @@ def _serve(case: Mapping[str, Any], facts: Mapping[str, Any], trial: Trial) -> R
     pairs = zip(made, case["right"], case["wrong"], strict=True)
     replies = [(right if good else wrong).format(**facts) for good, right, wrong in pairs]
     replies[-1] += ("", " 😀", "", " **Thank you!**")[trial.style]
-    users = [case[key].format(**facts) for key in ("ask", "tell", "doubt", "close")]
-    turns = [said("user", asked) for asked in users]
-    answers = [said("assistant", reply) for reply in replies]
-    *before, last = chain.from_iterable(zip(turns, answers, strict=True))
+    turns = [said("system", case["system"].format(**facts))]
+    for key, reply in zip(("ask", "tell", "doubt", "close"), replies, strict=True):
+        turns += [said("user", case[key].format(**facts)), said("assistant", reply)]
     sure = [point for point, good in zip(points, made, strict=True) if good]
     reasoning = "The customer agrees, so I confirm. " + ("; ".join(sure) or "The details do not matter much") + "."
-    system = said("system", case["system"].format(**facts))
-    return Reply(last["content"], last["content"], sum(made) / len(points), reasoning, [system, *before])
+    return Reply(replies[-1], replies[-1], sum(made) / len(points), reasoning, turns[:-1])

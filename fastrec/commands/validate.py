@@ -1,0 +1,493 @@
+"""`validate`: judge every line of some shards and report the findings; the only output file is an optional log.
+
+1. Find the shards and cut them into tasks.
+2. Each task judges its lines and returns counts and groups of findings. With a log, it writes every finding to a file
+   per slice.
+3. The driver adds up the results in the order of the inputs, so that they do not depend on which task finishes first:
+   slices into shards with `+=`, which corrects line numbers, then shards that were read completely into `Validation`.
+   A shard that cannot be read completely adds nothing but its error.
+
+The log has every finding, except that a line lists at most a hundred errors.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache, partial
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from msgspec.structs import replace
+
+from fastrec.corpus.scan import run_in_order
+from fastrec.engine import jobs_for
+from fastrec.errors import FastrecError, ShardError, UsageError, shown, utf8
+from fastrec.filters import Strings, field_names
+from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.findings import CODES, NOTES, Finding, FindingGroup, FindingGroups, Location, SliceFindings
+from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
+from fastrec.judge.parse import parse
+from fastrec.judge.repair import repair_codes
+from fastrec.judge.version_rules import JudgeSettings
+from fastrec.limits import Limits, current_limits
+from fastrec.normalize.inputs import find_records
+from fastrec.progress import Progress
+from fastrec.schemas.fast_upgrade import upgrade_record
+from fastrec.schemas.hashes import HASHES
+from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, chosen_schema, schema_of
+from fastrec.schemas.upgrade import upgrade_value
+from fastrec.sources.formats import MAX_WINDOW
+from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
+from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text
+
+_judge = lru_cache(maxsize=1)(Judge)
+
+
+class UpgradeStep(msgspec.Struct):
+    """A step that loses or may confuse something, and the records that it concerns."""
+
+    code: str
+    """The code, which begins with `upgrade.`."""
+    meaning: str
+    """What the step does to a record."""
+    count: int
+    """Records that it concerns."""
+    locations: list[Location]
+    """The first three lines with such a record."""
+
+
+class UpgradeReport(msgspec.Struct):
+    """What an upgrade of all valid records would change."""
+
+    target: str
+    """The newest version."""
+    records: int
+    """Valid records of earlier versions."""
+    steps: list[UpgradeStep]
+    """The steps that lose or may confuse something, the most frequent first."""
+
+
+def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
+    """Yield the lossy and ambiguous steps of the records of a chunk, each with the number of its line."""
+    batch = judged.batch
+    start = 0
+    for record, line, end in zip(batch.records, batch.numbers, batch.ends, strict=True):
+        schema = schema_of(record)
+        if schema is not NEWEST_SCHEMA:
+            # A record of the slow path lacks its unknown keys, but its normal form has them.
+            upgraded = None if batch.slow else upgrade_record(record, schema)
+            _, codes = upgraded or upgrade_value(parse(bytes(judged.normal[start : end - 1]))[0], schema)
+            for code in codes:
+                yield line, Finding(code, "$", CODES[code].meaning)
+        start = end
+
+
+def _report_of(groups: FindingGroups, versions: dict[str, int]) -> UpgradeReport:
+    """Make the report from steps in groups, and from the valid records by version."""
+    steps = [UpgradeStep(one.code, one.message, one.count, one.locations) for one in groups.in_order()]
+    earlier = sum(versions.values()) - versions.get(NEWEST_SCHEMA.name, 0)
+    return UpgradeReport(NEWEST_SCHEMA.name, earlier, steps)
+
+
+class Validation(msgspec.Struct):
+    """The result of a validation: line counts, groups of findings, and shards that could not be read."""
+
+    lines: int = 0
+    """Lines read, blank ones included."""
+    valid: int = 0
+    """Lines that are valid records, repaired ones included."""
+    versions: dict[str, int] = msgspec.field(default_factory=dict)
+    """Valid lines by schema version, the oldest first."""
+    repaired: int = 0
+    """Lines that are valid records because they were repaired."""
+    invalid: int = 0
+    """Lines that are not valid records."""
+    repairable: int = 0
+    """Invalid lines that repairs would make valid."""
+    repairable_by_code: dict[str, int] = msgspec.field(default_factory=dict)
+    """These lines by the code of a repair; a line may need several repairs."""
+    blank: int = 0
+    """Lines of white space only."""
+    warnings: int = 0
+    """Number of warnings; a line may have several."""
+    text_bytes: int = 0
+    """Size of the text read, after decompression."""
+    shards: int = 0
+    """Number of input files."""
+    seconds: float = 0.0
+    """How long it took."""
+    stopped_early: bool = False
+    """`max_errors` was reached, so the rest of the input was not checked."""
+    codes: dict[str, int] = msgspec.field(default_factory=dict)
+    """Number of findings by code."""
+    groups: list[FindingGroup] = msgspec.field(default_factory=list)
+    """Findings with the same code, path and version together, errors first, then the most frequent; at most 1,000
+    groups."""
+    upgrade: UpgradeReport | None = None
+    """With `upgrade_report`, what an upgrade to the newest version would change."""
+    bad_shards: list[str] = msgspec.field(default_factory=list)
+    """Shards that could not be read completely, and why; none of their lines count."""
+    notices: list[str] = msgspec.field(default_factory=list)
+    """Remarks about the input."""
+
+    @property
+    def ok(self) -> bool:
+        return not self.invalid and not self.bad_shards
+
+    def add(self, path: str, found: _JudgedSlice) -> None:
+        """Add the findings of a whole shard, except its groups."""
+        if found.error:
+            self.bad_shards.append(found.error)
+            return
+        for name, count in found.counts.items():
+            setattr(self, name, getattr(self, name) + count)
+        for name, count in found.versions.items():
+            self.versions[name] = self.versions.get(name, 0) + count
+        for code, count in sorted(found.repairable.items()):
+            self.repairable_by_code[code] = self.repairable_by_code.get(code, 0) + count
+        if found.bom:
+            self.notices.append(f"{shown(path)} begins with a byte order mark, which was skipped")
+
+
+class _JudgedSlice(SliceFindings):
+    """What `validate` finds in slices; the counts are those of `Validation`, by field."""
+
+    versions: Counter[str] = msgspec.field(default_factory=Counter)
+    upgrades: FindingGroups = msgspec.field(default_factory=lambda: FindingGroups(len(NOTES)))
+    """Steps of an upgrade, each with the meaning of its code as its message."""
+    repairable: Counter[str] = msgspec.field(default_factory=Counter)
+    """Lines that repairs would make valid, by the code of a repair."""
+    bom: bool = False
+    logs: list[tuple[str, int]] = msgspec.field(default_factory=list)
+    """Files with every finding, and the number to add to the line numbers in each."""
+    error: str | None = None
+    """Why the shard could not be read completely."""
+
+    def __iadd__(self, other: Self) -> Self:
+        lines = self.counts["lines"]
+        self.upgrades.merge(other.upgrades, lines)
+        self.logs += [(path, lines + base) for path, base in other.logs]
+        self.versions += other.versions
+        self.repairable += other.repairable
+        self.bom |= other.bom
+        self.error = self.error or other.error
+        return super().__iadd__(other)
+
+
+_LocatedFinding = tuple[int, Finding, str | None]
+"""The number of a line, a finding in it, and the version that the line was judged by if it is not valid."""
+
+
+class LoggedFinding(msgspec.Struct):
+    """A line of the log: one finding."""
+
+    source: str
+    """The shard."""
+    line: int
+    """Number of the line in the shard, from 1."""
+    severity: str
+    """`error`, `warning` or `note`."""
+    code: str
+    """The code."""
+    path: str
+    """The JSON path in the record, such as `$.evaluation.score`."""
+    message: str
+    """What was expected, and what was found."""
+    version: str | None
+    """The schema version whose error it is; null for warnings and notes, and for lines without a value."""
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(LoggedFinding).decode
+
+
+def _log_findings(path: str, source: str, findings: Iterable[_LocatedFinding], unlisted: Iterable[InvalidLine]) -> None:
+    """Append findings to the log of a slice; after those of a line, the numbers of those that it does not list."""
+    more = (
+        (invalid.line, Finding(code, "$", f"{count:,} more errors of this kind are not listed"), invalid.version)
+        for invalid in unlisted
+        for code, count in invalid.unlisted.items()
+    )
+    with Path(path).open("ab") as file:
+        for line, finding, version in sorted((*findings, *more), key=itemgetter(0)):
+            logged = LoggedFinding(source, line, finding.severity, finding.code, finding.path, finding.message, version)
+            file.write(_encode(logged) + b"\n")
+
+
+class _FindingLog:
+    """The log that the user asked for, joined from those of the slices; FastrecError if it cannot be written."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        with self._writing():
+            self._file = Path(path).open("wb")  # noqa: SIM115 - see close
+
+    def close(self) -> None:
+        with self._writing():
+            self._file.close()
+
+    def add(self, found: _JudgedSlice) -> None:
+        """Append the findings of a shard, with corrected line numbers, and remove the files of its slices."""
+        for path, line_base in found.logs:
+            if not found.error:
+                with Path(path).open("rb") as lines, self._writing():
+                    self._file.writelines(_renumbered(lines, line_base) if line_base else lines)
+            Path(path).unlink()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as exc:
+            raise FastrecError(f"the log {shown(self._path)} cannot be written: {exc.strerror}") from exc
+
+
+def _renumbered(lines: Iterable[bytes], line_base: int) -> Iterator[bytes]:
+    for line in lines:
+        logged = _decode(line)
+        logged.line += line_base
+        yield _encode(logged) + b"\n"
+
+
+class Reporter:
+    """Reports the progress: of slices that this process reads, and of slices that workers have read."""
+
+    def __init__(self, shards: Sequence[Shard], progress: Progress) -> None:
+        self._text = TextEstimate(shards)
+        self._progress = progress
+        self._reported = (0, 0, 0, 0)
+        """What is reported of the current slice: its estimated text, text, lines and invalid lines."""
+        progress.start("judge", self._text.total)
+
+    def reading(self, piece: Slice, stats: ReadStats, found: _JudgedSlice) -> None:
+        size = (piece.shard.size if piece.end is None else piece.end) - piece.start
+        estimated = piece.estimated_text * min(stats.raw_bytes, size) // max(size, 1)
+        self._report(estimated, stats.text_bytes, found)
+
+    def finished(self, piece: Slice, found: _JudgedSlice) -> None:
+        self._report(piece.estimated_text, found.counts["text_bytes"] or self._reported[1], found)
+        self._reported = (0, 0, 0, 0)
+
+    def _report(self, estimated: int, text: int, found: _JudgedSlice) -> None:
+        now = (estimated, text, found.counts["lines"], found.counts["invalid"])
+        new_estimated, new_text, *new_lines = (
+            after - before for after, before in zip(now, self._reported, strict=True)
+        )
+        self._text.add(new_estimated, new_text)
+        self._progress.expect(self._text.total)
+        self._progress.advance(new_text, *new_lines)
+        self._reported = now
+
+
+class _SliceTask(msgspec.Struct, frozen=True):
+    slices: tuple[Slice, ...]
+    max_line_bytes: int
+    max_window: int
+    max_errors: int | None
+    log: str | None
+    """The beginning of the names of the slices' logs."""
+    settings: JudgeSettings
+    upgrade_report: bool
+    limits: Limits
+
+    def __str__(self) -> str:
+        return "reading " + "; ".join(map(str, self.slices))
+
+
+def validate(
+    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+    *,
+    jobs: int = 1,
+    files_from: str | None = None,
+    max_errors: int | None = None,
+    json_log: str | os.PathLike[str] | None = None,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    max_window: int = MAX_WINDOW,
+    hash: str = "sha256",  # noqa: A002 - the name of the option
+    schema: str = "auto",
+    repair: Strings = (),
+    upgrade_report: bool = False,
+    progress: Progress | None = None,
+) -> Validation:
+    """Judge every line of some shards.
+
+    Args:
+        paths: Files, directories, globs, or `-` for standard input.
+        jobs: Processes to use; small inputs are judged in this process.
+        files_from: A file with further paths, one per line.
+        max_errors: Stop after this many invalid lines.
+        json_log: A file for every finding, one JSON object per line.
+        max_line_bytes: A longer line is invalid, and never held in memory.
+        max_window: The largest zstd window to accept.
+        hash: The algorithm of the hash that `sample_hash` is compared with.
+        schema: Judge every record by this schema version; `auto` tells the version of each record by its shape.
+        repair: Names of repairs to make before a line is called invalid, or `all`; each is a finding of its own.
+        upgrade_report: Also find what an upgrade to the newest version would change.
+        progress: Receives the progress.
+
+    Raises:
+        UsageError: No input was found, or another argument is wrong.
+        FastrecError: The log cannot be written.
+    """
+    limits = current_limits()
+    started = time.perf_counter()
+    if jobs < 1:
+        raise UsageError(f"jobs must be at least 1, not {jobs}")
+    if max_errors is not None and max_errors < 1:
+        raise UsageError(f"max_errors must be at least 1, not {max_errors}")
+    if hash not in HASHES:
+        raise UsageError(f"hash must be one of {', '.join(HASHES)}, not {hash!r}")
+    chosen_schema(schema)
+    settings = JudgeSettings(
+        schema=schema,
+        algorithm=hash,
+        warnings=True,
+        normal=upgrade_report,  # it needs records and normal forms, verdicts do not
+        repairs=frozenset(repair_codes(field_names("repair", repair))),
+        known_input_bytes=0,
+    )
+    names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
+    shards, notices = find_records([os.fspath(path) for path in names], files_from=files_from)
+    validation = Validation(shards=len(shards), notices=notices)
+    total = _JudgedSlice(FindingGroups(limits.finding_groups))
+    with ExitStack() as stack:
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
+        log = stack.enter_context(closing(_open_log(os.fspath(json_log), shards))) if json_log else None
+        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, settings, upgrade_report, limits)
+        tasks = [
+            replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
+            for number, slices in enumerate(tasks_of(shards, limits.task_bytes))
+        ]
+        # Only this process can read a stream.
+        text_bytes = total_text(shards)
+        jobs = 1 if any(shard.stream for shard in shards) else jobs_for(text_bytes, len(tasks), jobs, limits)
+        progress = progress or Progress()
+        reporter = Reporter(shards, progress)
+        # One process reports while it reads; several report when a task has finished.
+        run_task = partial(_validate_task, reporter=reporter) if jobs == 1 else _validate_task
+        done = run_in_order(run_task, tasks, text_bytes=text_bytes, jobs=jobs, limits=limits)
+        results = stack.enter_context(closing(_in_order(tasks, done, max_errors, reporter if jobs > 1 else None)))
+        for shard, pieces in groupby(results, key=lambda result: result[0].shard):
+            found = _JudgedSlice(FindingGroups(limits.finding_groups))
+            for _, piece in pieces:
+                found += piece
+            validation.add(shard.path, found)
+            if not found.error:
+                total.groups.merge(found.groups)
+                total.upgrades.merge(found.upgrades)
+            if log:
+                log.add(found)
+        progress.finish()
+    validation.codes, validation.groups = dict(total.groups.codes), total.groups.in_order()
+    validation.versions = {name: validation.versions[name] for name in SCHEMAS if validation.versions.get(name)}
+    if upgrade_report:
+        validation.upgrade = _report_of(total.upgrades, validation.versions)
+    validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
+    validation.seconds = time.perf_counter() - started
+    return validation
+
+
+def _open_log(path: str, shards: Iterable[Shard]) -> _FindingLog:
+    """Open the log, but refuse a shard: opening it would empty it."""
+    if os.path.exists(path):  # noqa: PTH110 - paths stay the str that was given
+        for shard in shards:
+            if not shard.stream and os.path.samefile(path, shard.path):  # noqa: PTH121
+                raise UsageError(f"the log {shown(path)} is one of the shards: name another file")
+    return _FindingLog(path)
+
+
+def _in_order(
+    tasks: list[_SliceTask], done: Generator[list[_JudgedSlice]], max_errors: int | None, reporter: Reporter | None
+) -> Generator[tuple[Slice, _JudgedSlice], None, None]:
+    """Yield the findings of each slice, in the order of the inputs, until max_errors is reached."""
+    invalid = 0
+    with closing(done):
+        for task, results in zip(tasks, done, strict=True):
+            # A task that reached max_errors skipped its last slices.
+            for piece, found in zip(task.slices, results, strict=False):
+                if reporter:
+                    reporter.finished(piece, found)
+                yield piece, found
+                invalid += found.counts["invalid"]
+                if max_errors is not None and invalid >= max_errors:
+                    return
+
+
+def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[_JudgedSlice]:
+    """Judge the slices of a task. Runs in a worker, or in this process, with a reporter."""
+    results: list[_JudgedSlice] = []
+    invalid = 0
+    for number, piece in enumerate(task.slices):
+        found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None, reporter)
+        if reporter:
+            reporter.finished(piece, found)
+        results.append(found)
+        invalid += found.counts["invalid"]
+        if task.max_errors is not None and invalid >= task.max_errors:
+            break
+    return results
+
+
+def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: Reporter | None) -> _JudgedSlice:
+    found, stats = _JudgedSlice(FindingGroups(task.limits.finding_groups)), ReadStats()
+    source = utf8(piece.shard.path)
+    try:
+        for judged in judge_slice(
+            _judge(task.settings),
+            piece,
+            chunk_bytes=task.limits.chunk_bytes,
+            max_line_bytes=task.max_line_bytes,
+            max_window=task.max_window,
+            stats=stats,
+        ):
+            batch = judged.batch
+            found.counts.update(
+                lines=batch.lines,
+                valid=batch.valid,
+                invalid=len(batch.rejected),
+                repaired=len(batch.repaired),
+                repairable=sum(bool(invalid.repairs) for invalid in batch.rejected),
+                blank=batch.blank,
+                warnings=len(batch.warnings),
+            )
+            found.versions += batch.versions
+            if task.upgrade_report:
+                for line, step in _upgrade_steps(judged):
+                    found.upgrades.add(step, Location(source, line))
+            if reporter:
+                reporter.reading(piece, stats, found)
+            for invalid in batch.rejected:
+                found.repairable.update(invalid.repairs)
+            findings = _findings_in(batch)
+            for line, finding, version in findings:
+                found.groups.add(finding, Location(source, line), version)
+            unlisted = [invalid for invalid in batch.rejected if invalid.unlisted]
+            for invalid in unlisted:
+                found.groups.codes.update(invalid.unlisted)
+            if log and findings:
+                found.logs = [(log, 0)]
+                _log_findings(log, source, findings, unlisted)
+            if task.max_errors is not None and found.counts["invalid"] >= task.max_errors:
+                break
+    except ShardError as exc:
+        # A shard counts as a whole or not at all, so the findings so far are dropped.
+        return _JudgedSlice(FindingGroups(0), error=str(exc), logs=found.logs)
+    found.counts["text_bytes"], found.bom = stats.text_bytes, stats.bom
+    return found
+
+
+def _findings_in(batch: Batch) -> list[_LocatedFinding]:
+    """List the errors, warnings and repairs of a chunk by line."""
+    found: list[_LocatedFinding]
+    found = [(one.line, finding, one.version) for one in batch.rejected for finding in one.findings]
+    found += [(line, finding, None) for line, finding in batch.warnings]
+    found += [(one.line, finding, None) for one in batch.repaired for finding in one.findings]
+    return sorted(found, key=itemgetter(0))
