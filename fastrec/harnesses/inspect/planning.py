@@ -6,7 +6,7 @@ told by scores that the log has: results that were recomputed after an edit name
 `accuracy` and `mean` are means, over samples, of the means over their epochs. If each sample has a score in each epoch,
 that is the mean of all scores. Other reducers are applied to the scores of each sample (`REDUCERS`).
 
-A slice is members of an archive, or groups of items of a JSON document. A chunked sample has several members.
+A slice is members of an archive, or items of a JSON document. A chunked sample has several members.
 `sample.json` is the sample without its messages; `messages/N.json` is the part of the sequence of all messages that
 begins with message N, and `message_refs` says which of them the sample has.
 """
@@ -270,10 +270,25 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
 def _plan_document(path: str) -> LogPlan:
     with open_plain(path) as reader:
         array = JsonArray(path, reader.read, "samples")
-        groups = [group[:3] for group in array.groups()]
+        items = [(start, size) for start, size, _ in array.items(_check_item)]
     header = _decoded(path, "it", array.envelope)
-    slices = [{"groups": tuple(some)} for some in _slices(groups, lambda one: one[1] - one[0])]
-    return _plan(header, [], samples_in_document(path, groups), slices, {})
+    slices = [{"items": tuple(some)} for some in _slices(items, lambda one: one[1])]
+    found = (sample for some in slices for sample in samples_in_document(path, some["items"]))
+    return _plan(header, [], found, slices, {})
+
+
+def _check_item(text: memoryview) -> None:
+    """Raise ValueError if a text is not the whole of an item."""
+    with suppress(*REFUSALS):
+        _decode_skipped(text)
+        return
+    with suppress(*REFUSALS):
+        _decode_skipped(_finite(text))
+        return
+    try:
+        json.loads(bytes(text))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
@@ -338,7 +353,7 @@ _decode_metadata: Final = decoder(dict[str, Any])
 _decode_texts: Final = decoder(list[str])
 _decode_attachments: Final = decoder(SampleAttachments)
 _decode_events: Final = decoder(SampleEvents)
-_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_skipped: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODED: Final = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
@@ -393,17 +408,17 @@ def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers],
 
 
 class LogSlice(msgspec.Struct, frozen=True):
-    """A slice of a log: samples of an archive, or groups of samples of a document."""
+    """A slice of a log: samples of an archive, or start and size of adjacent samples of a document."""
 
     scoring: Scoring
     members: tuple[SampleMembers, ...] = ()
-    groups: tuple[tuple[int, int, int], ...] = ()
+    items: tuple[tuple[int, int], ...] = ()
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
     path = log.files[0].path
-    members, groups = log_slice.members, log_slice.groups
-    logged = samples_in_archive(path, members) if members else samples_in_document(path, groups)
+    members, items = log_slice.members, log_slice.items
+    logged = samples_in_archive(path, members) if members else samples_in_document(path, items)
     for sample, parts in logged:
         try:
             yield sample_of(sample, parts, log_slice.scoring)
@@ -450,27 +465,17 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     return sample, (Attachments(attachments), list)
 
 
-def samples_in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[tuple[LoggedSample, Parts]]:
+def samples_in_document(path: str, items: Sequence[tuple[int, int]]) -> Iterator[tuple[LoggedSample, Parts]]:
+    first, end = items[0][0], sum(items[-1])
     with open_plain(path) as reader:
-        for start, end, _ in groups:
-            text = b"[%b]" % read_at(reader, end - start, start)
-            try:
-                for item in _items(text):
-                    yield decode_sample(item), _parts_of(item)
-            except ValueError as exc:
-                raise LogError(path, f"has a damaged sample between byte {start:,} and byte {end:,}: {exc}") from exc
-
-
-def _items(text: bytes) -> Iterator[Buffer]:
-    with suppress(*REFUSALS):
-        return map(memoryview, _decode_items(text))
-    with suppress(*REFUSALS):
-        return map(memoryview, _decode_items(_finite(text)))
-    try:
-        slow = json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    return (json.dumps(item).encode() for item in slow)
+        text = memoryview(read_at(reader, end - first, first))
+    for start, size in items:
+        item = text[start - first : start - first + size]
+        try:
+            yield decode_sample(item), _parts_of(item)
+        except ValueError as exc:
+            place = f"between byte {start:,} and byte {start + size:,}"
+            raise LogError(path, f"has a damaged sample {place}: {exc}") from exc
 
 
 class _TooLargeError(ValueError):

@@ -15,7 +15,6 @@ all samples that the results state, or else that there is only one task, with th
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +27,7 @@ from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.lm_eval.structs import decoder_of, encode, plain
+from fastrec.harnesses.lm_eval.structs import decoder_of
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import head_of
 from fastrec.harnesses.values import REFUSALS, open_plain, spell
@@ -40,7 +39,7 @@ NAME: Final = "lm-eval"
 _CHUNK: Final = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times
 
-_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_item: Final = decoder_of(msgspec.Raw)
 
 
 @contextlib.contextmanager
@@ -84,12 +83,8 @@ def _number(piece: Slice, line: int) -> str:
 
 def array_items(path: str) -> Iterator[bytes]:
     with open_plain(path) as reader:
-        for *_, text in JsonArray(path, reader.read, None, max_held=_LONGEST).groups():
-            try:
-                items = _decode_items(text)
-            except REFUSALS:  # a bare NaN, or a lone surrogate
-                items = _decode_items(encode(plain(json.loads(text))))
-            yield from map(bytes, items)
+        for *_, item in JsonArray(path, reader.read, None, max_held=_LONGEST).items(_decode_item):
+            yield bytes(item)
 
 
 def _text_of(path: str) -> Iterator[bytes]:

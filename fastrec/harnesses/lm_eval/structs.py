@@ -23,19 +23,19 @@ _LARGEST: Final = 1 << 63
 encode: Final = msgspec.json.Encoder().encode
 
 
-def decoder_of(kind: type[_T]) -> Callable[[bytes], _T]:
+def decoder_of(kind: type[_T]) -> Callable[[bytes | memoryview], _T]:
     """Make a function that decodes JSON as a type, which may have Raw in it; ValueError if the text does not fit.
 
     What msgspec refuses is parsed by Python's `json`, written again as JSON, and decoded then.
     """
     fast = msgspec.json.Decoder(kind).decode
 
-    def decode(text: bytes) -> _T:
+    def decode(text: bytes | memoryview) -> _T:
         try:
             return fast(text)
         except REFUSALS as refusal:
             try:
-                again = encode(plain(json.loads(text)))
+                again = encode(plain(json.loads(bytes(text))))
             except RecursionError:
                 raise ValueError("it is nested too deeply") from None
             except ValueError:
