@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import tempfile
@@ -115,6 +116,35 @@ def read_at(reader: Reader, size: int, offset: int) -> bytes:
     while len(data) < size and (more := reader.pread(size - len(data), offset + len(data))):
         data += more
     return data
+
+
+class ReaderFile(io.RawIOBase):
+    """A reader of a storage as a file of Python."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
+        if base + offset < 0:
+            raise OSError("a file has no place before its start")
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = read_at(self._reader, self._reader.size - self._at if size < 0 else size, self._at)
+        self._at += len(data)
+        return data
 
 
 def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:

@@ -32,15 +32,15 @@ from fastrec.harnesses.helm.structs import (
     LANGUAGE_MODELING,
     METHOD,
     AdapterSpec,
-    CountedName,
+    AggregateStat,
     CountedStat,
-    EntryCounts,
+    Entry,
     Envelope,
     LogSlice,
+    MetricName,
     RequestKey,
     RunSpec,
     Scenario,
-    Stat,
     canonical,
     hash_of,
     key_of,
@@ -64,7 +64,7 @@ def plan(log: Log) -> LogPlan:
     run = _run_of(log, scan)
     count = len(scan.samples)
     per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
-    stats = _read(log, "stats", list[Stat])
+    stats = _read(log, "stats", list[AggregateStat])
     aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.values)
     slices = [
@@ -85,49 +85,6 @@ def plan(log: Log) -> LogPlan:
 _SLICE_BYTES: Final = 8 << 20  # of both files
 
 _NONE: Final = 0xFFFFFFFF
-
-
-class SampleTable:
-    """Numbers samples by the hash of their key, in the order in which they come: 20 bytes per sample.
-
-    A dict would need 120. The slots of a hash table hold the number of a sample plus one; 0 is a free slot.
-    """
-
-    def __init__(self) -> None:
-        self._hashes = array("Q")
-        self._slots = array("I", bytes(4 << 10))
-
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    def find(self, key: int) -> int | None:
-        """The number of a sample; None if it is unknown."""
-        number = self._slots[self._slot(key)]
-        return number - 1 if number else None
-
-    def add(self, key: int) -> int:
-        """The number of a sample; a new one if it is unknown."""
-        slot = self._slot(key)
-        if number := self._slots[slot]:
-            return number - 1
-        self._hashes.append(key)
-        self._slots[slot] = len(self._hashes)
-        if 2 * len(self._hashes) > len(self._slots):
-            self._grow()
-        return len(self._hashes) - 1
-
-    def _slot(self, key: int) -> int:
-        hashes, slots = self._hashes, self._slots
-        mask = len(slots) - 1
-        slot = key & mask
-        while (number := slots[slot]) and hashes[number - 1] != key:
-            slot = (slot + 1) & mask
-        return slot
-
-    def _grow(self) -> None:
-        self._slots = array("I", bytes(8 * len(self._slots)))
-        for number, key in enumerate(self._hashes, 1):
-            self._slots[self._slot(key)] = number
 
 
 class FileIndex:
@@ -183,22 +140,23 @@ _LATEST: Final = 1 << 40  # seconds since 1970
 _MOST_SHAPES: Final = 1000  # entries with different metrics to hold
 
 _decode_request = decoder(RequestKey)
-_decode_entry = decoder(EntryCounts)
+_decode_entry = decoder(Entry[CountedStat])
 _decode_envelope = decoder(Envelope)
 
 
 class Scan:
     def __init__(self) -> None:
         self.envelope = Envelope()
-        self.samples = SampleTable()
-        self.unmatched = SampleTable()
-        """Keys of scores that no request has."""
+        self.samples: dict[int, int] = {}
+        """Numbers of samples in the order in which they come, by the hash of their key."""
+        self.unmatched: set[int] = set()
+        """Hashes of keys of scores that no request has."""
         self.requests = FileIndex()
         self.entries = FileIndex()
         self.started: int | None = None
         """When the earliest request was sent."""
         self.perturbations: set[str] = set()
-        self.tally: Counter[tuple[CountedName, str, int, int | float]] = Counter()
+        self.tally: Counter[tuple[MetricName, str, int, int | float]] = Counter()
         """How often each metric occurs under a perturbation in a trial with a number of values."""
         self._shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]] = Counter()
 
@@ -222,7 +180,7 @@ def _scan_requests(path: str, scan: Scan) -> None:
             key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
             if key.perturbation:
                 scan.perturbations.add(key.perturbation)
-            scan.requests.add(start, size, scan.samples.add(hash_of(key)))
+            scan.requests.add(start, size, scan.samples.setdefault(hash_of(key), len(scan.samples)))
             sent = one.result.request_datetime if one.result else None
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
@@ -237,7 +195,7 @@ def _scan_entries(path: str, scan: Scan) -> None:
         for start, size, one in JsonArray(path, source.read, None).items(_decode_entry):
             key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
             number = hash_of(key)
-            sample = scan.samples.find(number)
+            sample = scan.samples.get(number)
             scan.entries.add(start, size, sample)
             if sample is None:
                 scan.unmatched.add(number)
@@ -317,7 +275,7 @@ def _uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
 
 
 def _compare(
-    stats: Sequence[Stat], uses: Mapping[str, MetricUse], labels: Mapping[str, str], per_request: bool
+    stats: Sequence[AggregateStat], uses: Mapping[str, MetricUse], labels: Mapping[str, str], per_request: bool
 ) -> tuple[list[Aggregate], dict[str, str], int | None]:
     """Tell which aggregates are means over records, and why others are not; and count the instances of all trials.
 

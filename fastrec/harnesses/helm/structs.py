@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import LogError
 from fastrec.harnesses.values import spell
+
+_T = TypeVar("_T")
 
 FOREIGN: Final = "is not as HELM writes it"
 
@@ -129,13 +131,19 @@ class RequestKey(_Struct):
     result: _KeyResult | None = None
 
 
-class MetricName(_Struct):
+class MetricName(msgspec.Struct, frozen=True, gc=False):
     """A metric, and the instances that it is about. HELM gives the scores of an instance its own perturbation."""
 
     name: str
     split: str | None = None
     sub_split: str | None = None
-    perturbation: Perturbation | None = None
+
+
+class CountedStat(msgspec.Struct, frozen=True, gc=False):
+    """A metric, and how many values it has; it can be hashed."""
+
+    name: MetricName
+    count: int | float = 1
 
 
 class Stat(_Struct):
@@ -147,35 +155,21 @@ class Stat(_Struct):
     mean: Any = None
 
 
-class StatsEntry(_Struct):
+class Entry(_Struct, Generic[_T]):
     """What one metric object of HELM says about an instance; several entries may have the same key."""
 
     instance_id: str | int
     train_trial_index: int = 0
     perturbation: Perturbation | None = None
-    stats: list[Stat] | None = None
+    stats: list[_T] | None = None
 
 
-class CountedName(msgspec.Struct, frozen=True, gc=False):
-    name: str
-    split: str | None = None
-    sub_split: str | None = None
-
-
-class CountedStat(msgspec.Struct, frozen=True, gc=False):
-    """A metric, and how many values it has; it can be hashed."""
-
-    name: CountedName
-    count: int | float = 1
-
-
-class EntryCounts(_Struct):
-    """Of an entry: what it is joined by, and which values it has."""
-
-    instance_id: str | int
-    train_trial_index: int = 0
+class AggregateName(MetricName, frozen=True, gc=False):
     perturbation: Perturbation | None = None
-    stats: list[CountedStat] | None = None
+
+
+class AggregateStat(Stat):
+    name: AggregateName
 
 
 class AdapterSpec(_Struct):
@@ -264,6 +258,6 @@ def _differing(descriptions: list[dict[str, Any]]) -> list[str]:
     return [name for name in names if any(one.get(name) != descriptions[0].get(name) for one in descriptions)]
 
 
-def metric_id(name: MetricName | CountedName, label: str) -> str:
+def metric_id(name: MetricName, label: str) -> str:
     """The `evaluation_result_id`: metric, split, part of the split, and the label of the perturbation."""
     return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)

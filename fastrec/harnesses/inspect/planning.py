@@ -518,7 +518,7 @@ def decode_sample(text: Buffer) -> LoggedSample:
 
 def _finite(text: Buffer) -> bytes:
     """Put quotes around NaN and Infinity where they are the value of a key: msgspec is much faster than `json`."""
-    return _NOT_FINITE.sub(rb'"\1"\2"', text)
+    return _NOT_FINITE.sub(rb'"\1"\2"', bytes(text))
 
 
 def _parts_of(text: Buffer) -> Parts:
