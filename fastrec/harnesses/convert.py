@@ -35,9 +35,10 @@ from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
+from msgspec import field
 
 from fastrec.harnesses.log import RunInfo, Sample, Score
-from fastrec.harnesses.metadata import NO_PLACE, MetadataKeeper, row_of
+from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
 
@@ -190,6 +191,29 @@ class MetricTotals(msgspec.Struct):
         return self
 
 
+class Converted(msgspec.Struct):
+    """What became of the samples of a slice."""
+
+    number: int = 0
+    """The position of the log among all logs."""
+    path: str = ""
+    """The work file with their bundles."""
+    head: bytes = b""
+    samples: int = 0
+    records: int = 0
+    errors: int = 0
+    metrics: dict[str, MetricTotals] = {}
+    """In the order in which they came up: bundles have positions in it."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Samples without a record, by reason."""
+    metrics_left_out: Counter[str] = field(default_factory=Counter)
+    """Scores without a record, by metric."""
+    fields_left_out: FieldCounts = field(default_factory=Counter)
+    metadata: set[str] = set()
+    """All names that came up, as records have them."""
+    problem: str = ""
+
+
 class Converter:
     """Turns the samples of one run into lines, and counts them."""
 
@@ -211,44 +235,39 @@ class Converter:
         self._patterns = tuple(patterns)
         self._common = {"harness": harness} | ({"harness_version": run.version} if run.version else {}) | run.metadata
         self._encode = msgspec.json.Encoder().encode
-        self.head = self._head(run)
         self._heads: dict[tuple[str, str], bytes] = {}
         self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}  # position, totals, whether a 1 can be correct
         self._wanted: dict[str, bool] = {}
-        self.keeper = MetadataKeeper(harness, chosen)
-        self.samples = 0
-        self.metrics: dict[str, MetricTotals] = {}
-        """In the order in which they came up: bundles have positions in it."""
-        self.errors = 0
-        self.left_out: dict[str, int] = {}
-        """Samples without a record, by reason."""
-        self.metrics_left_out: dict[str, int] = {}
-        """Scores without a record, by metric."""
+        self._keeper = MetadataKeeper(harness, chosen)
+        self.result = Converted(
+            head=self._head(run), fields_left_out=self._keeper.left_out, metadata=self._keeper.names
+        )
 
     def lines(self, sample: Sample) -> list[tuple[str, bytes]]:
         """The records of a sample as lines without their newlines, each with its metric."""
         bundle = self.bundle(sample)
         if bundle is None:
             return []
-        names = list(self.metrics)
-        lines = b"".join(LineMaker(self.head, names).lines(bundle)).split(b"\n")
+        names = list(self.result.metrics)
+        lines = b"".join(LineMaker(self.result.head, names).lines(bundle)).split(b"\n")
         return [(names[score.metric], line) for score, line in zip(bundle.scores, lines, strict=False)]
 
     def bundle(self, sample: Sample) -> Bundle | None:
         """The records of a sample; None if no metric is wanted."""
-        self.samples += 1
         scores = sample.scores or [_NOT_SCORED]
         if self._patterns:
             scores = [score for score in scores if self._is_wanted(score.metric)]
             if not scores:
-                self.left_out[NO_METRIC] = self.left_out.get(NO_METRIC, 0) + 1
+                self.leave_out(NO_METRIC)
                 return None
+        self.result.samples += 1
+        self.result.records += len(scores)
         encode, metrics = self._encode, self._metrics
         metadata = sample.metadata
         if sample.fields:
-            metadata = metadata | self.keeper.keep(sample.fields, sample.input, "sample")
-        for field in sample.unread:
-            self.keeper.left_out[field, NO_PLACE] += 1
+            metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
+        for name in sample.unread:
+            self._keeper.left_out[name, NO_PLACE] += 1
         turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
         calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
         ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
@@ -272,12 +291,12 @@ class Converter:
             one = BundledScore(number, evaluation)
             bundled.append(one)
             if error:
-                self.errors += 1
+                self.result.errors += 1
                 one.error = b',"error":' + encode(error)
             if score.output is not None or score.answers is not None:
                 one.answer = self._answer(sample, score)
             if score.metadata or score.fields:
-                kept = self.keeper.keep(score.fields, sample.input, "score", metadata) if score.fields else {}
+                kept = self._keeper.keep(score.fields, sample.input, "score", metadata) if score.fields else {}
                 one.metadata = self._metadata(metadata | score.metadata | kept)
         return Bundle(
             question=self._question(sample),
@@ -289,10 +308,11 @@ class Converter:
         )
 
     def leave_out(self, reason: str) -> None:
-        self.samples += 1
-        if reason not in self.left_out and len(self.left_out) >= _MOST_REASONS:
+        self.result.samples += 1
+        left_out = self.result.left_out
+        if reason not in left_out and len(left_out) >= _MOST_REASONS:
             reason = "for other reasons"
-        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+        left_out[reason] += 1
 
     def _head_of(self, run: RunInfo) -> bytes:
         names = run.task, run.model
@@ -303,9 +323,9 @@ class Converter:
         return self._encode(head | {"model_id": run.model, "evaluation_name": run.task})[:-1]
 
     def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
-        never = self._run.lower_is_better | self._run.never_correct
-        can_be_correct = name not in never and row_of(self._common["harness"], name) is None
-        totals = self.metrics[name] = MetricTotals(graded=not can_be_correct)
+        lower = self._run.lower_is_better
+        can_be_correct = name not in lower and row_of(self._common["harness"], name) is None
+        totals = self.result.metrics[name] = MetricTotals(graded=not can_be_correct)
         found = self._metrics[name] = (len(self._metrics), totals, can_be_correct)
         return found
 
@@ -344,5 +364,5 @@ class Converter:
             wanted = any(fnmatchcase(name, pattern) for name in names for pattern in self._patterns)
             self._wanted[metric] = wanted
         if not wanted:
-            self.metrics_left_out[metric] = self.metrics_left_out.get(metric, 0) + 1
+            self.result.metrics_left_out[metric] += 1
         return wanted

@@ -80,8 +80,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Added to the metadata of all records."""
     lower_is_better: frozenset[str] = frozenset()
     """Metrics of which the log says so; `kinds` knows others by name."""
-    never_correct: frozenset[str] = frozenset()
-    """Other metrics on whose scale 1 is not the best: none of their scores counts as correct."""
 
     @property
     def evaluation_id(self) -> str:
@@ -174,8 +172,6 @@ def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw")
 
 class Harness(Protocol):
     """Reads the logs of one harness. Modules implement it with functions of these names."""
-
-    NAME: str
 
     def role_of(self, head: bytes, path: str) -> str | None:
         """Tell what a file is to this harness, by its first HEAD_BYTES, decompressed; None if it is foreign.

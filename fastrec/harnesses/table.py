@@ -32,7 +32,6 @@ from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 
-NAME: Final = "table"
 _TRUTH: Final = {"true": 1.0, "yes": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "no": 0.0, "0": 0.0, "0.0": 0.0}
 _DELIMITERS: Final = ",\t;"
 _LONGEST_CELL: Final = 512 << 20

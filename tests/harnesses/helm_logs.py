@@ -43,7 +43,7 @@ class Imported(NamedTuple):
     def check_aggregates(self) -> None:
         """Every aggregate that is compared is the mean of its records."""
         for stated in self.plan.aggregates:
-            total = self.converter.metrics[stated.metric]
+            total = self.converter.result.metrics[stated.metric]
             assert abs(total.sum / total.scored - stated.value) < 1e-9, stated
 
 

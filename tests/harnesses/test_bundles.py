@@ -117,7 +117,9 @@ def test_lines_are_encoded_records(some, graded):
     converter = Converter("any", RUN)
     bundles = [converter.bundle(sample) for sample in some]
     data = b"".join(write_bundles([bundle]) for bundle in bundles if bundle)
-    maker = LineMaker(converter.head, list(converter.metrics), {name: {"graded": "true"} for name in graded})
+    maker = LineMaker(
+        converter.result.head, list(converter.result.metrics), {name: {"graded": "true"} for name in graded}
+    )
     source = io.BytesIO(data)
     text = b"".join(
         part
@@ -143,4 +145,4 @@ def test_a_sample_without_a_wanted_metric_has_no_bundle():
     asked = Input(raw="a", reference=[])
     assert converter.bundle(Sample(sample_id="1", input=asked, scores=[Score(metric="acc", value=1.0)])) is None
     assert converter.lines(Sample(sample_id="2", input=asked, scores=[Score(metric="acc", value=1.0)])) == []
-    assert converter.left_out == {NO_METRIC: 2}
+    assert converter.result.left_out == {NO_METRIC: 2}

@@ -6,17 +6,35 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 import xxhash
 
 from fastrec.errors import LogError
-from fastrec.harnesses.lighteval.files import date_of, named_task, parquet_module
+from fastrec.harnesses.lighteval.files import Metric, Results, date_of, named_task, parquet_module, read_results
 from fastrec.harnesses.lighteval.sample import columns_of, details_of, flat_details_of, sample_of
-from fastrec.harnesses.lighteval.structs import LogSlice, Metric, Results, read_results
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
 
 _FIRST_SECOND: Final = 1_000_000_000
 """Start times below are no dates: lighteval writes the time since the machine was started."""
+
+
+class LogSlice(msgspec.Struct, frozen=True):
+    first: int
+    end: int
+    """The row group after the last one."""
+    before: int
+    """Rows in all row groups before."""
+    rows: int
+    is_flat: bool
+    """Whether the layout is that up to 0.10."""
+    task: str
+    """As the rows name it; empty if they do not."""
+    metrics: dict[str, Metric]
+    columns: list[str]
+    """Columns to read, as `doc.query`."""
+    unread: list[str]
+    """Columns with values that are not read."""
 
 
 def plan(log: Log) -> LogPlan:

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices, Rule
-from fastrec.harnesses.lighteval.structs import Metric
+from fastrec.harnesses.lighteval.files import Metric
 from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import as_list, number_of, replace_lone_surrogates, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, TokenUsage

@@ -27,10 +27,9 @@ from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.lm_eval.structs import decoder_of
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import head_of
-from fastrec.harnesses.values import REFUSALS, open_plain, spell
+from fastrec.harnesses.values import REFUSALS, decoder, open_plain, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 
@@ -39,7 +38,7 @@ NAME: Final = "lm-eval"
 _CHUNK: Final = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times
 
-_decode_item: Final = decoder_of(msgspec.Raw)
+_decode_item: Final = decoder(msgspec.Raw, has_raw=True)
 
 
 @contextlib.contextmanager
@@ -163,7 +162,7 @@ class Results(msgspec.Struct, kw_only=True):
         return "" if text in ("null", "NaN") else text
 
 
-_decode: Final = decoder_of(Results)
+_decode: Final = decoder(Results, has_raw=True)
 
 
 def _plain_name(name: str) -> str:
@@ -291,8 +290,8 @@ class _Hashes(msgspec.Struct):
     target_hash: str = ""
 
 
-_decode_hashes: Final = decoder_of(_Hashes)
-_decode_keys: Final = decoder_of(dict[str, msgspec.Raw])
+_decode_hashes: Final = decoder(_Hashes)
+_decode_keys: Final = decoder(dict[str, msgspec.Raw], has_raw=True)
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:

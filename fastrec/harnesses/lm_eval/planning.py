@@ -23,10 +23,9 @@ from fastrec.harnesses.lm_eval.files import (
     rows_in,
     task_hash,
 )
-from fastrec.harnesses.lm_eval.sample import SampleMaker, metric_id
-from fastrec.harnesses.lm_eval.structs import LogSlice, TaskSetup, decoder_of
+from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import number_of, spell
+from fastrec.harnesses.values import decoder, number_of, spell
 from fastrec.sources.shard import Slice, shard_at
 
 _SLICE_BYTES: Final = 16 << 20
@@ -47,11 +46,20 @@ _LOWER: Final = frozenset({"brier_score", "perplexity", "word_perplexity", "byte
 _FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
 
 
+class LogSlice(msgspec.Struct, frozen=True):
+    """A slice of the samples; small and picklable."""
+
+    piece: Slice
+    is_array: bool
+    """Whether the file is one JSON array instead of lines."""
+    setup: TaskSetup
+
+
 class _Named(msgspec.Struct):
     filter: str | None = None
 
 
-_decode_named: Final = decoder_of(_Named)
+_decode_named: Final = decoder(_Named)
 
 
 def plan(log: Log) -> LogPlan:

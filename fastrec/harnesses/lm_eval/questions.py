@@ -15,9 +15,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.choices import Choices
-from fastrec.harnesses.lm_eval.structs import encode
 from fastrec.harnesses.log import Score
-from fastrec.harnesses.values import spell
+from fastrec.harnesses.values import encode, spell
 
 NO_RESPONSE: Final = "the log has no response to this request"
 
