@@ -55,6 +55,14 @@ _GUESSES: Final = {
 }
 
 
+_NEEDED: Final = (
+    ("--evaluation", "--evaluation-column"),
+    ("--model", "--model-column"),
+    ("--input-column",),
+    ("--correct-column", "--score-column"),
+)
+
+
 class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """What the columns of a table mean: the options of `import`. `score_column` may name several, with commas."""
 
@@ -74,17 +82,8 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def check(self) -> None:
         """Raise UsageError if something is missing."""
-        missing = [
-            name
-            for name, given in (
-                ("--evaluation or --evaluation-column", self.evaluation or self.evaluation_column),
-                ("--model or --model-column", self.model or self.model_column),
-                ("--input-column", self.input_column),
-                ("--correct-column or --score-column", self.correct_column or self.score_column),
-            )
-            if not given
-        ]
-        if missing:
+        given = {f"--{name.replace('_', '-')}" for name in self.__struct_fields__ if getattr(self, name)}
+        if missing := [" or ".join(either) for either in _NEEDED if given.isdisjoint(either)]:
             raise UsageError(f"a table needs {', '.join(missing)}; --guess proposes them")
 
     @property
@@ -336,13 +335,9 @@ def guess(path: str, output: str) -> str:
             if column is not None and _fits(option, [cells.get(column) for cells in rows]):
                 words += [f"--{option.replace('_', '-')}", left.pop(name)]
                 break
-    for option, other, value in (
-        ("--evaluation", "--evaluation-column", "NAME"),
-        ("--model", "--model-column", "NAME"),
-        ("--input-column", "--input-column", "COLUMN"),
-        ("--correct-column", "--score-column", "COLUMN"),
-    ):
-        words += [] if {option, other} & {*words} else [option, value]
+    for either in _NEEDED:
+        if not {*either} & {*words}:
+            words += [either[0], "COLUMN" if either[0].endswith("-column") else "NAME"]
     return shlex.join(words)
 
 

@@ -25,8 +25,8 @@ from fastrec.harnesses import lighteval
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.lighteval import parquet
-from fastrec.harnesses.lighteval.sample import rules_of, value_of
 from fastrec.harnesses.lighteval.files import rule_of
+from fastrec.harnesses.lighteval.sample import rules_of, value_of
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Grouped, LogPlan
 
 REAL = Path(fastrec.__file__).parents[2] / "shared" / "logs" / "lighteval"

@@ -7,7 +7,6 @@ renaming is copying, they are written under their names: each appears when it is
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import shutil
@@ -26,16 +25,6 @@ from fastrec.limits import Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
 _IMPORT_FILE: Final = "import.json"
-_TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
-
-
-def agrees(stated: float, recomputed: float) -> bool:
-    """Tell whether two means are equal but for rounding.
-
-    >>> agrees(0.6666666666, 2 / 3), agrees(0.66, 2 / 3)
-    (True, False)
-    """
-    return math.isclose(stated, recomputed, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)
 
 
 class MetricAccount(msgspec.Struct):

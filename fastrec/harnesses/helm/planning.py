@@ -25,7 +25,6 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError, counted
-from fastrec.harnesses.helm.files import file_of
 from fastrec.harnesses.helm.sample import mean_of
 from fastrec.harnesses.helm.structs import (
     FOREIGN,
@@ -53,12 +52,10 @@ from fastrec.harnesses.values import decoder, number_of, open_plain, read_docume
 
 
 def plan(log: Log) -> LogPlan:
-    state, scores = (file_of(log, role) for role in ("scenario_state", "per_instance_stats"))
-    assert state is not None
-    assert scores is not None
     scan = Scan()
-    _scan_requests(state.path, scan)
-    _scan_entries(scores.path, scan)
+    paths = log.paths
+    _scan_requests(paths["scenario_state"], scan)
+    _scan_entries(paths["per_instance_stats"], scan)
     labels = labels_of(scan.perturbations)
     uses = _uses_of(scan, labels)
     run = _run_of(log, scan)
@@ -229,8 +226,8 @@ def _run_of(log: Log, scan: Scan) -> RunInfo:
 
 
 def _read(log: Log, role: str, kind: Any) -> Any:
-    file = file_of(log, role)
-    return None if file is None else read_document(file.path, decoder(kind), FOREIGN)
+    path = log.paths.get(role)
+    return None if path is None else read_document(path, decoder(kind), FOREIGN)
 
 
 _PERTURBED: Final = "perturbed"

@@ -14,7 +14,6 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from fastrec.errors import LogError
-from fastrec.harnesses.helm.files import file_of
 from fastrec.harnesses.helm.structs import (
     FOREIGN,
     LANGUAGE_MODELING,
@@ -240,14 +239,9 @@ def _sample_of(
 
 
 def _metadata(key: Key, instance: Instance, labels: dict[str, str]) -> dict[str, str]:
-    metadata = {"trial": str(key.trial)}
-    if instance.split:
-        metadata["split"] = instance.split
-    if instance.sub_split:
-        metadata["sub_split"] = instance.sub_split
-    if key.perturbation:
-        metadata["perturbation"] = labels.get(key.perturbation, key.perturbation)
-    return metadata
+    said = {"trial": str(key.trial), "split": instance.split, "sub_split": instance.sub_split}
+    said["perturbation"] = labels.get(key.perturbation, key.perturbation)
+    return {name: text for name, text in said.items() if text}
 
 
 def _fields(instance: Instance, annotations: Any) -> dict[str, Any]:
@@ -307,16 +301,14 @@ _decode_entries: Final = decoder(list[Entry[Stat]])
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
     """Read the samples of a slice: requests and scores of the same key become one sample."""
-    state, scores = file_of(log, "scenario_state"), file_of(log, "per_instance_stats")
-    assert state is not None
-    assert scores is not None
+    state, scores = log.paths["scenario_state"], log.paths["per_instance_stats"]
     entries: dict[Key, list[Entry[Stat]]] = {}
-    for entry in _read(scores.path, log_slice.entries, _decode_entries):
-        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores.path)
+    for entry in _read(scores, log_slice.entries, _decode_entries):
+        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores)
         entries.setdefault(key, []).append(entry)
     requests: dict[Key, list[RequestState]] = {}
-    for one in _read(state.path, log_slice.requests, _decode_requests):
-        key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state.path)
+    for one in _read(state, log_slice.requests, _decode_requests):
+        key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state)
         requests.setdefault(key, []).append(one)
     method = run.metadata.get(METHOD, "")
     reader = ScoreReader(log_slice.labels, log_slice.empty_metrics, method == LANGUAGE_MODELING)

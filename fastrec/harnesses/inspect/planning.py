@@ -52,16 +52,8 @@ _SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
 _SAME_FOR_ALL: Final = (None, "", "mean")
 
 
-class Shape(msgspec.Struct, frozen=True):
-    keys: tuple[str, ...] = ()
-    """Their keys, if they are dicts."""
-    is_list: bool = False
-
-
-Seen = Mapping[str, Shape]
-"""The scorers that a sample has scores of."""
-
-_PLAIN: Final = Shape()
+Seen = Mapping[str, Any]
+"""The scorers that a sample has scores of, each with its score."""
 
 
 def _run_of(header: Header, seen: Seen) -> RunInfo:
@@ -104,12 +96,13 @@ def _scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
     """The scorers of the first sample that has scores."""
     for sample in samples:
         if scores := scores_in(sample, old_name):
-            return {name: _shape(score.value) for name, score in scores.items()}
+            return {name: score.value for name, score in scores.items()}
     return {}
 
 
-def _shape(value: Any) -> Shape:
-    return Shape(tuple(value) if isinstance(value, dict) else (), isinstance(value, list))
+def _keys(seen: Seen, scorer: str) -> tuple[str, ...]:
+    value = seen.get(scorer)
+    return tuple(value) if isinstance(value, dict) else ()
 
 
 def _scoring_of(header: Header, seen: Seen) -> Scoring:
@@ -134,10 +127,7 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
             name = declared.name.rpartition("/")[2]
             if not seen or name in seen:
                 keys[name] = _declared_keys(declared.metrics)
-    return {
-        name: Scorer(name, tuple(some) or seen.get(name, _PLAIN).keys, is_complete=bool(some))
-        for name, some in keys.items()
-    }
+    return {name: Scorer(name, tuple(some) or _keys(seen, name), is_complete=bool(some)) for name, some in keys.items()}
 
 
 def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, str]]:
@@ -155,8 +145,7 @@ def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, s
             reason = _why_not(figure, entry, results, epochs)
             if not reason and header.invalidated:
                 reason = "the log has invalidated samples, which have no score here"
-            shape = _PLAIN if key else seen.get(scorer, _PLAIN)
-            if not reason and (shape.keys or shape.is_list):
+            if not reason and not key and (_keys(seen, scorer) or isinstance(seen.get(scorer), list)):
                 reason = "the scores are dicts or lists, and it is a mean of something made of them"
             if reason:
                 not_compared[label] = reason
@@ -187,7 +176,7 @@ def _entries(results: Results | None) -> list[Entry]:
     if results is None:
         return []
     if results.scores is None and results.scorer is not None:
-        name = results.scorer.name
+        name = results.scorer.name or ""
         return [Entry(name=name, scorer=name, metrics=results.metrics or {})]
     return results.scores or []
 
@@ -196,9 +185,9 @@ def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
     """The scorer of an entry, and the key of its scores, which is empty if they are not dicts."""
     if entry.name in seen:
         return entry.name, ""
-    if entry.name in seen.get(entry.scorer, _PLAIN).keys:
+    if entry.name in _keys(seen, entry.scorer):
         return entry.scorer, entry.name
-    owners = [scorer for scorer, shape in seen.items() if entry.name in shape.keys]
+    owners = [scorer for scorer in seen if entry.name in _keys(seen, scorer)]
     if len(owners) == 1:
         return owners[0], entry.name
     scorer = entry.scorer or entry.name

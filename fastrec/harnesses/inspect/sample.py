@@ -364,19 +364,14 @@ def _error(logged: LoggedSample) -> str:
 
 
 def _metadata(logged: LoggedSample) -> dict[str, str]:
-    metadata = {"epoch": str(logged.epoch)}
-    if logged.uuid:
-        metadata["uuid"] = logged.uuid
-    output = logged.output
-    if output is not None:
-        if output.choices and output.choices[0].stop_reason:
-            metadata["stop_reason"] = output.choices[0].stop_reason
-        if output.error:
-            metadata["output_error"] = output.error
+    metadata = {"epoch": str(logged.epoch), "uuid": logged.uuid}
+    if logged.output is not None:
+        metadata["stop_reason"] = logged.output.choices[0].stop_reason if logged.output.choices else None
+        metadata["output_error"] = logged.output.error
     if logged.limit is not None:
         limit = logged.limit
         is_object = isinstance(limit, dict) and "type" in limit
         metadata["limit"] = f"{limit['type']}: {spell(limit.get('limit'))}" if is_object else spell(limit)
     if logged.error_retries:
         metadata["error_retries"] = str(len(logged.error_retries))
-    return metadata
+    return {name: text for name, text in metadata.items() if text}

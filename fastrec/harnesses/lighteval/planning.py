@@ -11,7 +11,7 @@ import xxhash
 
 from fastrec.errors import LogError
 from fastrec.harnesses.lighteval.files import Metric, Results, date_of, named_task, parquet_module, read_results
-from fastrec.harnesses.lighteval.sample import columns_of, details_of, flat_details_of, sample_of
+from fastrec.harnesses.lighteval.sample import columns_of, flat_samples, nested_samples
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
 
@@ -152,14 +152,12 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
     path = log.files[0].path
     parquet = parquet_module(path)
     row = log_slice.before
+    read = flat_samples if log_slice.is_flat else nested_samples
     for table in parquet.tables(path, log_slice.columns, (log_slice.first, log_slice.end)):
-        for detail in flat_details_of(table, row) if log_slice.is_flat else details_of(table):
+        for task, sample in read(table, row, log_slice.metrics):
             row += 1
-            if detail.task != log_slice.task:
-                raise LogError(path, f"row {row:,} is of task {detail.task!r}, the first one of {log_slice.task!r}")
-            if not detail.sample_id:
-                detail.sample_id = str(row - 1)
-            sample = sample_of(detail, log_slice.metrics)
+            if task != log_slice.task:
+                raise LogError(path, f"row {row:,} is of task {task!r}, the first one of {log_slice.task!r}")
             sample.unread = log_slice.unread
             yield sample
     if row != log_slice.before + log_slice.rows:

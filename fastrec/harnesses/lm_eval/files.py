@@ -14,7 +14,6 @@ all samples that the results state, or else that there is only one task, with th
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,26 +40,16 @@ _LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times
 _decode_item: Final = decoder(msgspec.Raw, has_raw=True)
 
 
-@contextlib.contextmanager
-def _as_log_error(path: str) -> Iterator[None]:
-    try:
-        yield
-    except ShardError as exc:
-        raise LogError(path, exc.reason) from exc
-
-
 def is_array(path: str) -> bool:
-    """Tell whether the samples of a file are one JSON array instead of lines."""
     return head_of(path).lstrip()[:1] == b"["
 
 
 def chunks_of(piece: Slice) -> Iterator[Chunk]:
-    path = piece.shard.path
-    with _as_log_error(path):
-        for chunk in piece.shard.read(piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST):
-            if isinstance(chunk, LongLine):
-                raise LogError(path, f"line {_number(piece, chunk.line)} is longer than {_LONGEST >> 20} MiB")
-            yield chunk
+    for chunk in piece.shard.read(piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST):
+        if isinstance(chunk, LongLine):
+            place = _number(piece, chunk.line)
+            raise LogError(piece.shard.path, f"line {place} is longer than {_LONGEST >> 20} MiB")
+        yield chunk
 
 
 def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogError:
@@ -86,11 +75,6 @@ def array_items(path: str) -> Iterator[bytes]:
             yield bytes(item)
 
 
-def _text_of(path: str) -> Iterator[bytes]:
-    with _as_log_error(path):
-        yield from shard_at(path).read_text()
-
-
 def rows_in(path: str) -> Iterator[bytes]:
     if is_array(path):
         yield from array_items(path)
@@ -101,7 +85,7 @@ def rows_in(path: str) -> Iterator[bytes]:
 
 def count_rows(path: str) -> int:
     lines, last = 0, b"\n"
-    for block in _text_of(path):
+    for block in shard_at(path).read_text():
         lines += count(block, b"\n")
         last = block[-1:]
     return lines + (last != b"\n")
@@ -170,9 +154,8 @@ def _plain_name(name: str) -> str:
 
 
 def read_results(path: str) -> Results:
-    """Read a results file, compressed or not; LogError if it is damaged or not what it seems to be."""
     blocks, size = [], 0
-    for block in _text_of(path):
+    for block in shard_at(path).read_text():
         blocks.append(block)
         size += len(block)
         if size > _MOST_BYTES:
@@ -303,7 +286,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
             directory = file.path.rpartition("/")[0]
             try:
                 runs[directory].append(_Run(file, read_results(file.path), date_in(file.path)))
-            except LogError as exc:
+            except (LogError, ShardError) as exc:
                 found.bad.append(BadLog(file.path, exc.reason))
                 broken[directory] = file.path
     used: dict[tuple[str, str], str] = {}
@@ -337,7 +320,7 @@ def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str]
         return _NO_RESULTS
     try:
         pair = _by_name(file.path, runs) or _by_content(file.path, runs)
-    except LogError as exc:
+    except (LogError, ShardError) as exc:
         return exc.reason
     except ValueError as exc:
         return f"a sample is damaged: {exc}"

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import LogError, ShardError
+from fastrec.errors import LogError
 from fastrec.harnesses.lm_eval.files import (
     Results,
     array_items,
@@ -67,10 +67,7 @@ def plan(log: Log) -> LogPlan:
     results = read_results(log.files[1].path)
     figures, settings = results.figures(task), results.settings(task)
     setup = _setup_of(figures, settings)
-    try:
-        shard = shard_at(path)
-    except ShardError as exc:
-        raise LogError(path, exc.reason) from exc
+    shard = shard_at(path)
     is_one_array = is_array(path)
     is_one_slice = is_one_array or (len(setup.filters) > 1 and not _names_filters(path))
     pieces = [Slice(shard)] if is_one_slice else list(shard.slices(_SLICE_BYTES))

@@ -44,10 +44,6 @@ class Draft(msgspec.Struct, gc=False):
 def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
     """The contexts and the continuations, or settings, of all requests."""
     if arguments.__class__ is dict:
-        if len(arguments) == 1:
-            (request,) = arguments.values()
-            if request is not None and request.arg_0:
-                return [request.arg_0], [request.arg_1]
         if len(arguments) > _ORDERED:
             arguments = dict(sorted(arguments.items(), key=lambda item: (len(item[0]), item[0])))
         try:
@@ -205,11 +201,6 @@ class Question:
                 self._parts = [_Insert(source, (), is_stripped=False)]
         elif "{%" not in source and "{#" not in source:
             self._parse(source)
-        inserts = [part for part in self._parts if isinstance(part, _Insert)]
-        self._around: tuple[str, str] | None = None
-        if len(inserts) == 1 and not inserts[0].steps and not inserts[0].is_stripped:
-            at = self._parts.index(inserts[0])
-            self._around = "".join(self._parts[:at]), "".join(self._parts[at + 1 :])
 
     def _parse(self, source: str) -> None:
         parts: list[str | _Insert] = []
@@ -232,17 +223,12 @@ class Question:
         """The question of a document; empty if it cannot be rendered."""
         if doc.__class__ is not dict:
             return ""
-        if self._around is not None:  # mostly there is just one text to insert
-            before, after = self._around
-            value: Any = doc.get(self.keys[0])
-            if value.__class__ is str:
-                return f"{before}{value}{after}"
         texts = []
         for part in self._parts:
             if part.__class__ is str:
                 texts.append(part)
                 continue
-            value = doc.get(part.key, UNSET)
+            value: Any = doc.get(part.key, UNSET)
             try:
                 for step in part.steps:
                     value = value[step]

@@ -45,7 +45,6 @@ _NO_OUTPUT: Final = Output(raw=[])
 _MUTUAL_INFO: Final = "acc_mutual_info"
 _RULES: Final[dict[str, Rule]] = {"acc": "none", "acc_norm": "delimited", "acc_bytes": "bytes", _MUTUAL_INFO: "pmi"}
 """Metrics that are 1 if the pick is correct, and else 0. All others pick as `acc` does."""
-_INDEX: Final = [{"choice_index": str(index)} for index in range(30)]
 
 _decode: Final = msgspec.json.Decoder().decode
 _decode_responses: Final = msgspec.json.Decoder(list[list[str]]).decode
@@ -313,7 +312,7 @@ def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> Non
     for index, score in zip(picks, sample.scores, strict=True):
         if index is not None:
             score.output = Output(raw=[texts[index]])
-            score.metadata = _INDEX[index] if index < len(_INDEX) else {"choice_index": str(index)}
+            score.metadata = {"choice_index": str(index)}
 
 
 def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
