@@ -154,14 +154,11 @@ REDUCERS: Final[dict[str, Callable[[Sequence[float], int], float]]] = {
 
 
 def reducer_of(text: str) -> tuple[str, int]:
-    """Split the name of a reducer, such as `pass_at_2`."""
     kind, _, number = text.rpartition("_")
     return (kind, int(number)) if number.isdecimal() else (text, 1)
 
 
 class MetricTotals(msgspec.Struct):
-    """The records of one metric, added up."""
-
     records: int = 0
     scored: int = 0
     """Records whose score is a number."""
@@ -339,7 +336,6 @@ class Converter:
         )
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
-        """Encode what the model said, and what was extracted for all scores or one."""
         encode = self._encode
         output = sample.output if score is None or score.output is None else score.output
         answers = sample.answers if score is None or score.answers is None else score.answers

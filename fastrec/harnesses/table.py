@@ -81,7 +81,6 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     run: str = ""
 
     def check(self) -> None:
-        """Raise UsageError if something is missing."""
         given = {f"--{name.replace('_', '-')}" for name in self.__struct_fields__ if getattr(self, name)}
         if missing := [" or ".join(either) for either in _NEEDED if given.isdisjoint(either)]:
             raise UsageError(f"a table needs {', '.join(missing)}; --guess proposes them")
@@ -92,7 +91,6 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def named(self) -> list[str]:
-        """All columns that have a meaning."""
         own = [getattr(self, name) for name in _GUESSES if name not in ("correct_column", "score_column")]
         return [name for name in (*own, *self.metrics) if name]
 
@@ -342,7 +340,6 @@ def guess(path: str, output: str) -> str:
 
 
 def _fits(option: str, values: list[Any]) -> bool:
-    """Whether the values of a column are of the kind that an option takes."""
     given = [value for value in values if value not in _EMPTY]
     if option == "correct_column":
         return all(str(value).lower() in _TRUTH for value in given)

@@ -131,8 +131,6 @@ def read_at(reader: Reader, size: int, offset: int) -> bytes:
 
 
 class ReaderFile(io.RawIOBase):
-    """A reader of a storage as a file of Python."""
-
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._at = 0

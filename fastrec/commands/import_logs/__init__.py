@@ -121,7 +121,6 @@ def _stable_id(log: Log) -> str:
 
 
 def _reason(exc: Exception, log: Log) -> str:
-    """Say why a log cannot be imported, and in which of its files, if there are several."""
     if is_out_of_memory(exc):
         return str(out_of_memory(log.path))
     if isinstance(exc, OSError):
@@ -132,7 +131,6 @@ def _reason(exc: Exception, log: Log) -> str:
 
 @collector_off()
 def convert_slice(task: ConvertTask) -> Converted:
-    """Turn the samples of a slice into bundles in a work file."""
     converter = Converter(task.log.harness, task.run, task.patterns, task.chosen, by_sample=task.by_sample)
     result = converter.result
     result.number, result.path = task.number, task.path
@@ -405,7 +403,6 @@ def _tables(files: Sequence[AnyFile], columns: TableColumns) -> Found:
 
 
 def guess_columns(paths: Sequence[str], output: str) -> Iterator[str]:
-    """Propose for each table the command line that imports it."""
     for file in find_files(paths):
         try:
             yield guess(file.path, output)

@@ -133,7 +133,6 @@ def _files_beside(
 
 
 def _listed(directory: str) -> list[str]:
-    """List the files of a directory, without hidden ones."""
     storage = storage_of(directory)
     try:
         entries = [parent_and_name(path) for path in storage.files_in(directory or ".")]

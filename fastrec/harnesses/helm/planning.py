@@ -36,7 +36,6 @@ from fastrec.harnesses.helm.structs import (
     Entry,
     Envelope,
     LogSlice,
-    MetricName,
     RequestKey,
     RunSpec,
     Scenario,
@@ -55,9 +54,8 @@ def plan(log: Log) -> LogPlan:
     scan = Scan()
     paths = log.paths
     _scan_requests(paths["scenario_state"], scan)
-    _scan_entries(paths["per_instance_stats"], scan)
     labels = labels_of(scan.perturbations)
-    uses = _uses_of(scan, labels)
+    uses = _scan_entries(paths["per_instance_stats"], scan, labels)
     run = _run_of(log, scan)
     count = len(scan.samples)
     per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
@@ -153,21 +151,6 @@ class Scan:
         self.started: int | None = None
         """When the earliest request was sent."""
         self.perturbations: set[str] = set()
-        self.tally: Counter[tuple[MetricName, str, int, int | float]] = Counter()
-        """How often each metric occurs under a perturbation in a trial with a number of values."""
-        self._shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]] = Counter()
-
-    def count(self, perturbation: str, trial: int, stats: Sequence[CountedStat]) -> None:
-        """Count the metrics of an entry. Most entries have the same ones: they are compared and counted as a whole."""
-        self._shapes[perturbation, trial, tuple(stats)] += 1
-        if len(self._shapes) > _MOST_SHAPES:
-            self.finish()
-
-    def finish(self) -> None:
-        for (perturbation, trial, stats), number in self._shapes.items():
-            for stat in stats:
-                self.tally[stat.name, perturbation, trial, stat.count] += number
-        self._shapes.clear()
 
 
 def _scan_requests(path: str, scan: Scan) -> None:
@@ -187,7 +170,10 @@ def _scan_requests(path: str, scan: Scan) -> None:
         raise LogError(path, f"{FOREIGN}: {exc}") from exc
 
 
-def _scan_entries(path: str, scan: Scan) -> None:
+def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
+    """Count how each metric occurs. Most entries have the same ones: they are compared and counted as a whole."""
+    uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
+    shapes = Counter[tuple[str, int, tuple[CountedStat, ...]]]()
     with open_plain(path) as source:
         for start, size, one in JsonArray(path, source.read, None).items(_decode_entry):
             key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
@@ -197,8 +183,24 @@ def _scan_entries(path: str, scan: Scan) -> None:
             if sample is None:
                 scan.unmatched.add(number)
                 continue
-            scan.count(key.perturbation, one.train_trial_index, one.stats or ())
-    scan.finish()
+            shapes[labels.get(key.perturbation, key.perturbation), key.trial, tuple(one.stats or ())] += 1
+            if len(shapes) > _MOST_SHAPES:
+                _add_uses(uses, shapes)
+    _add_uses(uses, shapes)
+    return uses
+
+
+def _add_uses(uses: dict[str, MetricUse], shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]]) -> None:
+    for (label, trial, stats), number in shapes.items():
+        for stat in stats:
+            use = uses[metric_id(stat.name, label)]
+            if stat.count:
+                use.values += number
+                use.by_trial[trial] = use.by_trial.get(trial, 0) + number
+                use.weights.add(stat.count)
+            else:
+                use.empty += number
+    shapes.clear()
 
 
 _MODEL: Final = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
@@ -255,20 +257,6 @@ class MetricUse(msgspec.Struct):
         if len(set(self.by_trial.values())) > 1:
             return "it is a mean over trials that have different numbers of instances"
         return ""
-
-
-def _uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
-    """Add up how each metric occurs, by `evaluation_result_id`."""
-    uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
-    for (name, perturbation, trial, count), number in scan.tally.items():
-        use = uses[metric_id(name, labels.get(perturbation, perturbation))]
-        if count:
-            use.values += number
-            use.by_trial[trial] = use.by_trial.get(trial, 0) + number
-            use.weights.add(count)
-        else:
-            use.empty += number
-    return dict(uses)
 
 
 def _compare(

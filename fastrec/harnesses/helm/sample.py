@@ -55,7 +55,6 @@ def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[
 
 
 def _references_of(instance: Instance) -> tuple[list[str], list[int]]:
-    """Return the texts of all references, and the positions of those that are right."""
     texts, right = [], []
     for position, reference in enumerate(instance.references or ()):
         output = reference.output
@@ -77,7 +76,6 @@ def _question(asked: HelmInput | str) -> str:
 
 
 def _content(content: Any) -> str:
-    """Return the text of a message; of its parts, those that are text."""
     if isinstance(content, list):
         return "\n".join(_content(part.get("text", part) if isinstance(part, dict) else part) for part in content)
     return "" if content is None else spell(content)

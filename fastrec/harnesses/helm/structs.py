@@ -35,8 +35,6 @@ class _Struct(msgspec.Struct, gc=False):
 
 
 class Media(_Struct):
-    """A text, or a file that was shown to the model."""
-
     content_type: str = ""
     text: str | None = None
     location: str | None = None
@@ -147,8 +145,6 @@ class CountedStat(msgspec.Struct, frozen=True, gc=False):
 
 
 class Stat(_Struct):
-    """Values of a metric, added up."""
-
     name: MetricName
     count: int | float = 1
     sum: Any = None
@@ -259,5 +255,4 @@ def _differing(descriptions: list[dict[str, Any]]) -> list[str]:
 
 
 def metric_id(name: MetricName, label: str) -> str:
-    """The `evaluation_result_id`: metric, split, part of the split, and the label of the perturbation."""
     return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)

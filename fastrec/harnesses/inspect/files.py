@@ -28,8 +28,6 @@ _ENCRYPTED: Final = 1
 
 
 class Member(NamedTuple):
-    """A member of an archive, as the directory describes it."""
-
     offset: int
     """Where its local header begins."""
     compressed: int
@@ -201,7 +199,6 @@ _OTHERS: Final = (b"version", b"status", b"plan", b"results", b"stats")
 
 
 def role_of(head: bytes, path: str) -> str | None:
-    """Tell whether a file is an archive or a document of Inspect; None if it is neither."""
     if head.startswith(_SIGNATURE):
         return ARCHIVE if _is_archive(head, path) else None
     if head[:1] == b"{" or head.lstrip()[:1] == b"{":

@@ -71,7 +71,6 @@ def _run_of(header: Header, seen: Seen) -> RunInfo:
 
 
 def _lower_is_better(header: Header, seen: Seen) -> Iterator[str]:
-    """Yield the metrics with a figure that is better if it is lower, such as a perplexity."""
     for entry in _entries(header.results):
         scorer, key = _resolve(entry, seen)
         if any((row := row_of("inspect", name)) and row.lower for name in entry.metrics):
@@ -87,7 +86,6 @@ def _notes_of(header: Header) -> list[str]:
 
 
 def _old_score_name(header: Header) -> str:
-    """The name of the scorer of samples with `score` instead of `scores`."""
     entries = _entries(header.results)
     return entries[0].name or OLD_SCORE if entries else OLD_SCORE
 

@@ -103,8 +103,6 @@ _WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 class Scorer(msgspec.Struct, frozen=True):
-    """A scorer whose scores the log should have for every sample."""
-
     name: str
     keys: tuple[str, ...] = ()
     """The keys of its scores, if they are dicts."""
@@ -314,7 +312,6 @@ def _add_messages(
 
 
 def _input(logged: LoggedSample, attachments: Attachments) -> tuple[Input, str]:
-    """What was asked, and the indices of the correct choices."""
     formatted = None
     if isinstance(logged.input, str):
         raw = attachments.resolve(logged.input)

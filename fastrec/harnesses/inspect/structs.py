@@ -157,8 +157,6 @@ class _Transcript(_Base):
 
 
 class SampleAttachments(_Base):
-    """The texts and images that a sample refers to."""
-
     attachments: dict[str, str] | None = None
     transcript: _Transcript | None = None
     """Instead of `attachments`, in logs of 2024."""

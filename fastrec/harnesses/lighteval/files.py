@@ -48,7 +48,6 @@ def parquet_module(path: str) -> Any:
 
 
 def role_of(head: bytes, path: str) -> str | None:
-    """Tell whether a file has details or results of lighteval; None if neither."""
     if head.startswith(PARQUET_MAGIC):
         try:
             columns = parquet_module(path).survey(path).columns.keys()
@@ -102,7 +101,6 @@ class Results(msgspec.Struct):
 
     @property
     def tasks(self) -> list[str]:
-        """The tasks of the run, without averages over tasks."""
         return [task for task in self.results if task != "all" and ":_average|" not in task]
 
     def config_of(self, task: str) -> dict[str, Any]:
@@ -114,7 +112,6 @@ class Results(msgspec.Struct):
         return {}
 
     def metrics_of(self, task: str) -> dict[str, Metric]:
-        """What the configuration of a task says about its metrics, by name."""
         config = self.config_of(task)
         listed = config.get("metrics", config.get("metric"))
         return {metric.name: metric for item in as_list(listed) for metric in _metrics(item)}
@@ -231,7 +228,6 @@ def _has(results: Results, task: str) -> bool:
 
 
 def _shared(path: str, other: str) -> int:
-    """Count the leading directories that two paths have in common."""
     count = 0
     for one, two in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
         if one != two:

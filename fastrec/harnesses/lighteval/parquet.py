@@ -37,8 +37,6 @@ class Survey(msgspec.Struct):
 
 
 class Table:
-    """Some rows of details, column by column."""
-
     def __init__(self, path: str, batch: pa.RecordBatch) -> None:
         self._path = path
         self._batch = batch

@@ -129,7 +129,6 @@ def _metadata(results: Results, task: str) -> dict[str, str]:
 def _aggregates(
     results: Results, task: str, metrics: dict[str, Metric], scored: list[str]
 ) -> tuple[list[Aggregate], dict[str, str]]:
-    """The means that the results state, and why the other aggregates are none."""
     aggregates, not_compared = [], {}
     stated = results.results.get(task) or {}
     for name, value in stated.items():

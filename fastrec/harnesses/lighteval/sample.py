@@ -175,7 +175,6 @@ def flat_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Itera
 
 
 def _text(value: Any) -> str:
-    """Spell a value as text; messages are spelled as JSON."""
     if value is None:
         return ""
     text = spell(value)
@@ -201,7 +200,6 @@ def _flattened(predictions: Any) -> list[Any]:
 
 
 def _indices(value: Any, choices: list[Any]) -> list[int]:
-    """The indices of the correct choices; those that no choice has are left out."""
     return [index for index in as_list(value) if index.__class__ is int and 0 <= index < len(choices)]
 
 

@@ -63,7 +63,6 @@ def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogErr
 
 
 def _number(piece: Slice, line: int) -> str:
-    """The number of a line in its file, from its number in a slice."""
     chunks = chunks_of(Slice(piece.shard, 0, piece.start)) if piece.start else ()
     before = sum(chunk.data.count(b"\n") for chunk in chunks)
     return f"{before + line:,}"
@@ -136,7 +135,6 @@ class Results(msgspec.Struct, kw_only=True):
         return found if isinstance(found, dict) else {}
 
     def of_task(self, name: str, task: str) -> Any:
-        """The entry of a task in a field that has one per task; None if there is none."""
         entries = getattr(self, name)
         return entries.get(task) if isinstance(entries, dict) else None
 
@@ -212,8 +210,6 @@ _OTHER_KEYS: Final = re.compile(rb'"(?:configs|lm_eval_version|n-shot|n-samples|
 
 
 class _Top(msgspec.Struct):
-    """The keys that tell a file whose whole text is seen."""
-
     results: msgspec.Raw = _NONE
     configs: msgspec.Raw = _NONE
     lm_eval_version: msgspec.Raw = _NONE
@@ -224,7 +220,6 @@ _decode_top: Final = msgspec.json.Decoder(_Top).decode
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content decides
-    """Tell whether a file has samples or results of lm-eval; None if neither."""
     start = head.lstrip()[:1]
     if start not in (b"{", b"["):
         return None
@@ -347,7 +342,6 @@ def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _task_in(path: str, tasks: Sequence[str]) -> str:
-    """The task that a file name ends with; empty if there is none."""
     name = _ODD.sub("_", _DATE.sub("", _stem(path)))
     plain = {_ODD.sub("_", task): task for task in tasks}
     if name.startswith("samples_"):

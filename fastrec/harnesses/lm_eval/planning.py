@@ -47,8 +47,6 @@ _FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
 
 
 class LogSlice(msgspec.Struct, frozen=True):
-    """A slice of the samples; small and picklable."""
-
     piece: Slice
     is_array: bool
     """Whether the file is one JSON array instead of lines."""
@@ -130,7 +128,6 @@ def _names_filters(path: str) -> bool:
 
 
 def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None, list[str]]:
-    """How many samples the results say there are, and notes about that."""
     figures, path = results.figures(log.task), log.files[0].path
     filters = max(len(setup.filters), 1)
     for key in ("sample_len", "samples"):
@@ -154,7 +151,6 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
 
 
 def _aggregates_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[list[Aggregate], dict[str, str]]:
-    """The figures of a task that are means, and the others, each with the reason why it is not compared."""
     means, others = [], {}
     for metric, name in metric_keys(figures):
         key = f"{metric},{name}"
@@ -199,7 +195,6 @@ def _metric_list(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _lower_is_better(figures: Mapping[str, Any], settings: Mapping[str, Any], higher: Any) -> frozenset[str]:
-    """The ids of the metrics of which lower scores are better."""
     listed = _metric_list(settings)
     better = {metric: metric not in _LOWER for metric, _ in metric_keys(figures)}
     better |= {name: entry["higher_is_better"] for name, entry in listed.items() if "higher_is_better" in entry}

@@ -42,7 +42,6 @@ class Draft(msgspec.Struct, gc=False):
 
 
 def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
-    """The contexts and the continuations, or settings, of all requests."""
     if arguments.__class__ is dict:
         if len(arguments) > _ORDERED:
             arguments = dict(sorted(arguments.items(), key=lambda item: (len(item[0]), item[0])))
@@ -183,8 +182,6 @@ KEY: Final = re.compile(r"(?!def )[^{}\n]{1,100}")
 
 
 class _Insert(msgspec.Struct, frozen=True):
-    """A value of the document in a template."""
-
     key: str
     steps: tuple[str | int, ...]
     is_stripped: bool
@@ -220,7 +217,6 @@ class Question:
         self._parts = parts
 
     def render(self, doc: Any) -> str:
-        """The question of a document; empty if it cannot be rendered."""
         if doc.__class__ is not dict:
             return ""
         texts = []

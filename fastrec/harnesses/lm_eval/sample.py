@@ -55,8 +55,6 @@ _MOST_NAMES: Final = 1_000
 
 
 class Request(msgspec.Struct, gc=False):
-    """What the model was asked: a context, and a continuation or the settings of a generation."""
-
     arg_0: msgspec.Raw = _NO_TEXT
     arg_1: Any = None
 
@@ -111,7 +109,6 @@ class RowReader:
             return None
 
     def row(self, text: bytes | msgspec.Raw) -> Any:
-        """Decode one sample; ValueError if it is none."""
         try:
             return self._decode(text)
         except REFUSALS as exc:
@@ -158,7 +155,6 @@ class SampleMaker:
         self._scores = _ScoreReader(setup, self.reader.attributes)
 
     def make(self, row: Any) -> Sample:
-        """Make the sample of a row; ValueError or MsgspecError if the row is damaged."""
         contexts, continuations = requests_of(row.arguments)
         name, metrics, scores = self._scores.read(row)
         metadata = {"doc_hash": row.doc_hash} if row.doc_hash else {}
