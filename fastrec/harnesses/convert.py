@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import comb
 from statistics import median
-from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
@@ -43,7 +42,6 @@ from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
 
 _LENGTH_BYTES: Final = 8
-NO_NOTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 _MOST_REASONS: Final = 1_000  # to leave out a sample, of a slice
 
 
@@ -75,7 +73,7 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
 
 class LineMaker:
-    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]] = NO_NOTES) -> None:
+    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]]) -> None:
         """`head` is the part of the run; `notes` has what metadata say about a metric, such as that it is graded."""
         encode = msgspec.json.encode
         self._names = [b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics]
@@ -240,15 +238,6 @@ class Converter:
             head=self._head(run), fields_left_out=self._keeper.left_out, metadata=self._keeper.names
         )
 
-    def lines(self, sample: Sample) -> list[tuple[str, bytes]]:
-        """The records of a sample as lines without their newlines, each with its metric."""
-        bundle = self.bundle(sample)
-        if bundle is None:
-            return []
-        names = list(self.result.metrics)
-        lines = b"".join(LineMaker(self.result.head, names).lines(bundle)).split(b"\n")
-        return [(names[score.metric], line) for score, line in zip(bundle.scores, lines, strict=False)]
-
     def bundle(self, sample: Sample) -> Bundle | None:
         """The records of a sample; None if no metric is wanted."""
         scores = sample.scores or [_NOT_SCORED]
@@ -265,6 +254,8 @@ class Converter:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
         for name in sample.unread:
             self._keeper.left_out[name, NO_PLACE] += 1
+        measured = b"" if sample.token_usage is None else b',"token_usage":' + encode(sample.token_usage)
+        measured += b"" if sample.performance is None else b',"performance":' + encode(sample.performance)
         turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
         calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
         ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
@@ -298,7 +289,7 @@ class Converter:
         return Bundle(
             question=self._question(sample),
             answer=self._answer(sample),
-            measured=self._measured(sample),
+            measured=measured,
             metadata=self._metadata(metadata),
             scores=bundled,
             head=self._head_of(sample.run) if sample.run else b"",
@@ -343,10 +334,6 @@ class Converter:
         if sample.messages is not None:
             said += b',"messages":' + encode(sample.messages)
         return said + b',"answer_attribution":' + encode(answers)
-
-    def _measured(self, sample: Sample) -> bytes:
-        tokens = b"" if sample.token_usage is None else b',"token_usage":' + self._encode(sample.token_usage)
-        return tokens + (b"" if sample.performance is None else b',"performance":' + self._encode(sample.performance))
 
     def _metadata(self, own: dict[str, str]) -> bytes:
         """Encode the metadata without its last bracket."""

@@ -17,6 +17,7 @@ from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.lm_eval import files as lines
 from fastrec.harnesses.lm_eval import planning
 from fastrec.harnesses.log import HEAD_BYTES, Log
+from tests.harnesses.converting import lines_of
 from tests.harnesses.lm_eval_logs import choice, generation, old, records_of, results, write_lines, write_log
 from tests.sizes import examples
 
@@ -168,7 +169,7 @@ def convert(log: Log) -> None:
     converter = Converter("lm-eval", plan.run)
     for piece in plan.slices:
         for sample in lm_eval.samples(log, plan.run, piece):
-            converter.lines(sample)
+            lines_of(converter, sample)
 
 
 VALUES: Any = st.recursive(

@@ -38,7 +38,6 @@ from fastrec.harnesses.helm.structs import (
     LogSlice,
     RequestKey,
     RunSpec,
-    Scenario,
     canonical,
     hash_of,
     key_of,
@@ -208,7 +207,7 @@ _MODEL: Final = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
 
 def _run_of(log: Log, scan: Scan) -> RunInfo:
     spec = _read(log, "run_spec", RunSpec)
-    scenario = _read(log, "scenario", Scenario)
+    scenario = _read(log, "scenario", RunSpec)
     adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
     name = spec.name if spec else ""
     task = _MODEL.sub("", name).rstrip(":,") or (scenario.name if scenario else "")

@@ -77,10 +77,6 @@ class Request(_Struct):
     multimodal_prompt: MediaList | None = None
 
 
-class Thinking(_Struct):
-    text: str | None = None
-
-
 class _Token(_Struct):
     """Not read: a record has no place for its log-probability."""
 
@@ -90,7 +86,7 @@ class Completion(_Struct):
     tokens: list[_Token] | None = None
     logprob: float | None = None
     finish_reason: Any = None
-    thinking: Thinking | None = None
+    thinking: Input | None = None
     multimodal_content: MediaList | None = None
 
 
@@ -175,12 +171,10 @@ class AdapterSpec(_Struct):
 
 
 class RunSpec(_Struct):
+    """Also a scenario, which has a name only."""
+
     name: str
     adapter_spec: AdapterSpec | None = None
-
-
-class Scenario(_Struct):
-    name: str
 
 
 class Envelope(_Struct):

@@ -13,7 +13,6 @@ begins with message N, and `message_refs` says which of them the sample has.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -208,6 +207,7 @@ class _Summary(msgspec.Struct):
     """One sample in a list of summaries; they are only counted."""
 
 
+_decode_summary: Final = decoder(_Summary)
 _decode_summaries: Final = decoder(list[_Summary])
 
 
@@ -220,22 +220,26 @@ def _plan_archive(path: str) -> LogPlan:
     directory = directory_of(path)
     header, notes = _archived_header(path, directory)
     members, cut_short = sample_members(directory)
-    slices = [{"members": tuple(some)} for some in _slices(members, lambda one: one.size)]
+    slices = [LogSlice(members=tuple(some)) for some in _slices(members, lambda one: one.size)]
+    planned = _plan(path, header, notes, slices)
     left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
-    planned = _plan(header, notes, samples_in_archive(path, members), slices, left_out)
-    if planned.expected_samples is not None:
-        return planned
-    return msgspec.structs.replace(planned, expected_samples=_summarized_samples(path, directory))
+    expected = planned.expected_samples
+    expected = _summarized_samples(path, directory) if expected is None else expected
+    return msgspec.structs.replace(planned, expected_samples=expected, left_out=left_out)
 
 
 def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
     for name, notes in (("header.json", []), ("_journal/start.json", ["the log has no header.json"])):
         if name in directory:
-            with open_plain(path) as reader:
-                (member,) = unpack_members(directory[name])
-                text = Archive(path, reader).read(member)
+            (text,) = _texts_of(path, directory[name])
             return _decoded(path, f"its member {name}", text), notes
     raise LogError(path, "has neither header.json nor _journal/start.json, so it does not say what was run")
+
+
+def _texts_of(path: str, members: bytes) -> Iterator[bytes | bytearray]:
+    with open_plain(path) as reader:
+        archive = Archive(path, reader)
+        yield from map(archive.read, unpack_members(members))
 
 
 def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
@@ -245,13 +249,11 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
         names = ["summaries.json"]
     if not names:
         return None
-    with open_plain(path) as reader:
-        archive = Archive(path, reader)
-        texts = (archive.read(member) for name in names for member in unpack_members(directory[name]))
-        try:
-            return sum(len(_decode_summaries(memoryview(text))) for text in texts)
-        except (LogError, ValueError):
-            return None  # the samples themselves may be whole
+    texts = _texts_of(path, b"".join(directory[name] for name in names))
+    try:
+        return sum(len(_decode_summaries(memoryview(text))) for text in texts)
+    except (LogError, ValueError):
+        return None  # the samples themselves may be whole
 
 
 def _plan_document(path: str) -> LogPlan:
@@ -259,23 +261,16 @@ def _plan_document(path: str) -> LogPlan:
         array = JsonArray(path, reader.read, "samples")
         items = [(start, size) for start, size, _ in array.items(_check_item)]
     header = _decoded(path, "it", array.envelope)
-    slices = [{"items": tuple(some)} for some in _slices(items, lambda one: one[1])]
-    found = (sample for some in slices for sample in samples_in_document(path, some["items"]))
-    return _plan(header, [], found, slices, {})
+    slices = [LogSlice(items=tuple(some)) for some in _slices(items, lambda one: one[1])]
+    return _plan(path, header, [], slices)
 
 
 def _check_item(text: memoryview) -> None:
     """Raise ValueError if a text is not the whole of an item."""
-    with suppress(*REFUSALS):
-        _decode_skipped(text)
-        return
-    with suppress(*REFUSALS):
-        _decode_skipped(_finite(text))
-        return
     try:
-        json.loads(bytes(text))
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        _decode_skipped(text)
+    except REFUSALS:
+        _decode_summary(_finite(text))
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
@@ -288,26 +283,20 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
     return header
 
 
-def _plan(
-    header: Header,
-    notes: list[str],
-    found: Iterator[tuple[LoggedSample, Parts]],
-    slices: list[dict[str, Any]],
-    left_out: dict[str, int],
-) -> LogPlan:
-    seen = _scores_seen((sample for sample, _ in islice(found, _LOOK_AT)), _old_score_name(header))
+def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -> LogPlan:
+    found = (sample for one in slices for sample, _ in _logged_samples(path, one))
+    seen = _scores_seen(islice(found, _LOOK_AT), _old_score_name(header))
     scoring = _scoring_of(header, seen)
     means, not_compared = figures_of(header, seen)
     if not slices:
         notes = [*notes, "the log has no samples"]
     return LogPlan(
         run=_run_of(header, seen),
-        slices=[LogSlice(scoring, **some) for some in slices],
+        slices=[msgspec.structs.replace(one, scoring=scoring) for one in slices],
         aggregates=means,
         not_compared=not_compared,
         expected_samples=header.expected_samples,
         notes=[*notes, *_notes_of(header)],
-        left_out=left_out,
     )
 
 
@@ -397,20 +386,23 @@ def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers],
 class LogSlice(msgspec.Struct, frozen=True):
     """A slice of a log: samples of an archive, or start and size of adjacent samples of a document."""
 
-    scoring: Scoring
+    scoring: Scoring = Scoring()
     members: tuple[SampleMembers, ...] = ()
     items: tuple[tuple[int, int], ...] = ()
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
     path = log.files[0].path
-    members, items = log_slice.members, log_slice.items
-    logged = samples_in_archive(path, members) if members else samples_in_document(path, items)
-    for sample, parts in logged:
+    for sample, parts in _logged_samples(path, log_slice):
         try:
             yield sample_of(sample, parts, log_slice.scoring)
         except (ValueError, RecursionError) as exc:
             raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
+
+
+def _logged_samples(path: str, log_slice: LogSlice) -> Iterator[tuple[LoggedSample, Parts]]:
+    members, items = log_slice.members, log_slice.items
+    return samples_in_archive(path, members) if members else samples_in_document(path, items)
 
 
 def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[tuple[LoggedSample, Parts]]:

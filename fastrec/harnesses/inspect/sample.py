@@ -219,7 +219,7 @@ def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
     metadata = {}
     if given.reason is not None:
         metadata["score_reason"] = spell(given.reason)
-    if any(edit.provenance is not None for edit in given.history or ()):
+    if any(edit.get("provenance") is not None for edit in given.history or ()):
         metadata["score_edited"] = "true"
     answer = given.answer
     if answers.choices and isinstance(answer, str):

@@ -88,19 +88,14 @@ class ModelOutput(_Base):
     error: str | None = None
 
 
-class Edit(_Base):
-    """An earlier state of a score, or a change of it, which has a `provenance`."""
-
-    provenance: Any = None
-
-
 class SampleScore(_Base):
     value: Any = None
     answer: Any = None
     explanation: Any = None
     reason: Any = None
     metadata: dict[str, Any] | None = None
-    history: list[Edit] | None = None
+    history: list[dict[str, Any]] | None = None
+    """Earlier states of the score, and changes of it, which have a `provenance`."""
 
 
 class LoggedSample(_Base):

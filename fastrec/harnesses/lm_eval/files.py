@@ -21,14 +21,13 @@ from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
-from stringzilla import count
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import head_of
-from fastrec.harnesses.values import REFUSALS, decoder, open_plain, spell
+from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 
@@ -80,14 +79,6 @@ def rows_in(path: str) -> Iterator[bytes]:
     else:
         for chunk in chunks_of(Slice(shard_at(path))):
             yield from (line for line in chunk.data.split(b"\n") if line and not line.isspace())
-
-
-def count_rows(path: str) -> int:
-    lines, last = 0, b"\n"
-    for block in shard_at(path).read_text():
-        lines += count(block, b"\n")
-        last = block[-1:]
-    return lines + (last != b"\n")
 
 
 _MOST_BYTES: Final = 64 << 20
@@ -152,13 +143,10 @@ def _plain_name(name: str) -> str:
 
 
 def read_results(path: str) -> Results:
-    blocks, size = [], 0
-    for block in shard_at(path).read_text():
-        blocks.append(block)
-        size += len(block)
-        if size > _MOST_BYTES:
+    with open_plain(path) as reader:
+        if reader.size > _MOST_BYTES:
             raise LogError(path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval")
-    text = b"".join(blocks).removeprefix(b"\xef\xbb\xbf")
+        text = read_at(reader, reader.size, 0).removeprefix(b"\xef\xbb\xbf")
     try:
         found = _decode(text)
     except ValueError as exc:
