@@ -31,18 +31,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from math import comb
 from statistics import median
-from types import MappingProxyType
 from typing import Final, Self
 
 import msgspec
+from msgspec import field
 
 from fastrec.harnesses.log import RunInfo, Sample, Score
-from fastrec.harnesses.metadata import NO_PLACE, MetadataKeeper, row_of
+from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
 
 _LENGTH_BYTES: Final = 8
-NO_NOTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType({})
 _MOST_REASONS: Final = 1_000  # to leave out a sample, of a slice
 
 
@@ -74,7 +73,7 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
 
 class LineMaker:
-    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]] = NO_NOTES) -> None:
+    def __init__(self, head: bytes, metrics: Sequence[str], notes: Mapping[str, Mapping[str, str]]) -> None:
         """`head` is the part of the run; `notes` has what metadata say about a metric, such as that it is graded."""
         encode = msgspec.json.encode
         self._names = [b',"evaluation_result_id":' + encode(name) if name else b"" for name in metrics]
@@ -153,14 +152,11 @@ REDUCERS: Final[dict[str, Callable[[Sequence[float], int], float]]] = {
 
 
 def reducer_of(text: str) -> tuple[str, int]:
-    """Split the name of a reducer, such as `pass_at_2`."""
     kind, _, number = text.rpartition("_")
     return (kind, int(number)) if number.isdecimal() else (text, 1)
 
 
 class MetricTotals(msgspec.Struct):
-    """The records of one metric, added up."""
-
     records: int = 0
     scored: int = 0
     """Records whose score is a number."""
@@ -190,6 +186,29 @@ class MetricTotals(msgspec.Struct):
         return self
 
 
+class Converted(msgspec.Struct):
+    """What became of the samples of a slice."""
+
+    number: int = 0
+    """The position of the log among all logs."""
+    path: str = ""
+    """The work file with their bundles."""
+    head: bytes = b""
+    samples: int = 0
+    records: int = 0
+    errors: int = 0
+    metrics: dict[str, MetricTotals] = {}
+    """In the order in which they came up: bundles have positions in it."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """Samples without a record, by reason."""
+    metrics_left_out: Counter[str] = field(default_factory=Counter)
+    """Scores without a record, by metric."""
+    fields_left_out: FieldCounts = field(default_factory=Counter)
+    metadata: set[str] = set()
+    """All names that came up, as records have them."""
+    problem: str = ""
+
+
 class Converter:
     """Turns the samples of one run into lines, and counts them."""
 
@@ -211,44 +230,32 @@ class Converter:
         self._patterns = tuple(patterns)
         self._common = {"harness": harness} | ({"harness_version": run.version} if run.version else {}) | run.metadata
         self._encode = msgspec.json.Encoder().encode
-        self.head = self._head(run)
         self._heads: dict[tuple[str, str], bytes] = {}
         self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}  # position, totals, whether a 1 can be correct
         self._wanted: dict[str, bool] = {}
-        self.keeper = MetadataKeeper(harness, chosen)
-        self.samples = 0
-        self.metrics: dict[str, MetricTotals] = {}
-        """In the order in which they came up: bundles have positions in it."""
-        self.errors = 0
-        self.left_out: dict[str, int] = {}
-        """Samples without a record, by reason."""
-        self.metrics_left_out: dict[str, int] = {}
-        """Scores without a record, by metric."""
-
-    def lines(self, sample: Sample) -> list[tuple[str, bytes]]:
-        """The records of a sample as lines without their newlines, each with its metric."""
-        bundle = self.bundle(sample)
-        if bundle is None:
-            return []
-        names = list(self.metrics)
-        lines = b"".join(LineMaker(self.head, names).lines(bundle)).split(b"\n")
-        return [(names[score.metric], line) for score, line in zip(bundle.scores, lines, strict=False)]
+        self._keeper = MetadataKeeper(harness, chosen)
+        self.result = Converted(
+            head=self._head(run), fields_left_out=self._keeper.left_out, metadata=self._keeper.names
+        )
 
     def bundle(self, sample: Sample) -> Bundle | None:
         """The records of a sample; None if no metric is wanted."""
-        self.samples += 1
         scores = sample.scores or [_NOT_SCORED]
         if self._patterns:
             scores = [score for score in scores if self._is_wanted(score.metric)]
             if not scores:
-                self.left_out[NO_METRIC] = self.left_out.get(NO_METRIC, 0) + 1
+                self.leave_out(NO_METRIC)
                 return None
+        self.result.samples += 1
+        self.result.records += len(scores)
         encode, metrics = self._encode, self._metrics
         metadata = sample.metadata
         if sample.fields:
-            metadata = metadata | self.keeper.keep(sample.fields, sample.input, "sample")
-        for field in sample.unread:
-            self.keeper.left_out[field, NO_PLACE] += 1
+            metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
+        for name in sample.unread:
+            self._keeper.left_out[name, NO_PLACE] += 1
+        measured = b"" if sample.token_usage is None else b',"token_usage":' + encode(sample.token_usage)
+        measured += b"" if sample.performance is None else b',"performance":' + encode(sample.performance)
         turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
         calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
         ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
@@ -272,27 +279,28 @@ class Converter:
             one = BundledScore(number, evaluation)
             bundled.append(one)
             if error:
-                self.errors += 1
+                self.result.errors += 1
                 one.error = b',"error":' + encode(error)
             if score.output is not None or score.answers is not None:
                 one.answer = self._answer(sample, score)
             if score.metadata or score.fields:
-                kept = self.keeper.keep(score.fields, sample.input, "score", metadata) if score.fields else {}
+                kept = self._keeper.keep(score.fields, sample.input, "score", metadata) if score.fields else {}
                 one.metadata = self._metadata(metadata | score.metadata | kept)
         return Bundle(
             question=self._question(sample),
             answer=self._answer(sample),
-            measured=self._measured(sample),
+            measured=measured,
             metadata=self._metadata(metadata),
             scores=bundled,
             head=self._head_of(sample.run) if sample.run else b"",
         )
 
     def leave_out(self, reason: str) -> None:
-        self.samples += 1
-        if reason not in self.left_out and len(self.left_out) >= _MOST_REASONS:
+        self.result.samples += 1
+        left_out = self.result.left_out
+        if reason not in left_out and len(left_out) >= _MOST_REASONS:
             reason = "for other reasons"
-        self.left_out[reason] = self.left_out.get(reason, 0) + 1
+        left_out[reason] += 1
 
     def _head_of(self, run: RunInfo) -> bytes:
         names = run.task, run.model
@@ -303,9 +311,9 @@ class Converter:
         return self._encode(head | {"model_id": run.model, "evaluation_name": run.task})[:-1]
 
     def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
-        never = self._run.lower_is_better | self._run.never_correct
-        can_be_correct = name not in never and row_of(self._common["harness"], name) is None
-        totals = self.metrics[name] = MetricTotals(graded=not can_be_correct)
+        lower = self._run.lower_is_better
+        can_be_correct = name not in lower and row_of(self._common["harness"], name) is None
+        totals = self.result.metrics[name] = MetricTotals(graded=not can_be_correct)
         found = self._metrics[name] = (len(self._metrics), totals, can_be_correct)
         return found
 
@@ -319,7 +327,6 @@ class Converter:
         )
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
-        """Encode what the model said, and what was extracted for all scores or one."""
         encode = self._encode
         output = sample.output if score is None or score.output is None else score.output
         answers = sample.answers if score is None or score.answers is None else score.answers
@@ -327,10 +334,6 @@ class Converter:
         if sample.messages is not None:
             said += b',"messages":' + encode(sample.messages)
         return said + b',"answer_attribution":' + encode(answers)
-
-    def _measured(self, sample: Sample) -> bytes:
-        tokens = b"" if sample.token_usage is None else b',"token_usage":' + self._encode(sample.token_usage)
-        return tokens + (b"" if sample.performance is None else b',"performance":' + self._encode(sample.performance))
 
     def _metadata(self, own: dict[str, str]) -> bytes:
         """Encode the metadata without its last bracket."""
@@ -344,5 +347,5 @@ class Converter:
             wanted = any(fnmatchcase(name, pattern) for name in names for pattern in self._patterns)
             self._wanted[metric] = wanted
         if not wanted:
-            self.metrics_left_out[metric] = self.metrics_left_out.get(metric, 0) + 1
+            self.result.metrics_left_out[metric] += 1
         return wanted

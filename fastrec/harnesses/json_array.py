@@ -1,7 +1,6 @@
 """Walk a JSON document that has one long array, in bounded memory.
 
     {"version": 2, "samples": [{…},{…},{…},{…}], "stats": {}}
-                               └──┬──┘ └──┬──┘                 `groups`: whole items, about 4 MB at a time, unparsed
                                └┬┘ └┬┘ └┬┘ └┬┘                 `items`: decoded one by one, with their positions
     {"version": 2, "samples": [               ], "stats": {}}  `envelope`
 
@@ -15,21 +14,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Generator, Iterator
-from itertools import chain
 from typing import Final, TypeVar
 
 import msgspec
 from stringzilla import find
 
 from fastrec.errors import LogError
-from fastrec.harnesses.values import REFUSALS
 
 _T = TypeVar("_T")
-Group = tuple[int, int, int, bytes]
-"""Start, end and number of items, and the items with the commas between them, in brackets."""
+Item = tuple[int, int, _T]
+"""Start, size and value of an item."""
 
-_TRIES: Final = 4  # borders to try before following brackets
-_FAR_GROUPS: Final = 4  # groups of text to look ahead for the end of a group
 _FAR_BYTES: Final = 16 << 20  # text to look ahead for the end of an item
 _KEY_BYTES: Final = 200  # where the first key of an item must end to be part of the border
 
@@ -47,18 +42,11 @@ _BRACKET: Final = re.compile(
     re.DOTALL,
 )
 
-# What Python writes and msgspec refuses: bare values, and escaped surrogates. Replacing them changes no bracket and no
-# quote, even inside a string or after an escaped backslash.
-_NOT_FINITE: Final = re.compile(rb"(?<=[ \t\r\n:,\[])(?:NaN|-?Infinity)(?=[ \t\r\n,\]}])")
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-
-_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
 
 class JsonArray:
     """Walks the array under a top-level key, or a document that is an array: then the key is None.
 
-    It is walked once, by `groups` or by `items`. All positions are offsets in the document:
+    It is walked once. All positions are offsets in the document:
 
         document   ………………………|………………………………………………|…………………………
                              base             base + len(data)
@@ -72,7 +60,6 @@ class JsonArray:
         read: Callable[[int], bytes],
         key: str | None,
         *,
-        group_bytes: int = 4 << 20,
         block_bytes: int = 1 << 20,
         max_held: int = 512 << 20,
     ) -> None:
@@ -82,7 +69,6 @@ class JsonArray:
         self._path = path
         self._read = read
         self._key = key
-        self._group_bytes = group_bytes
         self._block_bytes = block_bytes
         self._max_held = max_held
         self._base = 0
@@ -90,34 +76,25 @@ class JsonArray:
         self._is_whole = False  # whether the end of the document was read
         self._copied = 0  # offset up to which the envelope is complete
         self._border = b""  # from the last byte of an item to the first of the next, or further; empty if unknown
-        self._last_border = b""  # from the last byte of the last item to the end of the array; empty if unknown
 
-    def groups(self) -> Iterator[Group]:
-        """Yield whole items in groups of about `group_bytes`; an item that is longer is a group of its own."""
-        return self._walk(self._group_from)
-
-    def items(self, decode: Callable[[memoryview], _T]) -> Iterator[tuple[int, int, _T]]:
-        """Yield start, size and value of each item. `decode` raises ValueError if an item is not what it should be."""
-        return chain.from_iterable(self._walk(lambda start: self._items_from(start, decode)))
-
-    def _walk(self, take: Callable[[int], tuple[_T, int]]) -> Iterator[_T]:
-        """Go through the document. `take` returns one or more items from an offset, and the offset after them."""
+    def items(self, decode: Callable[[memoryview], _T]) -> Iterator[Item[_T]]:
+        """Go through the document. `decode` raises ValueError if an item is not what it should be."""
         self._need(0, len(_MARK))
         at = self._skip(len(_MARK) if self._data.startswith(_MARK) else 0)
         if self._key is None:
             if self._byte(at) != b"[":
                 raise LogError(self._path, "is not a JSON array")
-            end = yield from self._array(at + 1, 1, take)
+            end = yield from self._array(at + 1, decode)
         else:
             if self._byte(at) != b"{":
                 raise LogError(self._path, "is not a JSON object")
-            end = yield from self._object(at + 1, take)
+            end = yield from self._object(at + 1, decode)
         at = self._skip(end)
         if self._byte(at):
             raise LogError(self._path, f"has more text after its end, at byte {at:,}")
         self.envelope += self._between(self._copied, at)
 
-    def _object(self, at: int, take: Callable[[int], tuple[_T, int]]) -> Generator[_T, None, int]:
+    def _object(self, at: int, decode: Callable[[memoryview], _T]) -> Generator[Item[_T], None, int]:
         """Go through the members of the top-level object, after its bracket; return the offset after it."""
         found = False
         at = self._skip(at)
@@ -132,7 +109,7 @@ class JsonArray:
                 raise LogError(self._path, f"has the key {self._key!r} twice")
             found = found or is_wanted
             if is_wanted and self._byte(at) == b"[":
-                at = yield from self._array(at + 1, 2, take)
+                at = yield from self._array(at + 1, decode)
             else:
                 at = self._value_end(at)
             at = self._skip(at)
@@ -149,31 +126,28 @@ class JsonArray:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return False
 
-    def _array(self, at: int, depth: int, take: Callable[[int], tuple[_T, int]]) -> Generator[_T, None, int]:
+    def _array(self, at: int, decode: Callable[[memoryview], _T]) -> Generator[Item[_T], None, int]:
         """Go through the items of the array, after its bracket; return the offset after it."""
         self.envelope += self._between(self._copied, at)
         start = self._skip(at)
         if self._byte(start) == b"]":
             self._copied = start
             return start + 1
-        self._learn_borders(at, start, depth)
+        self._learn_border(start)
         while True:
             self._data, self._base = self._data[start - self._base :], start
-            found, end = take(start)
-            yield found
-            at = self._skip(end)
+            found = self._items_from(start, decode)
+            yield from found
+            at = self._skip(found[-1][0] + found[-1][1])
             if self._byte(at) == b"]":
                 self._copied = at
                 return at + 1
             self._expect(at, b",", "a comma or a bracket")
             start = self._skip(at + 1)
 
-    def _learn_borders(self, at: int, start: int, depth: int) -> None:
+    def _learn_border(self, start: int) -> None:
         if self._byte(start) != b"{":
             return
-        lines, newline, indent = self._between(at, start).rpartition(b"\n")
-        if newline:
-            self._last_border = b"}%b\n%b]" % (lines, indent[: len(indent) * (depth - 1) // depth])
         end = self._value_end(start)
         comma = self._skip(end)
         second = self._skip(comma + 1)
@@ -185,17 +159,17 @@ class JsonArray:
             found = _FIRST_KEY.match(self._between(second, second + _KEY_BYTES))
             self._border = self._border[:-1] + found[0] if found else b""
 
-    def _items_from(self, start: int, decode: Callable[[memoryview], _T]) -> tuple[list[tuple[int, int, _T]], int]:
+    def _items_from(self, start: int, decode: Callable[[memoryview], _T]) -> list[Item[_T]]:
         """Decode the items that are held and end where they seem to, or else one by following brackets."""
         if self._border and (found := self._items_by_search(start, decode)):
-            return found, found[-1][0] + found[-1][1]
+            return found
         end = self._value_end(start)
         try:
-            return [(start, end - start, decode(memoryview(self._data)[: end - start]))], end
+            return [(start, end - start, decode(memoryview(self._data)[: end - start]))]
         except ValueError as exc:
             raise LogError(self._path, f"has an unexpected item at byte {start:,}: {exc}") from exc
 
-    def _items_by_search(self, start: int, decode: Callable[[memoryview], _T]) -> list[tuple[int, int, _T]]:
+    def _items_by_search(self, start: int, decode: Callable[[memoryview], _T]) -> list[Item[_T]]:
         border, size = self._border, self._block_bytes
         self._need(start, size)
         while find(self._data, border) < 0 and not self._is_whole and size < _FAR_BYTES:
@@ -203,7 +177,7 @@ class JsonArray:
             self._need(start, size)
         data, view, at = self._data, memoryview(self._data), 0
         to_next = border.index(b"{") - 1  # from the end of an item to the start of the next
-        found: list[tuple[int, int, _T]] = []
+        found: list[Item[_T]] = []
         while end := find(data, border, at) + 1:
             try:
                 value = decode(view[at:end])
@@ -212,46 +186,6 @@ class JsonArray:
             found.append((start + at, end - at, value))
             at = end + to_next
         return found
-
-    def _group_from(self, start: int) -> tuple[Group, int]:
-        """Cut a group at a place that looks right and is, or else by following brackets."""
-        for size in self._likely_sizes(start):
-            text = self._in_brackets(size)
-            if items := _count(text):
-                return (start, start + size, items, text), start + size
-        items, at = 0, start
-        while True:
-            end = self._value_end(at)
-            items += 1
-            at = self._skip(end)
-            if end - start >= self._group_bytes or self._byte(at) != b",":
-                break
-            at = self._skip(at + 1)
-        text = self._in_brackets(end - start)
-        if _count(text) != items:
-            raise LogError(self._path, f"is not JSON between byte {start:,} and byte {end:,}")
-        return (start, end, items, text), end
-
-    def _likely_sizes(self, start: int) -> Iterator[int]:
-        border, size = self._border, self._group_bytes
-        self._need(start, size)
-        searches = [(bytes.rfind, border), (find, self._last_border)]
-        if self._is_whole:  # the end of the array is near
-            searches.reverse()
-        for search, wanted in searches:
-            if wanted and (at := search(self._data, wanted, 0, size)) >= 0:
-                yield at + 1
-        while border and size < _FAR_GROUPS * self._group_bytes:  # an item that is longer than a group
-            size *= 2
-            self._need(start, size)
-            at = self._group_bytes - len(border)
-            for _ in range(_TRIES):
-                at = find(self._data, border, at, size) + 1
-                if not at:
-                    break
-                yield at
-            else:
-                return
 
     def _need(self, start: int, size: int) -> None:
         """Read until `size` bytes from `start` are there, or the document ends."""
@@ -278,9 +212,6 @@ class JsonArray:
 
     def _between(self, start: int, end: int) -> bytes:
         return self._data[start - self._base : end - self._base]
-
-    def _in_brackets(self, size: int) -> bytes:
-        return b"".join((b"[", memoryview(self._data)[:size], b"]"))
 
     def _byte(self, at: int) -> bytes:
         """One byte; empty at the end of the document."""
@@ -337,17 +268,3 @@ class JsonArray:
                     return at + self._base
             if not self._grow():
                 raise self._cut_off()
-
-
-def _count(text: bytes) -> int:
-    """The number of items of an array; 0 if the text is none."""
-    try:
-        return len(_decode_items(text))
-    except REFUSALS:
-        plain = _SURROGATE.sub(rb"\\u0030", _NOT_FINITE.sub(b"0", text))
-    if plain == text:
-        return 0
-    try:
-        return len(_decode_items(plain))
-    except REFUSALS:
-        return 0

@@ -2,19 +2,22 @@
 
     files ── role_of ──▶ found files ── logs_of ──▶ logs ── plan ──▶ slices ── samples ──▶ samples with scores
 
-1. `role_of` looks at the first bytes of a file. It tells what the file is by its content, never by its name. It and
-   `logs_of` run in a worker, too.
-2. `logs_of` groups files into logs. A log is one run of one task by one model, and becomes one shard.
-3. `plan` reads what a log says about the run and its aggregates, and cuts the samples into slices. It runs in a worker.
-4. `samples` reads a slice. It runs in a worker, too: slices of one log may be read at the same time.
+1. `role_of(head, path) -> str | None` gets the first HEAD_BYTES of a file, decompressed. It tells what the file is by
+   its content, never by its name; None if it is foreign. Where these do not decide, as in a zip archive, it reads more.
+2. `logs_of(files) -> Grouped` groups files into logs. A log is one run of one task by one model, and becomes one shard.
+3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the samples into slices.
+4. `samples(log, run, log_slice) -> Iterator[Sample | str]` reads a slice. A text says why a sample is left out. Slices
+   of one log may be read at the same time.
+
+All run in workers. `plan` and `samples` raise LogError if a log is damaged, or ShardError if a file cannot be read.
 
 A harness never guesses a score and never writes: `convert` turns samples into records, for all harnesses alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -43,6 +46,11 @@ class Log(msgspec.Struct, frozen=True):
     """The task, if the files of several tasks are grouped by it; else `plan` finds it."""
     columns: Any = None
     """What the columns of a table mean."""
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The paths of the files by role."""
+        return {file.role: file.path for file in self.files}
 
     @property
     def size(self) -> int:
@@ -80,8 +88,6 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """Added to the metadata of all records."""
     lower_is_better: frozenset[str] = frozenset()
     """Metrics of which the log says so; `kinds` knows others by name."""
-    never_correct: frozenset[str] = frozenset()
-    """Other metrics on whose scale 1 is not the best: none of their scores counts as correct."""
 
     @property
     def evaluation_id(self) -> str:
@@ -170,23 +176,3 @@ def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw")
     return AnswerAttribution(
         turn_idx=turn, source=source, extracted_value=text, extraction_method=method, is_terminal=True
     )
-
-
-class Harness(Protocol):
-    """Reads the logs of one harness. Modules implement it with functions of these names."""
-
-    NAME: str
-
-    def role_of(self, head: bytes, path: str) -> str | None:
-        """Tell what a file is to this harness, by its first HEAD_BYTES, decompressed; None if it is foreign.
-
-        If these do not decide, as in a zip archive, the harness may read more of the file at `path`.
-        """
-
-    def logs_of(self, files: Sequence[FoundFile]) -> Grouped: ...
-
-    def plan(self, log: Log) -> LogPlan:
-        """Read what a log says about its run; raise LogError if it is damaged."""
-
-    def samples(self, log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | str]:
-        """Read a slice; raise LogError if it is damaged. A text says why a sample is left out."""

@@ -168,6 +168,7 @@ METRICS: Final = (
     )),
     _Row("inspect", "cost", True, ("*latency*", "*_tokens", "cost", "*_cost", "*_seconds")),
     _Row("lm-eval", "bookkeeping", False, ("bypass",)),
+    _Row("mt-bench", "judgement", False, ("score",)),  # 1 is the lowest score, and none counts as correct
 )  # fmt: skip
 """All that is known by name; `docs/leaderboard.md` has the same table."""
 

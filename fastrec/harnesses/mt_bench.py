@@ -75,7 +75,6 @@ def plan(log: Log) -> LogPlan:
             model=log.task,
             started=spell(min(times)) if times else judge,
             metadata={"judge": judge} if judge else {},
-            never_correct=frozenset({"score"}),  # 1 is the lowest
         ),
         slices=[None],
     )

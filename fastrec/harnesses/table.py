@@ -32,7 +32,6 @@ from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 
-NAME: Final = "table"
 _TRUTH: Final = {"true": 1.0, "yes": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "no": 0.0, "0": 0.0, "0.0": 0.0}
 _DELIMITERS: Final = ",\t;"
 _LONGEST_CELL: Final = 512 << 20
@@ -56,6 +55,14 @@ _GUESSES: Final = {
 }
 
 
+_NEEDED: Final = (
+    ("--evaluation", "--evaluation-column"),
+    ("--model", "--model-column"),
+    ("--input-column",),
+    ("--correct-column", "--score-column"),
+)
+
+
 class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """What the columns of a table mean: the options of `import`. `score_column` may name several, with commas."""
 
@@ -74,18 +81,8 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     run: str = ""
 
     def check(self) -> None:
-        """Raise UsageError if something is missing."""
-        missing = [
-            name
-            for name, given in (
-                ("--evaluation or --evaluation-column", self.evaluation or self.evaluation_column),
-                ("--model or --model-column", self.model or self.model_column),
-                ("--input-column", self.input_column),
-                ("--correct-column or --score-column", self.correct_column or self.score_column),
-            )
-            if not given
-        ]
-        if missing:
+        given = {f"--{name.replace('_', '-')}" for name in self.__struct_fields__ if getattr(self, name)}
+        if missing := [" or ".join(either) for either in _NEEDED if given.isdisjoint(either)]:
             raise UsageError(f"a table needs {', '.join(missing)}; --guess proposes them")
 
     @property
@@ -94,7 +91,6 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def named(self) -> list[str]:
-        """All columns that have a meaning."""
         own = [getattr(self, name) for name in _GUESSES if name not in ("correct_column", "score_column")]
         return [name for name in (*own, *self.metrics) if name]
 
@@ -337,18 +333,13 @@ def guess(path: str, output: str) -> str:
             if column is not None and _fits(option, [cells.get(column) for cells in rows]):
                 words += [f"--{option.replace('_', '-')}", left.pop(name)]
                 break
-    for option, other, value in (
-        ("--evaluation", "--evaluation-column", "NAME"),
-        ("--model", "--model-column", "NAME"),
-        ("--input-column", "--input-column", "COLUMN"),
-        ("--correct-column", "--score-column", "COLUMN"),
-    ):
-        words += [] if {option, other} & {*words} else [option, value]
+    for either in _NEEDED:
+        if not {*either} & {*words}:
+            words += [either[0], "COLUMN" if either[0].endswith("-column") else "NAME"]
     return shlex.join(words)
 
 
 def _fits(option: str, values: list[Any]) -> bool:
-    """Whether the values of a column are of the kind that an option takes."""
     given = [value for value in values if value not in _EMPTY]
     if option == "correct_column":
         return all(str(value).lower() in _TRUTH for value in given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import tempfile
@@ -21,30 +22,36 @@ REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 _T = TypeVar("_T")
 
-_encode: Final = msgspec.json.Encoder().encode
+_LARGEST: Final = 1 << 63
+
+encode: Final = msgspec.json.Encoder().encode
 
 
-def decoder(kind: type[_T]) -> Callable[[bytes | memoryview], _T]:
-    """Make a function that decodes JSON as a type; unknown keys are skipped.
+def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memoryview], _T]:
+    """Make a function that decodes JSON as a type; unknown keys are skipped. `has_raw`: whether it has Raw in it.
 
     Harnesses write bare NaN and Infinity, and escaped lone surrogates. msgspec refuses them. Such a text is parsed by
-    Python's `json`, which is slower, and lone surrogates become U+FFFD.
+    Python's `json`, which is slower, and lone surrogates become U+FFFD. With Raw, it is written again as JSON, where
+    NaN and Infinity are texts.
 
     The function raises ValueError if the text is no JSON either way, or not of that type.
     """
-    fast = msgspec.json.Decoder(kind)
+    fast = msgspec.json.Decoder(kind).decode
 
     def decode(text: bytes | memoryview) -> _T:
         try:
-            return fast.decode(text)
+            return fast(text)
         except REFUSALS as refusal:
             try:
-                value = json.loads(bytes(text))
-                return msgspec.convert(_without_lone_surrogates(value), kind)
+                value = plain(json.loads(bytes(text)), is_finite=has_raw)
             except RecursionError:
                 raise ValueError("it is nested too deeply") from None
-            except (ValueError, UnicodeDecodeError):
+            except ValueError:
                 raise ValueError(str(refusal)) from None
+        try:
+            return fast(encode(value)) if has_raw else msgspec.convert(value, kind)
+        except REFUSALS as refusal:
+            raise ValueError(str(refusal)) from None
 
     return decode
 
@@ -54,13 +61,19 @@ def replace_lone_surrogates(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _without_lone_surrogates(value: Any) -> Any:
-    if isinstance(value, str):
+def plain(value: Any, *, is_finite: bool = True) -> Any:
+    """Replace lone surrogates; and, with `is_finite`, numbers that JSON cannot hold: not finite or too long."""
+    kind = type(value)
+    if kind is str:
         return value if value.isascii() else replace_lone_surrogates(value)
-    if isinstance(value, list):
-        return [_without_lone_surrogates(item) for item in value]
-    if isinstance(value, dict):
-        return {_without_lone_surrogates(key): _without_lone_surrogates(item) for key, item in value.items()}
+    if kind is dict:
+        return {plain(key): plain(item, is_finite=is_finite) for key, item in value.items()}
+    if kind is list:
+        return [plain(item, is_finite=is_finite) for item in value]
+    if is_finite and kind is float and not math.isfinite(value):
+        return json.dumps(value)
+    if is_finite and kind is int and not -_LARGEST <= value < _LARGEST:
+        return str(value)
     return value
 
 
@@ -104,7 +117,7 @@ def spell(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except TypeError:  # a Struct or Raw
-        return _encode(value).decode()
+        return encode(value).decode()
 
 
 def read_at(reader: Reader, size: int, offset: int) -> bytes:
@@ -115,6 +128,33 @@ def read_at(reader: Reader, size: int, offset: int) -> bytes:
     while len(data) < size and (more := reader.pread(size - len(data), offset + len(data))):
         data += more
     return data
+
+
+class ReaderFile(io.RawIOBase):
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
+        if base + offset < 0:
+            raise OSError("a file has no place before its start")
+        self._at = base + offset
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = read_at(self._reader, self._reader.size - self._at if size < 0 else size, self._at)
+        self._at += len(data)
+        return data
 
 
 def read_document(path: str, decode: Callable[[bytes], _T], problem: str) -> _T:

@@ -16,6 +16,7 @@ from fastrec.harnesses import helm
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
 from fastrec.harnesses.registry import head_of
+from tests.harnesses.converting import lines_of
 
 TYPOS = {"name": "typos", "robustness": True, "fairness": False, "computed_on": "perturbed", "prob": 0.1}
 DIALECT = {"name": "dialect", "robustness": True, "fairness": True, "computed_on": "perturbed", "prob": 1.0}
@@ -43,7 +44,7 @@ class Imported(NamedTuple):
     def check_aggregates(self) -> None:
         """Every aggregate that is compared is the mean of its records."""
         for stated in self.plan.aggregates:
-            total = self.converter.metrics[stated.metric]
+            total = self.converter.result.metrics[stated.metric]
             assert abs(total.sum / total.scored - stated.value) < 1e-9, stated
 
 
@@ -71,7 +72,7 @@ def imported(directory: Path) -> Imported:
     records = []
     for piece in pickle.loads(pickle.dumps(plan.slices)):
         for sample in helm.samples(log, plan.run, piece):
-            for _, line in converter.lines(sample):
+            for _, line in lines_of(converter, sample):
                 verdict = fastrec.judge(line)
                 assert verdict.valid, verdict
                 assert not verdict.warnings, verdict.warnings

@@ -18,6 +18,7 @@ from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.inspect.planning import LogSlice
 from fastrec.harnesses.log import FoundFile, Log, LogPlan
 from fastrec.harnesses.registry import head_of
+from tests.harnesses.converting import lines_of
 
 STORED, DEFLATE, ZSTD = 0, 8, 93
 # A real log has results of calls that it does not have, and the total of tokens may include cached ones.
@@ -54,7 +55,7 @@ def imported(path: str | Path) -> Imported:
     records = []
     for piece in msgspec.msgpack.decode(msgspec.msgpack.encode(plan.slices), type=list[LogSlice]):
         for sample in inspect.samples(log, plan.run, piece):
-            for _, line in converter.lines(sample):
+            for _, line in lines_of(converter, sample):
                 verdict = fastrec.judge(line)
                 assert verdict.valid, verdict
                 assert not {finding.code for finding in verdict.warnings} - UNAVOIDABLE, verdict.warnings

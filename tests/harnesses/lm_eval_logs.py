@@ -13,6 +13,7 @@ from fastrec.harnesses import lm_eval
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.log import FoundFile, Grouped, Log, LogPlan
 from fastrec.harnesses.registry import head_of
+from tests.harnesses.converting import lines_of
 
 DATE = "2025-03-01T10-00-00.123456"
 
@@ -127,7 +128,7 @@ def records_of(log: Log, plan: LogPlan | None = None) -> list[dict[str, Any]]:
         line
         for piece in plan.slices
         for one in lm_eval.samples(log, plan.run, piece)
-        for _, line in converter.lines(one)
+        for _, line in lines_of(converter, one)
     ]
     for line in lines:
         verdict = fastrec.judge(line, schema="0.3.0")

@@ -24,6 +24,7 @@ from fastrec.schemas.newest import (
     Record,
     TokenUsage,
 )
+from tests.harnesses.converting import lines_of
 from tests.sizes import examples
 
 texts = st.text(max_size=6)
@@ -117,7 +118,9 @@ def test_lines_are_encoded_records(some, graded):
     converter = Converter("any", RUN)
     bundles = [converter.bundle(sample) for sample in some]
     data = b"".join(write_bundles([bundle]) for bundle in bundles if bundle)
-    maker = LineMaker(converter.head, list(converter.metrics), {name: {"graded": "true"} for name in graded})
+    maker = LineMaker(
+        converter.result.head, list(converter.result.metrics), {name: {"graded": "true"} for name in graded}
+    )
     source = io.BytesIO(data)
     text = b"".join(
         part
@@ -133,7 +136,7 @@ def test_lines_are_encoded_records(some, graded):
 
 @given(samples)
 def test_lines_of_one_sample_name_their_metrics(sample):
-    lines = Converter("any", RUN).lines(sample)
+    lines = lines_of(Converter("any", RUN), sample)
     assert [metric for metric, _ in lines] == [json.loads(line).get("evaluation_result_id", "") for _, line in lines]
     assert len(lines) == max(len(sample.scores), 1)
 
@@ -142,5 +145,5 @@ def test_a_sample_without_a_wanted_metric_has_no_bundle():
     converter = Converter("any", RUN, ["f1*"])
     asked = Input(raw="a", reference=[])
     assert converter.bundle(Sample(sample_id="1", input=asked, scores=[Score(metric="acc", value=1.0)])) is None
-    assert converter.lines(Sample(sample_id="2", input=asked, scores=[Score(metric="acc", value=1.0)])) == []
-    assert converter.left_out == {NO_METRIC: 2}
+    assert lines_of(converter, Sample(sample_id="2", input=asked, scores=[Score(metric="acc", value=1.0)])) == []
+    assert converter.result.left_out == {NO_METRIC: 2}

@@ -187,7 +187,7 @@ def test_failed_requests_are_errors(tmp_path, result, error):
     assert failed["error"] == error
     assert failed["evaluation"] == {"score": 0.0, "is_correct": False}
     assert "error" not in fine
-    assert found.converter.errors == 1
+    assert found.converter.result.errors == 1
     found.check_aggregates()
 
 

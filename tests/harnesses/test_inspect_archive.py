@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import tracemalloc
-import warnings
 import zipfile
 from pathlib import Path
-from unittest import mock
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +15,6 @@ from hypothesis import strategies as st
 from fastrec.errors import LogError
 from fastrec.harnesses import inspect
 from fastrec.harnesses.inspect import files as archives
-from fastrec.harnesses.inspect import files as directory
 from fastrec.harnesses.inspect import planning
 from fastrec.harnesses.inspect.files import directory_of
 from fastrec.harnesses.registry import head_of
@@ -190,35 +186,6 @@ def test_random_damage_is_a_log_error(tmp_path_factory, changes, end):
     if inspect.role_of(bytes(data[:end]), str(path)) == "eval":
         with contextlib.suppress(LogError):
             imported(path)
-
-
-@settings(max_examples=examples(14, 160))
-@given(
-    names=st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20), max_size=6),
-    comment=st.binary(max_size=40).filter(lambda comment: b"PK\5\6" not in comment),
-    before=st.binary(max_size=40),
-    is_long=st.booleans(),
-    block=st.sampled_from([20, 90, 1 << 20]),
-)
-def test_the_directory_lists_what_python_lists(names, comment, before, is_long, block):
-    """Whatever the names; with something before the archive, with a comment, and with 64 bits."""
-    data = io.BytesIO()
-    with warnings.catch_warnings(), mock.patch.object(zipfile, "ZIP64_LIMIT", -1 if is_long else 1 << 31):
-        warnings.simplefilter("ignore")  # about names that are there twice
-        with zipfile.ZipFile(data, "w") as file:
-            for name in names:
-                file.writestr(name, name * 3)
-            file.comment = comment
-    data = io.BytesIO(before + data.getvalue())
-    with zipfile.ZipFile(data) as file:
-        expected = [(info.orig_filename, info.header_offset, info.file_size, info.CRC) for info in file.infolist()]
-    storage_of("memory://inspect/listed.eval").write_all("memory://inspect/listed.eval", data.getvalue())
-    with (
-        mock.patch.object(directory, "_BLOCK", block),
-        storage_of("memory://inspect/listed.eval").open_reader("memory://inspect/listed.eval") as reader,
-    ):
-        found = list(directory.members_of(reader))
-    assert [(name, member.offset, member.size, member.checksum) for name, member in found] == expected
 
 
 @settings(max_examples=examples(18, 200))

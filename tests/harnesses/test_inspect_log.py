@@ -263,7 +263,7 @@ def test_a_chunked_sample_without_its_shell_is_counted(tmp_path):
 
 def compared(found):
     """The means of a log, each with the mean of its records."""
-    totals = found.converter.metrics
+    totals = found.converter.result.metrics
     return {one.name: (one.value, totals[one.metric].sum / totals[one.metric].scored) for one in found.plan.aggregates}
 
 

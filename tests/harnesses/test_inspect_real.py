@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(not LOGS.is_dir(), reason="the real logs are not
 def test_every_sample_has_its_records(name, records, scored):
     found = imported(LOGS / name)
     assert len(found.records) == records
-    assert sum(total.scored for total in found.converter.metrics.values()) == scored
+    assert sum(total.scored for total in found.converter.result.metrics.values()) == scored
 
 
 @pytest.mark.parametrize("name", ["log_streaming.eval", "mmlu-summary-choices.eval", "shortened_gsm8k.json"])
@@ -34,7 +34,7 @@ def test_the_aggregates_are_reproduced(name):
     found = imported(LOGS / name)
     assert found.plan.aggregates
     for stated in found.plan.aggregates:
-        total = found.converter.metrics[stated.metric]
+        total = found.converter.result.metrics[stated.metric]
         assert total.sum / total.scored == pytest.approx(stated.value)
         assert stated.samples in (None, total.scored)
 

@@ -25,9 +25,10 @@ from fastrec.harnesses import lighteval
 from fastrec.harnesses.choices import Choices
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.lighteval import parquet
+from fastrec.harnesses.lighteval.files import rule_of
 from fastrec.harnesses.lighteval.sample import rules_of, value_of
-from fastrec.harnesses.lighteval.structs import rule_of
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Grouped, LogPlan
+from tests.harnesses.converting import lines_of
 
 REAL = Path(fastrec.__file__).parents[2] / "shared" / "logs" / "lighteval"
 DATE = "2026-08-10T17-22-11.385681"
@@ -120,7 +121,7 @@ def read(*paths: Path) -> tuple[LogPlan, list[dict[str, Any]]]:
         line
         for piece in plan.slices
         for sample in lighteval.samples(log, plan.run, piece)
-        for _, line in converter.lines(sample)
+        for _, line in lines_of(converter, sample)
     ]
     for line in lines:
         assert fastrec.judge(line, schema="0.3.0").valid, line

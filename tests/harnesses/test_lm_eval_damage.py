@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrec.errors import LogError
+from fastrec.errors import LogError, ShardError
 from fastrec.harnesses import lm_eval
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.lm_eval import files as lines
 from fastrec.harnesses.lm_eval import planning
 from fastrec.harnesses.log import HEAD_BYTES, Log
+from tests.harnesses.converting import lines_of
 from tests.harnesses.lm_eval_logs import choice, generation, old, records_of, results, write_lines, write_log
 from tests.sizes import examples
 
@@ -130,7 +131,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 def test_samples_that_are_gone(tmp_path: Path) -> None:
     log = write_log(tmp_path, [generation(0)], results(EM))
     Path(log.path).unlink()
-    with pytest.raises((LogError, OSError)):
+    with pytest.raises(ShardError, match="cannot be found"):
         lm_eval.plan(log)
 
 
@@ -168,7 +169,7 @@ def convert(log: Log) -> None:
     converter = Converter("lm-eval", plan.run)
     for piece in plan.slices:
         for sample in lm_eval.samples(log, plan.run, piece):
-            converter.lines(sample)
+            lines_of(converter, sample)
 
 
 VALUES: Any = st.recursive(

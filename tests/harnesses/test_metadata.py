@@ -95,14 +95,14 @@ def test_inspect(tmp_path: Path) -> None:
     assert (first["explanation"], first["score_subject"], first["judge"]) == ("it says 42", "sums", "[1]")
     assert second["explanation"] == "none"
     assert "judge" not in second
-    assert found.converter.keeper.left_out == {("events", NO_PLACE): 1, ("store", NO_PLACE): 1}
+    assert found.converter.result.fields_left_out == {("events", NO_PLACE): 1, ("store", NO_PLACE): 1}
 
 
 def test_inspect_with_values_that_only_python_reads(tmp_path: Path) -> None:
     one = scored(float("nan"), metadata={"bound": [float("inf")]}, store={"x": float("nan")})
     found = imported(write_json(tmp_path / "log.json", one))
     assert found.records[0]["metadata"]["bound"] == "[Infinity]"
-    assert ("store", NO_PLACE) in found.converter.keeper.left_out
+    assert ("store", NO_PLACE) in found.converter.result.fields_left_out
 
 
 def test_lm_eval(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def _tell(names: Sequence[str], path: str) -> tuple[tuple[str, str] | None, bool
 def _group_files(by_harness: Mapping[str, Sequence[FoundFile]], names: Sequence[str], harness: str) -> Grouped:
     """Group the files of a harness into logs; `names` are the harnesses that further files may belong to."""
     files = by_harness[harness]
-    grouped = harness_named(harness).logs_of(files)
+    grouped: Grouped = harness_named(harness).logs_of(files)
     if not grouped.bad:
         return grouped
     incomplete = {file.path for file in files} - {file.path for log in grouped.logs for file in log.files}
@@ -133,7 +133,6 @@ def _files_beside(
 
 
 def _listed(directory: str) -> list[str]:
-    """List the files of a directory, without hidden ones."""
     storage = storage_of(directory)
     try:
         entries = [parent_and_name(path) for path in storage.files_in(directory or ".")]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fastrec.harnesses.helm.files import NAME, logs_of, role_of
+from fastrec.harnesses.helm.files import logs_of, role_of
 from fastrec.harnesses.helm.planning import plan
 from fastrec.harnesses.helm.sample import samples
 
-__all__ = ["NAME", "logs_of", "plan", "role_of", "samples"]
+__all__ = ["logs_of", "plan", "role_of", "samples"]

@@ -93,7 +93,3 @@ def _problem(roles: defaultdict[str, list[FoundFile]]) -> str:
     if "run_spec" not in roles and "scenario" not in roles:
         return "it is a run of HELM without run_spec.json and scenario.json: its task is unknown"
     return ""
-
-
-def file_of(log: Log, role: str) -> FoundFile | None:
-    return next((file for file in log.files if file.role == role), None)

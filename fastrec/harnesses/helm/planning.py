@@ -25,22 +25,19 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError, counted
-from fastrec.harnesses.helm.files import file_of
 from fastrec.harnesses.helm.sample import mean_of
 from fastrec.harnesses.helm.structs import (
     FOREIGN,
     LANGUAGE_MODELING,
     METHOD,
     AdapterSpec,
-    CountedName,
+    AggregateStat,
     CountedStat,
-    EntryCounts,
+    Entry,
     Envelope,
     LogSlice,
     RequestKey,
     RunSpec,
-    Scenario,
-    Stat,
     canonical,
     hash_of,
     key_of,
@@ -53,18 +50,15 @@ from fastrec.harnesses.values import decoder, number_of, open_plain, read_docume
 
 
 def plan(log: Log) -> LogPlan:
-    state, scores = (file_of(log, role) for role in ("scenario_state", "per_instance_stats"))
-    assert state is not None
-    assert scores is not None
     scan = Scan()
-    _scan_requests(state.path, scan)
-    _scan_entries(scores.path, scan)
+    paths = log.paths
+    _scan_requests(paths["scenario_state"], scan)
     labels = labels_of(scan.perturbations)
-    uses = _uses_of(scan, labels)
+    uses = _scan_entries(paths["per_instance_stats"], scan, labels)
     run = _run_of(log, scan)
     count = len(scan.samples)
     per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
-    stats = _read(log, "stats", list[Stat])
+    stats = _read(log, "stats", list[AggregateStat])
     aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
     empty = frozenset(name for name, use in uses.items() if not use.values)
     slices = [
@@ -85,49 +79,6 @@ def plan(log: Log) -> LogPlan:
 _SLICE_BYTES: Final = 8 << 20  # of both files
 
 _NONE: Final = 0xFFFFFFFF
-
-
-class SampleTable:
-    """Numbers samples by the hash of their key, in the order in which they come: 20 bytes per sample.
-
-    A dict would need 120. The slots of a hash table hold the number of a sample plus one; 0 is a free slot.
-    """
-
-    def __init__(self) -> None:
-        self._hashes = array("Q")
-        self._slots = array("I", bytes(4 << 10))
-
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    def find(self, key: int) -> int | None:
-        """The number of a sample; None if it is unknown."""
-        number = self._slots[self._slot(key)]
-        return number - 1 if number else None
-
-    def add(self, key: int) -> int:
-        """The number of a sample; a new one if it is unknown."""
-        slot = self._slot(key)
-        if number := self._slots[slot]:
-            return number - 1
-        self._hashes.append(key)
-        self._slots[slot] = len(self._hashes)
-        if 2 * len(self._hashes) > len(self._slots):
-            self._grow()
-        return len(self._hashes) - 1
-
-    def _slot(self, key: int) -> int:
-        hashes, slots = self._hashes, self._slots
-        mask = len(slots) - 1
-        slot = key & mask
-        while (number := slots[slot]) and hashes[number - 1] != key:
-            slot = (slot + 1) & mask
-        return slot
-
-    def _grow(self) -> None:
-        self._slots = array("I", bytes(8 * len(self._slots)))
-        for number, key in enumerate(self._hashes, 1):
-            self._slots[self._slot(key)] = number
 
 
 class FileIndex:
@@ -183,36 +134,22 @@ _LATEST: Final = 1 << 40  # seconds since 1970
 _MOST_SHAPES: Final = 1000  # entries with different metrics to hold
 
 _decode_request = decoder(RequestKey)
-_decode_entry = decoder(EntryCounts)
+_decode_entry = decoder(Entry[CountedStat])
 _decode_envelope = decoder(Envelope)
 
 
 class Scan:
     def __init__(self) -> None:
         self.envelope = Envelope()
-        self.samples = SampleTable()
-        self.unmatched = SampleTable()
-        """Keys of scores that no request has."""
+        self.samples: dict[int, int] = {}
+        """Numbers of samples in the order in which they come, by the hash of their key."""
+        self.unmatched: set[int] = set()
+        """Hashes of keys of scores that no request has."""
         self.requests = FileIndex()
         self.entries = FileIndex()
         self.started: int | None = None
         """When the earliest request was sent."""
         self.perturbations: set[str] = set()
-        self.tally: Counter[tuple[CountedName, str, int, int | float]] = Counter()
-        """How often each metric occurs under a perturbation in a trial with a number of values."""
-        self._shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]] = Counter()
-
-    def count(self, perturbation: str, trial: int, stats: Sequence[CountedStat]) -> None:
-        """Count the metrics of an entry. Most entries have the same ones: they are compared and counted as a whole."""
-        self._shapes[perturbation, trial, tuple(stats)] += 1
-        if len(self._shapes) > _MOST_SHAPES:
-            self.finish()
-
-    def finish(self) -> None:
-        for (perturbation, trial, stats), number in self._shapes.items():
-            for stat in stats:
-                self.tally[stat.name, perturbation, trial, stat.count] += number
-        self._shapes.clear()
 
 
 def _scan_requests(path: str, scan: Scan) -> None:
@@ -222,7 +159,7 @@ def _scan_requests(path: str, scan: Scan) -> None:
             key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
             if key.perturbation:
                 scan.perturbations.add(key.perturbation)
-            scan.requests.add(start, size, scan.samples.add(hash_of(key)))
+            scan.requests.add(start, size, scan.samples.setdefault(hash_of(key), len(scan.samples)))
             sent = one.result.request_datetime if one.result else None
             if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
                 scan.started = int(sent)
@@ -232,18 +169,37 @@ def _scan_requests(path: str, scan: Scan) -> None:
         raise LogError(path, f"{FOREIGN}: {exc}") from exc
 
 
-def _scan_entries(path: str, scan: Scan) -> None:
+def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
+    """Count how each metric occurs. Most entries have the same ones: they are compared and counted as a whole."""
+    uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
+    shapes = Counter[tuple[str, int, tuple[CountedStat, ...]]]()
     with open_plain(path) as source:
         for start, size, one in JsonArray(path, source.read, None).items(_decode_entry):
             key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
             number = hash_of(key)
-            sample = scan.samples.find(number)
+            sample = scan.samples.get(number)
             scan.entries.add(start, size, sample)
             if sample is None:
                 scan.unmatched.add(number)
                 continue
-            scan.count(key.perturbation, one.train_trial_index, one.stats or ())
-    scan.finish()
+            shapes[labels.get(key.perturbation, key.perturbation), key.trial, tuple(one.stats or ())] += 1
+            if len(shapes) > _MOST_SHAPES:
+                _add_uses(uses, shapes)
+    _add_uses(uses, shapes)
+    return uses
+
+
+def _add_uses(uses: dict[str, MetricUse], shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]]) -> None:
+    for (label, trial, stats), number in shapes.items():
+        for stat in stats:
+            use = uses[metric_id(stat.name, label)]
+            if stat.count:
+                use.values += number
+                use.by_trial[trial] = use.by_trial.get(trial, 0) + number
+                use.weights.add(stat.count)
+            else:
+                use.empty += number
+    shapes.clear()
 
 
 _MODEL: Final = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
@@ -251,7 +207,7 @@ _MODEL: Final = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
 
 def _run_of(log: Log, scan: Scan) -> RunInfo:
     spec = _read(log, "run_spec", RunSpec)
-    scenario = _read(log, "scenario", Scenario)
+    scenario = _read(log, "scenario", RunSpec)
     adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
     name = spec.name if spec else ""
     task = _MODEL.sub("", name).rstrip(":,") or (scenario.name if scenario else "")
@@ -271,8 +227,8 @@ def _run_of(log: Log, scan: Scan) -> RunInfo:
 
 
 def _read(log: Log, role: str, kind: Any) -> Any:
-    file = file_of(log, role)
-    return None if file is None else read_document(file.path, decoder(kind), FOREIGN)
+    path = log.paths.get(role)
+    return None if path is None else read_document(path, decoder(kind), FOREIGN)
 
 
 _PERTURBED: Final = "perturbed"
@@ -302,22 +258,8 @@ class MetricUse(msgspec.Struct):
         return ""
 
 
-def _uses_of(scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
-    """Add up how each metric occurs, by `evaluation_result_id`."""
-    uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
-    for (name, perturbation, trial, count), number in scan.tally.items():
-        use = uses[metric_id(name, labels.get(perturbation, perturbation))]
-        if count:
-            use.values += number
-            use.by_trial[trial] = use.by_trial.get(trial, 0) + number
-            use.weights.add(count)
-        else:
-            use.empty += number
-    return dict(uses)
-
-
 def _compare(
-    stats: Sequence[Stat], uses: Mapping[str, MetricUse], labels: Mapping[str, str], per_request: bool
+    stats: Sequence[AggregateStat], uses: Mapping[str, MetricUse], labels: Mapping[str, str], per_request: bool
 ) -> tuple[list[Aggregate], dict[str, str], int | None]:
     """Tell which aggregates are means over records, and why others are not; and count the instances of all trials.
 

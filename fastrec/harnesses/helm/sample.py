@@ -8,26 +8,26 @@ any other                    all completions of all requests      none
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
 
 from fastrec.errors import LogError
-from fastrec.harnesses.helm.files import file_of
 from fastrec.harnesses.helm.structs import (
     FOREIGN,
     LANGUAGE_MODELING,
     METHOD,
     Completion,
+    Entry,
     Instance,
     Key,
     LogSlice,
     MediaList,
+    MetricName,
     Request,
     RequestState,
     Stat,
-    StatsEntry,
     key_of,
     metric_id,
 )
@@ -55,7 +55,6 @@ def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[
 
 
 def _references_of(instance: Instance) -> tuple[list[str], list[int]]:
-    """Return the texts of all references, and the positions of those that are right."""
     texts, right = [], []
     for position, reference in enumerate(instance.references or ()):
         output = reference.output
@@ -77,7 +76,6 @@ def _question(asked: HelmInput | str) -> str:
 
 
 def _content(content: Any) -> str:
-    """Return the text of a message; of its parts, those that are text."""
     if isinstance(content, list):
         return "\n".join(_content(part.get("text", part) if isinstance(part, dict) else part) for part in content)
     return "" if content is None else spell(content)
@@ -123,30 +121,30 @@ class ScoreReader:
         self._labels = labels
         self._empty_metrics = empty_metrics
         self._adds_up = adds_up
-        self._names: dict[tuple[str, str | None, str | None, str], str] = {}
+        self._names: dict[tuple[MetricName, str], str] = {}
 
-    def read(self, entries: Sequence[StatsEntry], perturbation: str) -> _SampleScores:
+    def read(self, entries: Sequence[Entry[Stat]], perturbation: str) -> _SampleScores:
         names = self._names
         scores: dict[str, Score] = {}
         totals: dict[str, float] = {}
+        stats: Iterable[Stat] = [stat for entry in entries for stat in entry.stats or ()]
         if self._adds_up and len(entries) > 1:
-            entries = [_added(entries)]
-        for entry in entries:
-            for stat in entry.stats or ():
-                name = stat.name
-                key = (name.name, name.split, name.sub_split, perturbation)
-                metric = names.get(key)
-                if metric is None:
-                    metric = names[key] = metric_id(name, self._labels.get(perturbation, perturbation))
-                mean = stat.mean
-                if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
-                    scores[metric] = Score(metric=metric, value=mean)  # nearly always
-                elif metric not in self._empty_metrics:
-                    score = _score(metric, stat)
-                    earlier = scores.get(metric)
-                    scores[metric] = score if earlier is None else _combined(earlier, score)
-                if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
-                    totals[name.name] = total
+            stats = _added(stats)
+        for stat in stats:
+            name = stat.name
+            key = (name, perturbation)
+            metric = names.get(key)
+            if metric is None:
+                metric = names[key] = metric_id(name, self._labels.get(perturbation, perturbation))
+            mean = stat.mean
+            if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
+                scores[metric] = Score(metric=metric, value=mean)  # nearly always
+            elif metric not in self._empty_metrics:
+                score = _score(metric, stat)
+                earlier = scores.get(metric)
+                scores[metric] = score if earlier is None else _combined(earlier, score)
+            if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
+                totals[name.name] = total
         return list(scores.values()), totals
 
 
@@ -174,18 +172,15 @@ def _combined(earlier: Score, score: Score) -> Score:
     return Score(metric=score.metric, value=None, problem="HELM has several values of this metric for this instance")
 
 
-def _added(entries: Sequence[StatsEntry]) -> StatsEntry:
-    found: dict[tuple[str, str | None, str | None], Stat] = {}
-    for entry in entries:
-        for stat in entry.stats or ():
-            key = (stat.name.name, stat.name.split, stat.name.sub_split)
-            total = found.setdefault(key, Stat(stat.name, 0, 0.0))
-            if stat.count:
-                added = number_of(stat.sum)
-                total.count += stat.count
-                total.sum = None if added is None or total.sum is None else total.sum + added
-    first = entries[0]
-    return StatsEntry(first.instance_id, first.train_trial_index, first.perturbation, list(found.values()))
+def _added(stats: Iterable[Stat]) -> Iterable[Stat]:
+    found: dict[MetricName, Stat] = {}
+    for stat in stats:
+        total = found.setdefault(stat.name, Stat(stat.name, 0, 0.0))
+        if stat.count:
+            added = number_of(stat.sum)
+            total.count += stat.count
+            total.sum = None if added is None or total.sum is None else total.sum + added
+    return found.values()
 
 
 _MANY: Final = 1 << 53
@@ -242,14 +237,9 @@ def _sample_of(
 
 
 def _metadata(key: Key, instance: Instance, labels: dict[str, str]) -> dict[str, str]:
-    metadata = {"trial": str(key.trial)}
-    if instance.split:
-        metadata["split"] = instance.split
-    if instance.sub_split:
-        metadata["sub_split"] = instance.sub_split
-    if key.perturbation:
-        metadata["perturbation"] = labels.get(key.perturbation, key.perturbation)
-    return metadata
+    said = {"trial": str(key.trial), "split": instance.split, "sub_split": instance.sub_split}
+    said["perturbation"] = labels.get(key.perturbation, key.perturbation)
+    return {name: text for name, text in said.items() if text}
 
 
 def _fields(instance: Instance, annotations: Any) -> dict[str, Any]:
@@ -304,21 +294,19 @@ def _error(requests: list[RequestState]) -> str:
 
 
 _decode_requests: Final = decoder(list[RequestState])
-_decode_entries: Final = decoder(list[StatsEntry])
+_decode_entries: Final = decoder(list[Entry[Stat]])
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
     """Read the samples of a slice: requests and scores of the same key become one sample."""
-    state, scores = file_of(log, "scenario_state"), file_of(log, "per_instance_stats")
-    assert state is not None
-    assert scores is not None
-    entries: dict[Key, list[StatsEntry]] = {}
-    for entry in _read(scores.path, log_slice.entries, _decode_entries):
-        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores.path)
+    state, scores = log.paths["scenario_state"], log.paths["per_instance_stats"]
+    entries: dict[Key, list[Entry[Stat]]] = {}
+    for entry in _read(scores, log_slice.entries, _decode_entries):
+        key = key_of(entry.instance_id, entry.perturbation, entry.train_trial_index, scores)
         entries.setdefault(key, []).append(entry)
     requests: dict[Key, list[RequestState]] = {}
-    for one in _read(state.path, log_slice.requests, _decode_requests):
-        key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state.path)
+    for one in _read(state, log_slice.requests, _decode_requests):
+        key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state)
         requests.setdefault(key, []).append(one)
     method = run.metadata.get(METHOD, "")
     reader = ScoreReader(log_slice.labels, log_slice.empty_metrics, method == LANGUAGE_MODELING)

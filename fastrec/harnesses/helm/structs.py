@@ -8,13 +8,15 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import LogError
 from fastrec.harnesses.values import spell
+
+_T = TypeVar("_T")
 
 FOREIGN: Final = "is not as HELM writes it"
 
@@ -33,8 +35,6 @@ class _Struct(msgspec.Struct, gc=False):
 
 
 class Media(_Struct):
-    """A text, or a file that was shown to the model."""
-
     content_type: str = ""
     text: str | None = None
     location: str | None = None
@@ -77,10 +77,6 @@ class Request(_Struct):
     multimodal_prompt: MediaList | None = None
 
 
-class Thinking(_Struct):
-    text: str | None = None
-
-
 class _Token(_Struct):
     """Not read: a record has no place for its log-probability."""
 
@@ -90,7 +86,7 @@ class Completion(_Struct):
     tokens: list[_Token] | None = None
     logprob: float | None = None
     finish_reason: Any = None
-    thinking: Thinking | None = None
+    thinking: Input | None = None
     multimodal_content: MediaList | None = None
 
 
@@ -129,34 +125,9 @@ class RequestKey(_Struct):
     result: _KeyResult | None = None
 
 
-class MetricName(_Struct):
+class MetricName(msgspec.Struct, frozen=True, gc=False):
     """A metric, and the instances that it is about. HELM gives the scores of an instance its own perturbation."""
 
-    name: str
-    split: str | None = None
-    sub_split: str | None = None
-    perturbation: Perturbation | None = None
-
-
-class Stat(_Struct):
-    """Values of a metric, added up."""
-
-    name: MetricName
-    count: int | float = 1
-    sum: Any = None
-    mean: Any = None
-
-
-class StatsEntry(_Struct):
-    """What one metric object of HELM says about an instance; several entries may have the same key."""
-
-    instance_id: str | int
-    train_trial_index: int = 0
-    perturbation: Perturbation | None = None
-    stats: list[Stat] | None = None
-
-
-class CountedName(msgspec.Struct, frozen=True, gc=False):
     name: str
     split: str | None = None
     sub_split: str | None = None
@@ -165,17 +136,32 @@ class CountedName(msgspec.Struct, frozen=True, gc=False):
 class CountedStat(msgspec.Struct, frozen=True, gc=False):
     """A metric, and how many values it has; it can be hashed."""
 
-    name: CountedName
+    name: MetricName
     count: int | float = 1
 
 
-class EntryCounts(_Struct):
-    """Of an entry: what it is joined by, and which values it has."""
+class Stat(_Struct):
+    name: MetricName
+    count: int | float = 1
+    sum: Any = None
+    mean: Any = None
+
+
+class Entry(_Struct, Generic[_T]):
+    """What one metric object of HELM says about an instance; several entries may have the same key."""
 
     instance_id: str | int
     train_trial_index: int = 0
     perturbation: Perturbation | None = None
-    stats: list[CountedStat] | None = None
+    stats: list[_T] | None = None
+
+
+class AggregateName(MetricName, frozen=True, gc=False):
+    perturbation: Perturbation | None = None
+
+
+class AggregateStat(Stat):
+    name: AggregateName
 
 
 class AdapterSpec(_Struct):
@@ -185,12 +171,10 @@ class AdapterSpec(_Struct):
 
 
 class RunSpec(_Struct):
+    """Also a scenario, which has a name only."""
+
     name: str
     adapter_spec: AdapterSpec | None = None
-
-
-class Scenario(_Struct):
-    name: str
 
 
 class Envelope(_Struct):
@@ -264,6 +248,5 @@ def _differing(descriptions: list[dict[str, Any]]) -> list[str]:
     return [name for name in names if any(one.get(name) != descriptions[0].get(name) for one in descriptions)]
 
 
-def metric_id(name: MetricName | CountedName, label: str) -> str:
-    """The `evaluation_result_id`: metric, split, part of the split, and the label of the perturbation."""
+def metric_id(name: MetricName, label: str) -> str:
     return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)

@@ -1,12 +1,7 @@
 """The files of Inspect: read `.eval` logs, which are zip archives, and tell them and `.json` logs. One file is one log.
 
-The directory of an archive is at its end:
-
-    members … │ entry │ entry │ … │ [end of directory, 64 bit │ its place] │ end of directory, comment
-
-`zipfile` keeps an object of 500 bytes for each member, and the logs of long runs have hundreds of thousands. Here, one
-entry at a time is in memory. `zipfile` also reads zstd members (method 93) from Python 3.14 on only. Inspect appends to
-a log: of members with the same name, the last one counts.
+`zipfile` reads the directory of an archive, but zstd members (method 93) from Python 3.14 on only: so members are read
+here. Inspect appends to a log: of members with the same name, the last one counts.
 """
 
 from __future__ import annotations
@@ -17,37 +12,22 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct, error
 from typing import Any, Final, NamedTuple
+from zipfile import BadZipFile, ZipFile
 
 import zstandard
 
 from fastrec.errors import LogError, is_out_of_memory
 from fastrec.harnesses.log import FoundFile, Grouped, Log
-from fastrec.harnesses.values import open_plain, read_at
+from fastrec.harnesses.values import ReaderFile, open_plain, read_at
 from fastrec.storage.base import Reader
 
 NAME: Final = "inspect"
 
 _PACKED: Final = Struct("<QQQHL")  # the fields of a Member: 30 bytes, where the object itself takes 250
-_BLOCK: Final = 1 << 20
-_MAX_COMMENT: Final = (1 << 16) - 1
-
-# Signature, disks and counts, size and offset of the directory, length of the comment.
-_END: Final = Struct("<4s8xLLH")
-_END_64: Final = Struct("<4s36xQQ")
-_PLACE_64: Final = Struct("<4s4xQ4x")
-# Signature, versions, flags, method, time, checksum, sizes, lengths of name, extra field and comment, …, offset.
-_ENTRY: Final = Struct("<4s4xHH4xLLLHHH8xL")
-_EXTRA: Final = Struct("<HH")
-_LONG: Final = Struct("<Q")
-_EXTRA_64: Final = 1
-_IN_EXTRA: Final = 0xFFFFFFFF
 _ENCRYPTED: Final = 1
-_UTF8: Final = 0x800
 
 
 class Member(NamedTuple):
-    """A member of an archive, as the directory describes it."""
-
     offset: int
     """Where its local header begins."""
     compressed: int
@@ -60,90 +40,21 @@ def unpack_members(members: bytes) -> Iterator[Member]:
     return map(Member._make, _PACKED.iter_unpack(members))
 
 
-def members_of(reader: Reader) -> Iterator[tuple[str, Member]]:
-    """Yield name and description of each member; raise ValueError if there is no directory, or it is damaged."""
-    start, size, shift = _place(reader)
-    entries = _Bytes(reader, start, start + size)
-    while entries.left:
-        fields = _ENTRY.unpack(entries.take(_ENTRY.size))
-        signature, flags, method, checksum, compressed, plain, name_bytes, extra_bytes, comment_bytes, offset = fields
-        if signature != b"PK\x01\x02":
-            raise ValueError("an entry of its directory is damaged")
-        name = entries.take(name_bytes).decode("utf-8" if flags & _UTF8 else "cp437", errors="replace")
-        extra = entries.take(extra_bytes)
-        entries.take(comment_bytes)
-        if flags & _ENCRYPTED:
-            raise ValueError(f"its member {name} is encrypted")
-        if _IN_EXTRA in (compressed, plain, offset):
-            plain, compressed, offset = _long_values(extra, plain, compressed, offset)
-        yield name, Member(offset + shift, compressed, plain, method, checksum)
-
-
-class _Bytes:
-    """A part of a file, read from its start to its end in blocks."""
-
-    def __init__(self, reader: Reader, start: int, end: int) -> None:
-        self._reader = reader
-        self._position = start
-        self._end = end
-        self._block = b""
-        self._at = 0
-
-    @property
-    def left(self) -> int:
-        return self._end - self._position + len(self._block) - self._at
-
-    def take(self, size: int) -> bytes:
-        while len(self._block) - self._at < size:
-            more = read_at(self._reader, min(_BLOCK, self._end - self._position), self._position)
-            if not more:
-                raise ValueError("its directory is cut")
-            self._block, self._at = self._block[self._at :] + more, 0
-            self._position += len(more)
-        self._at += size
-        return self._block[self._at - size : self._at]
-
-
-def _place(reader: Reader) -> tuple[int, int, int]:
-    """Where the directory begins, its size, and what to add to offsets if something precedes the archive."""
-    tail_start = max(0, reader.size - _END.size - _MAX_COMMENT)
-    tail = read_at(reader, reader.size - tail_start, tail_start)
-    found = tail.rfind(b"PK\x05\x06")
-    if found < 0 or len(tail) - found < _END.size:
-        raise ValueError("it has no directory at its end: the file is cut")
-    _, size, offset, _ = _END.unpack_from(tail, found)
-    end = tail_start + found
-    place = read_at(reader, _PLACE_64.size, end - _PLACE_64.size) if end >= _PLACE_64.size else b""
-    if len(place) == _PLACE_64.size and place.startswith(b"PK\x06\x07"):
-        for position in (_PLACE_64.unpack(place)[1], end - _PLACE_64.size - _END_64.size):
-            record = read_at(reader, _END_64.size, position) if position < end else b""
-            if len(record) == _END_64.size and record.startswith(b"PK\x06\x06"):
-                _, size, offset = _END_64.unpack(record)
-                end = position
-                break
-    start = end - size
-    if start < 0 or start < offset:
-        raise ValueError("its directory is not at its end: the file is cut")
-    return start, size, start - offset
-
-
-def _long_values(extra: bytes, *values: int) -> Iterator[int]:
-    """Yield sizes and offset; those that do not fit into 32 bits are in the extra field."""
-    at, longs = 0, b""
-    while at + _EXTRA.size <= len(extra):
-        kind, length = _EXTRA.unpack_from(extra, at)
-        if kind == _EXTRA_64:
-            longs = extra[at + _EXTRA.size : at + _EXTRA.size + length]
-            break
-        at += _EXTRA.size + length
-    at = 0
-    for value in values:
-        if value == _IN_EXTRA:
-            if at + _LONG.size > len(longs):
-                raise ValueError("an entry of its directory is damaged")
-            (value,) = _LONG.unpack_from(longs, at)
-            at += _LONG.size
-        yield value
+def members_of(reader: Reader) -> list[tuple[str, Member]]:
+    """Name and description of each member; ValueError if there is no directory, or it is damaged."""
+    try:
+        with ZipFile(ReaderFile(reader)) as archive:
+            found = archive.infolist()
+    except (BadZipFile, NotImplementedError, ValueError, error) as exc:
+        if isinstance(exc.__context__, OSError) and exc.__context__.errno is not None:
+            raise exc.__context__ from None  # reading failed
+        raise ValueError(f"{exc}; perhaps the file is cut") from exc
+    if secret := next((one for one in found if one.flag_bits & _ENCRYPTED), None):
+        raise ValueError(f"its member {secret.orig_filename} is encrypted")
+    return [
+        (one.orig_filename, Member(one.header_offset, one.compress_size, one.file_size, one.compress_type, one.CRC))
+        for one in found
+    ]
 
 
 MAX_MEMBER_BYTES: Final = 1 << 30
@@ -167,7 +78,7 @@ def directory_of(path: str) -> dict[str, bytes]:
             for name, member in members_of(reader):
                 members.pop(name, None)
                 members[name] = _PACKED.pack(*member)
-        except (ValueError, error) as exc:
+        except ValueError as exc:
             raise LogError(path, f"is not a whole zip archive: {exc}") from exc
     return members
 
@@ -288,7 +199,6 @@ _OTHERS: Final = (b"version", b"status", b"plan", b"results", b"stats")
 
 
 def role_of(head: bytes, path: str) -> str | None:
-    """Tell whether a file is an archive or a document of Inspect; None if it is neither."""
     if head.startswith(_SIGNATURE):
         return ARCHIVE if _is_archive(head, path) else None
     if head[:1] == b"{" or head.lstrip()[:1] == b"{":
@@ -305,7 +215,7 @@ def _is_archive(head: bytes, path: str) -> bool:
     try:
         with open_plain(path) as reader:
             return any(name in ("header.json", "_journal/start.json") for name, _ in members_of(reader))
-    except (ValueError, error):
+    except ValueError:
         return path.endswith(".eval")  # damaged: reading it says where
 
 

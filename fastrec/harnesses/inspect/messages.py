@@ -54,7 +54,6 @@ class Attachments:
         return _INSIDE.sub(lambda found: self._load().get(found[1], found[0]), text)
 
     def resolve_all(self, value: Any) -> Any:
-        """A JSON value with all references in its texts replaced."""
         if isinstance(value, str):
             return self.resolve(value)
         if isinstance(value, list):
@@ -131,7 +130,6 @@ def said_in(message: LoggedMessage, attachments: Attachments) -> Said:
 
 
 def messages_of(messages: Sequence[LoggedMessage], attachments: Attachments) -> tuple[list[Message], int]:
-    """The transcript, and the number of tool calls in it."""
     transcript = []
     count = 0
     for index, message in enumerate(messages):

@@ -6,14 +6,13 @@ told by scores that the log has: results that were recomputed after an edit name
 `accuracy` and `mean` are means, over samples, of the means over their epochs. If each sample has a score in each epoch,
 that is the mean of all scores. Other reducers are applied to the scores of each sample (`REDUCERS`).
 
-A slice is members of an archive, or groups of items of a JSON document. A chunked sample has several members.
+A slice is members of an archive, or items of a JSON document. A chunked sample has several members.
 `sample.json` is the sample without its messages; `messages/N.json` is the part of the sequence of all messages that
 begins with message N, and `message_refs` says which of them the sample has.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -52,16 +51,8 @@ _SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
 _SAME_FOR_ALL: Final = (None, "", "mean")
 
 
-class Shape(msgspec.Struct, frozen=True):
-    keys: tuple[str, ...] = ()
-    """Their keys, if they are dicts."""
-    is_list: bool = False
-
-
-Seen = Mapping[str, Shape]
-"""The scorers that a sample has scores of."""
-
-_PLAIN: Final = Shape()
+Seen = Mapping[str, Any]
+"""The scorers that a sample has scores of, each with its score."""
 
 
 def _run_of(header: Header, seen: Seen) -> RunInfo:
@@ -79,7 +70,6 @@ def _run_of(header: Header, seen: Seen) -> RunInfo:
 
 
 def _lower_is_better(header: Header, seen: Seen) -> Iterator[str]:
-    """Yield the metrics with a figure that is better if it is lower, such as a perplexity."""
     for entry in _entries(header.results):
         scorer, key = _resolve(entry, seen)
         if any((row := row_of("inspect", name)) and row.lower for name in entry.metrics):
@@ -95,7 +85,6 @@ def _notes_of(header: Header) -> list[str]:
 
 
 def _old_score_name(header: Header) -> str:
-    """The name of the scorer of samples with `score` instead of `scores`."""
     entries = _entries(header.results)
     return entries[0].name or OLD_SCORE if entries else OLD_SCORE
 
@@ -104,12 +93,13 @@ def _scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
     """The scorers of the first sample that has scores."""
     for sample in samples:
         if scores := scores_in(sample, old_name):
-            return {name: _shape(score.value) for name, score in scores.items()}
+            return {name: score.value for name, score in scores.items()}
     return {}
 
 
-def _shape(value: Any) -> Shape:
-    return Shape(tuple(value) if isinstance(value, dict) else (), isinstance(value, list))
+def _keys(seen: Seen, scorer: str) -> tuple[str, ...]:
+    value = seen.get(scorer)
+    return tuple(value) if isinstance(value, dict) else ()
 
 
 def _scoring_of(header: Header, seen: Seen) -> Scoring:
@@ -134,10 +124,7 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
             name = declared.name.rpartition("/")[2]
             if not seen or name in seen:
                 keys[name] = _declared_keys(declared.metrics)
-    return {
-        name: Scorer(name, tuple(some) or seen.get(name, _PLAIN).keys, is_complete=bool(some))
-        for name, some in keys.items()
-    }
+    return {name: Scorer(name, tuple(some) or _keys(seen, name), is_complete=bool(some)) for name, some in keys.items()}
 
 
 def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, str]]:
@@ -155,8 +142,7 @@ def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, s
             reason = _why_not(figure, entry, results, epochs)
             if not reason and header.invalidated:
                 reason = "the log has invalidated samples, which have no score here"
-            shape = _PLAIN if key else seen.get(scorer, _PLAIN)
-            if not reason and (shape.keys or shape.is_list):
+            if not reason and not key and (_keys(seen, scorer) or isinstance(seen.get(scorer), list)):
                 reason = "the scores are dicts or lists, and it is a mean of something made of them"
             if reason:
                 not_compared[label] = reason
@@ -187,7 +173,7 @@ def _entries(results: Results | None) -> list[Entry]:
     if results is None:
         return []
     if results.scores is None and results.scorer is not None:
-        name = results.scorer.name
+        name = results.scorer.name or ""
         return [Entry(name=name, scorer=name, metrics=results.metrics or {})]
     return results.scores or []
 
@@ -196,9 +182,9 @@ def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
     """The scorer of an entry, and the key of its scores, which is empty if they are not dicts."""
     if entry.name in seen:
         return entry.name, ""
-    if entry.name in seen.get(entry.scorer, _PLAIN).keys:
+    if entry.name in _keys(seen, entry.scorer):
         return entry.scorer, entry.name
-    owners = [scorer for scorer, shape in seen.items() if entry.name in shape.keys]
+    owners = [scorer for scorer in seen if entry.name in _keys(seen, scorer)]
     if len(owners) == 1:
         return owners[0], entry.name
     scorer = entry.scorer or entry.name
@@ -221,6 +207,7 @@ class _Summary(msgspec.Struct):
     """One sample in a list of summaries; they are only counted."""
 
 
+_decode_summary: Final = decoder(_Summary)
 _decode_summaries: Final = decoder(list[_Summary])
 
 
@@ -233,22 +220,26 @@ def _plan_archive(path: str) -> LogPlan:
     directory = directory_of(path)
     header, notes = _archived_header(path, directory)
     members, cut_short = sample_members(directory)
-    slices = [{"members": tuple(some)} for some in _slices(members, lambda one: one.size)]
+    slices = [LogSlice(members=tuple(some)) for some in _slices(members, lambda one: one.size)]
+    planned = _plan(path, header, notes, slices)
     left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
-    planned = _plan(header, notes, samples_in_archive(path, members), slices, left_out)
-    if planned.expected_samples is not None:
-        return planned
-    return msgspec.structs.replace(planned, expected_samples=_summarized_samples(path, directory))
+    expected = planned.expected_samples
+    expected = _summarized_samples(path, directory) if expected is None else expected
+    return msgspec.structs.replace(planned, expected_samples=expected, left_out=left_out)
 
 
 def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
     for name, notes in (("header.json", []), ("_journal/start.json", ["the log has no header.json"])):
         if name in directory:
-            with open_plain(path) as reader:
-                (member,) = unpack_members(directory[name])
-                text = Archive(path, reader).read(member)
+            (text,) = _texts_of(path, directory[name])
             return _decoded(path, f"its member {name}", text), notes
     raise LogError(path, "has neither header.json nor _journal/start.json, so it does not say what was run")
+
+
+def _texts_of(path: str, members: bytes) -> Iterator[bytes | bytearray]:
+    with open_plain(path) as reader:
+        archive = Archive(path, reader)
+        yield from map(archive.read, unpack_members(members))
 
 
 def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
@@ -258,22 +249,28 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
         names = ["summaries.json"]
     if not names:
         return None
-    with open_plain(path) as reader:
-        archive = Archive(path, reader)
-        texts = (archive.read(member) for name in names for member in unpack_members(directory[name]))
-        try:
-            return sum(len(_decode_summaries(memoryview(text))) for text in texts)
-        except (LogError, ValueError):
-            return None  # the samples themselves may be whole
+    texts = _texts_of(path, b"".join(directory[name] for name in names))
+    try:
+        return sum(len(_decode_summaries(memoryview(text))) for text in texts)
+    except (LogError, ValueError):
+        return None  # the samples themselves may be whole
 
 
 def _plan_document(path: str) -> LogPlan:
     with open_plain(path) as reader:
         array = JsonArray(path, reader.read, "samples")
-        groups = [group[:3] for group in array.groups()]
+        items = [(start, size) for start, size, _ in array.items(_check_item)]
     header = _decoded(path, "it", array.envelope)
-    slices = [{"groups": tuple(some)} for some in _slices(groups, lambda one: one[1] - one[0])]
-    return _plan(header, [], samples_in_document(path, groups), slices, {})
+    slices = [LogSlice(items=tuple(some)) for some in _slices(items, lambda one: one[1])]
+    return _plan(path, header, [], slices)
+
+
+def _check_item(text: memoryview) -> None:
+    """Raise ValueError if a text is not the whole of an item."""
+    try:
+        _decode_skipped(text)
+    except REFUSALS:
+        _decode_summary(_finite(text))
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
@@ -286,26 +283,20 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
     return header
 
 
-def _plan(
-    header: Header,
-    notes: list[str],
-    found: Iterator[tuple[LoggedSample, Parts]],
-    slices: list[dict[str, Any]],
-    left_out: dict[str, int],
-) -> LogPlan:
-    seen = _scores_seen((sample for sample, _ in islice(found, _LOOK_AT)), _old_score_name(header))
+def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -> LogPlan:
+    found = (sample for one in slices for sample, _ in _logged_samples(path, one))
+    seen = _scores_seen(islice(found, _LOOK_AT), _old_score_name(header))
     scoring = _scoring_of(header, seen)
     means, not_compared = figures_of(header, seen)
     if not slices:
         notes = [*notes, "the log has no samples"]
     return LogPlan(
         run=_run_of(header, seen),
-        slices=[LogSlice(scoring, **some) for some in slices],
+        slices=[msgspec.structs.replace(one, scoring=scoring) for one in slices],
         aggregates=means,
         not_compared=not_compared,
         expected_samples=header.expected_samples,
         notes=[*notes, *_notes_of(header)],
-        left_out=left_out,
     )
 
 
@@ -338,7 +329,7 @@ _decode_metadata: Final = decoder(dict[str, Any])
 _decode_texts: Final = decoder(list[str])
 _decode_attachments: Final = decoder(SampleAttachments)
 _decode_events: Final = decoder(SampleEvents)
-_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_skipped: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
 _decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _DECODED: Final = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
@@ -393,22 +384,25 @@ def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers],
 
 
 class LogSlice(msgspec.Struct, frozen=True):
-    """A slice of a log: samples of an archive, or groups of samples of a document."""
+    """A slice of a log: samples of an archive, or start and size of adjacent samples of a document."""
 
-    scoring: Scoring
+    scoring: Scoring = Scoring()
     members: tuple[SampleMembers, ...] = ()
-    groups: tuple[tuple[int, int, int], ...] = ()
+    items: tuple[tuple[int, int], ...] = ()
 
 
 def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
     path = log.files[0].path
-    members, groups = log_slice.members, log_slice.groups
-    logged = samples_in_archive(path, members) if members else samples_in_document(path, groups)
-    for sample, parts in logged:
+    for sample, parts in _logged_samples(path, log_slice):
         try:
             yield sample_of(sample, parts, log_slice.scoring)
         except (ValueError, RecursionError) as exc:
             raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
+
+
+def _logged_samples(path: str, log_slice: LogSlice) -> Iterator[tuple[LoggedSample, Parts]]:
+    members, items = log_slice.members, log_slice.items
+    return samples_in_archive(path, members) if members else samples_in_document(path, items)
 
 
 def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[tuple[LoggedSample, Parts]]:
@@ -450,27 +444,17 @@ def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> 
     return sample, (Attachments(attachments), list)
 
 
-def samples_in_document(path: str, groups: Iterable[tuple[int, int, int]]) -> Iterator[tuple[LoggedSample, Parts]]:
+def samples_in_document(path: str, items: Sequence[tuple[int, int]]) -> Iterator[tuple[LoggedSample, Parts]]:
+    first, end = items[0][0], sum(items[-1])
     with open_plain(path) as reader:
-        for start, end, _ in groups:
-            text = b"[%b]" % read_at(reader, end - start, start)
-            try:
-                for item in _items(text):
-                    yield decode_sample(item), _parts_of(item)
-            except ValueError as exc:
-                raise LogError(path, f"has a damaged sample between byte {start:,} and byte {end:,}: {exc}") from exc
-
-
-def _items(text: bytes) -> Iterator[Buffer]:
-    with suppress(*REFUSALS):
-        return map(memoryview, _decode_items(text))
-    with suppress(*REFUSALS):
-        return map(memoryview, _decode_items(_finite(text)))
-    try:
-        slow = json.loads(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-    return (json.dumps(item).encode() for item in slow)
+        text = memoryview(read_at(reader, end - first, first))
+    for start, size in items:
+        item = text[start - first : start - first + size]
+        try:
+            yield decode_sample(item), _parts_of(item)
+        except ValueError as exc:
+            place = f"between byte {start:,} and byte {start + size:,}"
+            raise LogError(path, f"has a damaged sample {place}: {exc}") from exc
 
 
 class _TooLargeError(ValueError):
@@ -513,7 +497,7 @@ def decode_sample(text: Buffer) -> LoggedSample:
 
 def _finite(text: Buffer) -> bytes:
     """Put quotes around NaN and Infinity where they are the value of a key: msgspec is much faster than `json`."""
-    return _NOT_FINITE.sub(rb'"\1"\2"', text)
+    return _NOT_FINITE.sub(rb'"\1"\2"', bytes(text))
 
 
 def _parts_of(text: Buffer) -> Parts:

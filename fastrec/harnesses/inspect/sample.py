@@ -103,8 +103,6 @@ _WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 class Scorer(msgspec.Struct, frozen=True):
-    """A scorer whose scores the log should have for every sample."""
-
     name: str
     keys: tuple[str, ...] = ()
     """The keys of its scores, if they are dicts."""
@@ -221,7 +219,7 @@ def _score_metadata(given: SampleScore, answers: Answers) -> dict[str, str]:
     metadata = {}
     if given.reason is not None:
         metadata["score_reason"] = spell(given.reason)
-    if any(edit.provenance is not None for edit in given.history or ()):
+    if any(edit.get("provenance") is not None for edit in given.history or ()):
         metadata["score_edited"] = "true"
     answer = given.answer
     if answers.choices and isinstance(answer, str):
@@ -314,7 +312,6 @@ def _add_messages(
 
 
 def _input(logged: LoggedSample, attachments: Attachments) -> tuple[Input, str]:
-    """What was asked, and the indices of the correct choices."""
     formatted = None
     if isinstance(logged.input, str):
         raw = attachments.resolve(logged.input)
@@ -364,19 +361,14 @@ def _error(logged: LoggedSample) -> str:
 
 
 def _metadata(logged: LoggedSample) -> dict[str, str]:
-    metadata = {"epoch": str(logged.epoch)}
-    if logged.uuid:
-        metadata["uuid"] = logged.uuid
-    output = logged.output
-    if output is not None:
-        if output.choices and output.choices[0].stop_reason:
-            metadata["stop_reason"] = output.choices[0].stop_reason
-        if output.error:
-            metadata["output_error"] = output.error
+    metadata = {"epoch": str(logged.epoch), "uuid": logged.uuid}
+    if logged.output is not None:
+        metadata["stop_reason"] = logged.output.choices[0].stop_reason if logged.output.choices else None
+        metadata["output_error"] = logged.output.error
     if logged.limit is not None:
         limit = logged.limit
         is_object = isinstance(limit, dict) and "type" in limit
         metadata["limit"] = f"{limit['type']}: {spell(limit.get('limit'))}" if is_object else spell(limit)
     if logged.error_retries:
         metadata["error_retries"] = str(len(logged.error_retries))
-    return metadata
+    return {name: text for name, text in metadata.items() if text}

@@ -21,6 +21,7 @@ class _Base(msgspec.Struct, gc=False, kw_only=True):
 
 
 class Failure(_Base):
+    type: str = ""
     message: str = ""
 
 
@@ -54,11 +55,6 @@ class Call(_Base):
     parse_error: str | None = None
 
 
-class CallError(_Base):
-    type: str = ""
-    message: str = ""
-
-
 class LoggedMessage(_Base):
     role: str
     content: str | list[str | Part] | None = None
@@ -66,7 +62,7 @@ class LoggedMessage(_Base):
     """In logs of early 2025; later it is a part of the content."""
     tool_calls: list[Call] | None = None
     tool_call_id: str | list[str] | None = None
-    error: CallError | None = None
+    error: Failure | None = None
     tool_error: str | None = None
     """Instead of `error`, in logs of 2024."""
 
@@ -92,19 +88,14 @@ class ModelOutput(_Base):
     error: str | None = None
 
 
-class Edit(_Base):
-    """An earlier state of a score, or a change of it, which has a `provenance`."""
-
-    provenance: Any = None
-
-
 class SampleScore(_Base):
     value: Any = None
     answer: Any = None
     explanation: Any = None
     reason: Any = None
     metadata: dict[str, Any] | None = None
-    history: list[Edit] | None = None
+    history: list[dict[str, Any]] | None = None
+    """Earlier states of the score, and changes of it, which have a `provenance`."""
 
 
 class LoggedSample(_Base):
@@ -161,8 +152,6 @@ class _Transcript(_Base):
 
 
 class SampleAttachments(_Base):
-    """The texts and images that a sample refers to."""
-
     attachments: dict[str, str] | None = None
     transcript: _Transcript | None = None
     """Instead of `attachments`, in logs of 2024."""
@@ -174,18 +163,14 @@ class _Event(_Base):
     events: list[_Event] | None = None
 
 
-class _Events(_Base):
-    events: list[_Event] | None = None
-
-
 class SampleEvents(_Base):
     """The calls of models, which have the tokens of a sample without `model_usage`."""
 
     events: list[_Event] | None = None
-    transcript: _Events | None = None
+    transcript: SampleEvents | None = None
 
 
-class Dataset(_Base):
+class Named(_Base):
     name: str | None = None
 
 
@@ -204,7 +189,7 @@ class Spec(_Base):
     created: str
     run_id: str | None = None
     eval_id: str | None = None
-    dataset: Dataset | None = None
+    dataset: Named | None = None
     config: Config | None = None
     packages: dict[str, Any] | None = None
     scorers: list[ScorerSpec] | None = None
@@ -228,17 +213,13 @@ class Entry(_Base):
     metrics: dict[str, Metric] = {}
 
 
-class OldScorer(_Base):
-    name: str = ""
-
-
 class Results(_Base):
     total_samples: int | None = None
     completed_samples: int | None = None
     logged_samples: int | None = None
     early_stopping: Any = None
     scores: list[Entry] | None = None
-    scorer: OldScorer | None = None
+    scorer: Named | None = None
     """Instead of `scores`, with `metrics`, in logs of 2024."""
     metrics: dict[str, Metric] | None = None
 

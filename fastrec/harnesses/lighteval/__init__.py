@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastrec.harnesses.lighteval.files import NAME, logs_of, role_of
+from fastrec.harnesses.lighteval.files import logs_of, role_of
 from fastrec.harnesses.lighteval.planning import plan, samples
 
-__all__ = ["NAME", "logs_of", "plan", "role_of", "samples"]
+__all__ = ["logs_of", "plan", "role_of", "samples"]

@@ -1,4 +1,4 @@
-"""The files of lighteval: tell details by their columns and results by their keys, and pair them.
+"""The files of lighteval: tell details by their columns and results by their keys, read results, and pair them.
 
 All files of a run have the same date in their names, and name the same tasks:
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
@@ -21,9 +21,10 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.errors import LogError
-from fastrec.harnesses.lighteval.structs import Results, read_results
+from fastrec.harnesses.choices import Rule
 from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import PARQUET_MAGIC
+from fastrec.harnesses.values import as_list, decoder, read_document
 
 NAME: Final = "lighteval"
 
@@ -47,7 +48,6 @@ def parquet_module(path: str) -> Any:
 
 
 def role_of(head: bytes, path: str) -> str | None:
-    """Tell whether a file has details or results of lighteval; None if neither."""
     if head.startswith(PARQUET_MAGIC):
         try:
             columns = parquet_module(path).survey(path).columns.keys()
@@ -60,6 +60,110 @@ def role_of(head: bytes, path: str) -> str | None:
         return _RESULTS
     has_keys = head.lstrip()[:1] == b"{" and b'"config_general"' in head and b'"lm_eval_version"' not in head
     return _RESULTS if has_keys else None
+
+
+class Metric(msgspec.Struct, frozen=True):
+    name: str
+    category: str = ""
+    """`GENERATIVE` or `LOGPROBS`; other names before 0.11."""
+    aggregation: str = ""
+    """The function that makes the aggregate of the scores; empty if the document does not say it."""
+    lower_is_better: bool = False
+    rule: Rule | None = None
+    """How the metric picks a choice; None if the document does not say it."""
+
+
+class _General(msgspec.Struct):
+    model_name: Any = None
+    model_config: Any = None
+    lighteval_sha: Any = None
+    start_time: Any = None
+
+
+class Results(msgspec.Struct):
+    config_general: _General
+    results: dict[str, dict[str, Any] | None]
+    versions: dict[str, Any] | None = None
+    config_tasks: dict[str, Any] | None = None
+    summary_tasks: dict[str, Any] | None = None
+
+    @property
+    def model(self) -> str:
+        config = self.config_general.model_config
+        name = self.config_general.model_name or (config.get("model_name") if isinstance(config, dict) else None)
+        return name if isinstance(name, str) else ""
+
+    @property
+    def version(self) -> str:
+        """The commit of lighteval, which is all that the document says about its version."""
+        sha = self.config_general.lighteval_sha
+        return sha if isinstance(sha, str) and sha != "?" else ""
+
+    @property
+    def tasks(self) -> list[str]:
+        return [task for task in self.results if task != "all" and ":_average|" not in task]
+
+    def config_of(self, task: str) -> dict[str, Any]:
+        """The configuration of a task; older versions call it by its name without the number of shots."""
+        configs = self.config_tasks or {}
+        for name in (task, task.rpartition("|")[0]):
+            if isinstance(config := configs.get(name), dict):
+                return config
+        return {}
+
+    def metrics_of(self, task: str) -> dict[str, Metric]:
+        config = self.config_of(task)
+        listed = config.get("metrics", config.get("metric"))
+        return {metric.name: metric for item in as_list(listed) for metric in _metrics(item)}
+
+    def hash_of(self, task: str) -> str:
+        """The hash of all questions of a task; empty if the document does not have it."""
+        summary = (self.summary_tasks or {}).get(task)
+        hashes = summary.get("hashes") if isinstance(summary, dict) else None
+        value = hashes.get("hash_examples") if isinstance(hashes, dict) else None
+        return value if isinstance(value, str) else ""
+
+
+_decode: Final = decoder(Results)
+
+
+def read_results(path: str) -> Results:
+    return read_document(path, _decode, "these are no results of lighteval, or they are damaged")
+
+
+def _metrics(config: Any) -> Iterator[Metric]:
+    """Yield the metrics of one entry of a task's configuration: some are computed together."""
+    if not isinstance(config, dict):
+        return
+    rule = rule_of(str(config.get("sample_level_fn", "")))
+    for name in as_list(config.get("metric_name")):
+        better, aggregation = config.get("higher_is_better"), config.get("corpus_level_fn")
+        better = better.get(name) if isinstance(better, dict) else better
+        aggregation = aggregation.get(name) if isinstance(aggregation, dict) else aggregation
+        yield Metric(
+            name=str(name),
+            category=str(config.get("category") or ""),
+            aggregation=str(aggregation or ""),
+            lower_is_better=better is False,
+            rule=rule,
+        )
+
+
+def rule_of(function: str) -> Rule | None:
+    """How a metric picks a choice, by the description of its function; None if that does not say it.
+
+    >>> rule_of("LoglikelihoodAcc(logprob_normalization=None)")
+    'none'
+    >>> rule_of("LoglikelihoodAcc(logprob_normalization=LogProbCharNorm(ignore_first_space=True))")
+    'no_space'
+    """
+    if "CharNorm" in function:
+        return "no_space" if "ignore_first_space=True" in function else "characters"
+    if "TokenNorm" in function:
+        return "tokens"
+    if "PMINorm" in function:
+        return "pmi"
+    return "none" if "normalization=None" in function else None
 
 
 class _Run(msgspec.Struct):
@@ -124,7 +228,6 @@ def _has(results: Results, task: str) -> bool:
 
 
 def _shared(path: str, other: str) -> int:
-    """Count the leading directories that two paths have in common."""
     count = 0
     for one, two in zip(path.split("/")[:-1], other.split("/")[:-1], strict=False):
         if one != two:

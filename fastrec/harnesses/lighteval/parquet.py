@@ -5,7 +5,6 @@ Only workers import this module: pyarrow starts threads, and a process with thre
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, pairwise
@@ -16,9 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastrec.errors import LogError
-from fastrec.harnesses.values import read_at
+from fastrec.harnesses.values import ReaderFile
 from fastrec.storage import storage_of
-from fastrec.storage.base import Reader
 
 _SLICE_BYTES: Final = 16 << 20
 _BATCH_BYTES: Final = 2 << 20
@@ -39,8 +37,6 @@ class Survey(msgspec.Struct):
 
 
 class Table:
-    """Some rows of details, column by column."""
-
     def __init__(self, path: str, batch: pa.RecordBatch) -> None:
         self._path = path
         self._batch = batch
@@ -152,7 +148,7 @@ def _opened(path: str) -> Iterator[pq.ParquetFile]:
         pa.set_memory_pool(pa.system_memory_pool())  # gives memory back; a reader keeps the pool that it starts with
         try:
             with _errors_of(path, _CUT):
-                file = pq.ParquetFile(_File(reader), buffer_size=_BUFFER_BYTES, pre_buffer=False)
+                file = pq.ParquetFile(ReaderFile(reader), buffer_size=_BUFFER_BYTES, pre_buffer=False)
         finally:
             pa.set_memory_pool(pool)
         yield file
@@ -168,30 +164,3 @@ def _errors_of(path: str, problem: str = "") -> Iterator[None]:
             raise
         reason = str(error).partition("\n")[0]
         raise LogError(path, problem or f"this Parquet file is damaged: {reason}") from None
-
-
-class _File(io.RawIOBase):
-    """A reader of a storage as a file of Python."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._reader.size}[whence]
-        self._at = base + offset
-        return self._at
-
-    def read(self, size: int = -1, /) -> bytes:
-        data = read_at(self._reader, self._reader.size - self._at if size < 0 else size, self._at)
-        self._at += len(data)
-        return data

@@ -6,17 +6,35 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import msgspec
 import xxhash
 
 from fastrec.errors import LogError
-from fastrec.harnesses.lighteval.files import date_of, named_task, parquet_module
-from fastrec.harnesses.lighteval.sample import columns_of, details_of, flat_details_of, sample_of
-from fastrec.harnesses.lighteval.structs import LogSlice, Metric, Results, read_results
+from fastrec.harnesses.lighteval.files import Metric, Results, date_of, named_task, parquet_module, read_results
+from fastrec.harnesses.lighteval.sample import columns_of, flat_samples, nested_samples
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
 from fastrec.harnesses.values import number_of
 
 _FIRST_SECOND: Final = 1_000_000_000
 """Start times below are no dates: lighteval writes the time since the machine was started."""
+
+
+class LogSlice(msgspec.Struct, frozen=True):
+    first: int
+    end: int
+    """The row group after the last one."""
+    before: int
+    """Rows in all row groups before."""
+    rows: int
+    is_flat: bool
+    """Whether the layout is that up to 0.10."""
+    task: str
+    """As the rows name it; empty if they do not."""
+    metrics: dict[str, Metric]
+    columns: list[str]
+    """Columns to read, as `doc.query`."""
+    unread: list[str]
+    """Columns with values that are not read."""
 
 
 def plan(log: Log) -> LogPlan:
@@ -111,7 +129,6 @@ def _metadata(results: Results, task: str) -> dict[str, str]:
 def _aggregates(
     results: Results, task: str, metrics: dict[str, Metric], scored: list[str]
 ) -> tuple[list[Aggregate], dict[str, str]]:
-    """The means that the results state, and why the other aggregates are none."""
     aggregates, not_compared = [], {}
     stated = results.results.get(task) or {}
     for name, value in stated.items():
@@ -134,14 +151,12 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  #
     path = log.files[0].path
     parquet = parquet_module(path)
     row = log_slice.before
+    read = flat_samples if log_slice.is_flat else nested_samples
     for table in parquet.tables(path, log_slice.columns, (log_slice.first, log_slice.end)):
-        for detail in flat_details_of(table, row) if log_slice.is_flat else details_of(table):
+        for task, sample in read(table, row, log_slice.metrics):
             row += 1
-            if detail.task != log_slice.task:
-                raise LogError(path, f"row {row:,} is of task {detail.task!r}, the first one of {log_slice.task!r}")
-            if not detail.sample_id:
-                detail.sample_id = str(row - 1)
-            sample = sample_of(detail, log_slice.metrics)
+            if task != log_slice.task:
+                raise LogError(path, f"row {row:,} is of task {task!r}, the first one of {log_slice.task!r}")
             sample.unread = log_slice.unread
             yield sample
     if row != log_slice.before + log_slice.rows:

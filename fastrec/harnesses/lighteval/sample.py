@@ -1,6 +1,6 @@
 """Turn a row of details into a sample: what was asked, what the model did, and one score per metric.
 
-A row becomes a `Detail` first, which is the same for both layouts:
+There are two layouts:
 
     since 0.11                      up to 0.10
     doc {query, choices, …}         example, full_prompt, choices, gold, gold_index, specifics
@@ -16,17 +16,16 @@ from __future__ import annotations
 import ast
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from msgspec import UNSET
 
 from fastrec.harnesses.choices import Choices, Rule
-from fastrec.harnesses.lighteval.structs import Metric
+from fastrec.harnesses.lighteval.files import Metric
 from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import as_list, number_of, replace_lone_surrogates, spell
-from fastrec.schemas.newest import AnswerAttribution, Input, Output, TokenUsage
+from fastrec.schemas.newest import Input, Output, TokenUsage
 
 if TYPE_CHECKING:  # only workers may import it
     from fastrec.harnesses.lighteval.parquet import Table
@@ -96,74 +95,47 @@ def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
     return wanted, [name for name in filled if name not in wanted and name.partition(".")[0] not in wanted]
 
 
-class Detail(msgspec.Struct, kw_only=True):
-    sample_id: str
-    task: str = ""
-    """Empty if the row does not say it."""
-    question: str
-    prompt: str = ""
-    """The prompt as sent; empty if the log does not have it."""
-    is_generative: bool
-    choices: list[str]
-    correct: list[int]
-    references: list[str]
-    texts: list[str]
-    processed: list[str] = []
-    """The same without reasoning, if lighteval removed it."""
-    reasonings: list[str | None] = []
-    extracted: list[str] = []
-    """The answers that a metric found in the texts."""
-    logprobs: list[float] = []
-    unconditioned: list[float] = []
-    input_tokens: list[int] = []
-    """The number of tokens of each prompt."""
-    output_tokens: list[int] = []
-    """The number of tokens of each answer, or of each choice."""
-    metrics: dict[str, Any]
-    fields: dict[str, Any] = {}
-    """Further fields of the document."""
-
-
-def details_of(rows: Table) -> Iterator[Detail]:
-    """Read rows of the layout since 0.11."""
+def nested_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Iterator[tuple[str, Sample]]:
+    """Read rows of the layout since 0.11, each with its task; `about` is what the results say about the metrics."""
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
-    for doc, response, (input_tokens, output_tokens), metrics in zip(
-        rows.values("doc"), responses, tokens, rows.values("metric"), strict=True
-    ):
+    columns = zip(rows.values("doc"), responses, tokens, rows.values("metric"), strict=True)
+    for row, (doc, response, (input_tokens, output_tokens), metrics) in enumerate(columns, before):
         fields = dict(doc or {})
         query, original, choices, gold_index, number, task, methods = (fields.pop(name, None) for name in _DOC)
         specific = fields.pop("specific", None)
         further = _further(specific).items()
-        metrics = value_of(metrics)
         prompt, texts, processed, reasonings, logprobs, unconditioned = response
         choices = as_list(choices)
         correct = _indices(gold_index, choices)
         texts, logprobs = _texts(texts), _numbers(logprobs)
-        yield Detail(
-            sample_id=_text(number),
-            task=_text(task),
-            question=_text(original) or _text(query),
-            prompt=_text(prompt),
-            is_generative=bool(texts) or (not logprobs and "LOGPROBS" not in as_list(methods)),
-            choices=_texts(choices),
-            correct=correct,
-            references=_references(choices, correct),
-            texts=texts,
-            processed=_texts(processed),
-            reasonings=[None if text is None else _text(text) for text in as_list(reasonings)],
-            extracted=_extracted(specific),
-            logprobs=logprobs,
-            unconditioned=_numbers(unconditioned),
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            metrics=metrics if isinstance(metrics, dict) else {},
-            fields=fields | {name if name not in fields else f"specific_{name}": value for name, value in further},
+        yield (
+            _text(task),
+            _sample_of(
+                about,
+                sample_id=_text(number) or str(row),
+                question=_text(original) or _text(query),
+                prompt=_text(prompt),
+                is_generative=bool(texts) or (not logprobs and "LOGPROBS" not in as_list(methods)),
+                options=_texts(choices),
+                correct=correct,
+                references=_references(choices, correct),
+                texts=texts,
+                processed=_texts(processed),
+                reasonings=_texts(reasonings),
+                found=_extracted(specific),
+                logprobs=logprobs,
+                unconditioned=_numbers(unconditioned),
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                scores=value_of(metrics),
+                fields=fields | {name if name not in fields else f"specific_{name}": value for name, value in further},
+            ),
         )
 
 
-def flat_details_of(rows: Table, before: int) -> Iterator[Detail]:
-    """Read rows of the layout up to 0.10. They have no id: it is the number of the row, counted from 0."""
+def flat_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Iterator[tuple[str, Sample]]:
+    """Read rows of the layout up to 0.10. They have no task and no id: that is the number of the row, from 0."""
     columns = zip(*(rows.values(name) for name in _FLAT), strict=True)
     tokens = zip(*(rows.lengths(name) for name in _FLAT_TOKENS), strict=True)
     for row, (values, (input_tokens, output_tokens)) in enumerate(zip(columns, tokens, strict=True), before):
@@ -179,27 +151,30 @@ def flat_details_of(rows: Table, before: int) -> Iterator[Detail]:
         unconditioned: list[float] = []
         if choices and len(logprobs) == 2 * len(choices):  # with the question, then without
             logprobs, unconditioned = logprobs[: len(choices)], logprobs[len(choices) :]
-        yield Detail(
-            sample_id=str(row),
-            question=_text(example),
-            prompt=_text(prompt),
-            is_generative=is_generative,
-            choices=_texts(choices),
-            correct=correct,
-            references=_texts(gold) or _references(choices, correct),
-            texts=_texts(predictions) if is_generative else [],
-            extracted=_extracted(specifics),
-            logprobs=logprobs,
-            unconditioned=unconditioned,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-            metrics=metrics if isinstance(metrics, dict) else {},
-            fields=_further(specifics),
+        yield (
+            "",
+            _sample_of(
+                about,
+                sample_id=str(row),
+                question=_text(example),
+                prompt=_text(prompt),
+                is_generative=is_generative,
+                options=_texts(choices),
+                correct=correct,
+                references=_texts(gold) or _references(choices, correct),
+                texts=_texts(predictions) if is_generative else [],
+                found=_extracted(specifics),
+                logprobs=logprobs,
+                unconditioned=unconditioned,
+                input_tokens=input_tokens,
+                output_tokens=output_tokens,
+                scores=metrics,
+                fields=_further(specifics),
+            ),
         )
 
 
 def _text(value: Any) -> str:
-    """Spell a value as text; messages are spelled as JSON."""
     if value is None:
         return ""
     text = spell(value)
@@ -225,7 +200,6 @@ def _flattened(predictions: Any) -> list[Any]:
 
 
 def _indices(value: Any, choices: list[Any]) -> list[int]:
-    """The indices of the correct choices; those that no choice has are left out."""
     return [index for index in as_list(value) if index.__class__ is int and 0 <= index < len(choices)]
 
 
@@ -298,53 +272,62 @@ def rules_of(metric: str, rule: Rule | None) -> tuple[Rule, ...]:
     return next((rules for end, rules in _RULES_BY_NAME if metric.endswith(end)), ("none",))
 
 
-def sample_of(detail: Detail, metrics: Mapping[str, Metric]) -> Sample:
-    """Turn a row into a sample; `metrics` is what the results say about the metrics."""
+def _sample_of(
+    about: Mapping[str, Metric],
+    *,
+    sample_id: str,
+    question: str,
+    prompt: str,
+    is_generative: bool,
+    options: list[str],
+    correct: list[int],
+    references: list[str],
+    texts: list[str],
+    processed: Sequence[str] = (),
+    reasonings: list[str] | None = None,
+    found: Sequence[str],
+    logprobs: list[float],
+    unconditioned: list[float],
+    input_tokens: list[int],
+    output_tokens: list[int],
+    scores: Any,
+    fields: dict[str, Any],
+) -> Sample:
+    """Make the sample of a row.
+
+    `processed` are the texts without reasoning, if lighteval removed it, and `found` the answers that a metric found in
+    them. The tokens are counted for each prompt, and for each answer or choice.
+    """
     choices = None
     metadata = {}
-    if not detail.is_generative:
-        choices = Choices(
-            texts=detail.choices,
-            likelihoods=detail.logprobs,
-            correct=detail.correct,
-            unconditional=detail.unconditioned,
-            tokens=detail.output_tokens,
-        )
-        if detail.correct:
-            metadata["reference_index"] = ",".join(map(str, detail.correct))
-        if len(detail.logprobs) == 1:
-            metadata["log_likelihood"] = spell(detail.logprobs[0])
-        elif detail.logprobs:
-            metadata["log_likelihoods"] = spell(detail.logprobs)
+    if not is_generative:
+        choices = Choices(options, logprobs, correct, unconditioned, output_tokens)
+        if correct:
+            metadata["reference_index"] = ",".join(map(str, correct))
+        if len(logprobs) == 1:
+            metadata["log_likelihood"] = spell(logprobs[0])
+        elif logprobs:
+            metadata["log_likelihoods"] = spell(logprobs)
+    answers = [extracted(text, "text_post_processed") for text in processed] if processed != texts else []
+    read, written = sum(input_tokens), sum(output_tokens)
+    scored = scores.items() if isinstance(scores, dict) else ()
     return Sample(
-        sample_id=detail.sample_id,
+        sample_id=sample_id,
         input=Input(
-            raw=detail.question,
-            formatted=detail.prompt if detail.prompt and detail.prompt != detail.question else UNSET,
-            reference=detail.references,
-            choices=detail.choices if choices is not None and detail.choices else UNSET,
+            raw=question,
+            formatted=prompt if prompt and prompt != question else UNSET,
+            reference=references,
+            choices=options if choices is not None and options else UNSET,
         ),
         output=Output(
-            raw=detail.texts,  # of multiple choice, each score has the choice that its metric picks
-            reasoning_trace=[text or "" for text in detail.reasonings] if any(detail.reasonings) else UNSET,
+            raw=texts,  # of multiple choice, each score has the choice that its metric picks
+            reasoning_trace=reasonings if reasonings and any(reasonings) else UNSET,
         ),
-        scores=[score for name, value in detail.metrics.items() for score in _scores_of(name, value, choices, metrics)],
-        answers=_answers(detail),
-        token_usage=_usage(detail),
+        scores=[score for name, value in scored for score in _scores_of(name, value, choices, about)],
+        answers=answers + [extracted(text, _EXTRACTED) for text in found],
+        token_usage=TokenUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
+        if read or written
+        else None,
         metadata=metadata,
-        fields=detail.fields,
+        fields=fields,
     )
-
-
-def _answers(detail: Detail) -> list[AnswerAttribution]:
-    """The texts that were scored, if they differ from what the model wrote, and what a metric found in them."""
-    found = [(text, "text_post_processed") for text in detail.processed] if detail.processed != detail.texts else []
-    found += [(text, "extracted_predictions") for text in detail.extracted]
-    return [extracted(text, method) for text, method in found]
-
-
-def _usage(detail: Detail) -> TokenUsage | None:
-    read, written = sum(detail.input_tokens), sum(detail.output_tokens)
-    if not read and not written:
-        return None
-    return TokenUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)

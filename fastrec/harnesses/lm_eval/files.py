@@ -14,8 +14,6 @@ all samples that the results state, or else that there is only one task, with th
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,15 +21,13 @@ from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
-from stringzilla import count
 from xxhash import xxh3_64
 
 from fastrec.errors import LogError, ShardError, shown
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.lm_eval.structs import decoder_of, encode, plain
 from fastrec.harnesses.log import HEAD_BYTES, BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import head_of
-from fastrec.harnesses.values import REFUSALS, open_plain, spell
+from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at, spell
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 
@@ -40,29 +36,19 @@ NAME: Final = "lm-eval"
 _CHUNK: Final = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times
 
-_decode_items: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-@contextlib.contextmanager
-def _as_log_error(path: str) -> Iterator[None]:
-    try:
-        yield
-    except ShardError as exc:
-        raise LogError(path, exc.reason) from exc
+_decode_item: Final = decoder(msgspec.Raw, has_raw=True)
 
 
 def is_array(path: str) -> bool:
-    """Tell whether the samples of a file are one JSON array instead of lines."""
     return head_of(path).lstrip()[:1] == b"["
 
 
 def chunks_of(piece: Slice) -> Iterator[Chunk]:
-    path = piece.shard.path
-    with _as_log_error(path):
-        for chunk in piece.shard.read(piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST):
-            if isinstance(chunk, LongLine):
-                raise LogError(path, f"line {_number(piece, chunk.line)} is longer than {_LONGEST >> 20} MiB")
-            yield chunk
+    for chunk in piece.shard.read(piece.start, piece.end, chunk_bytes=_CHUNK, max_line_bytes=_LONGEST):
+        if isinstance(chunk, LongLine):
+            place = _number(piece, chunk.line)
+            raise LogError(piece.shard.path, f"line {place} is longer than {_LONGEST >> 20} MiB")
+        yield chunk
 
 
 def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogError:
@@ -76,7 +62,6 @@ def damaged_line(piece: Slice, chunk: Chunk, number: int, reason: str) -> LogErr
 
 
 def _number(piece: Slice, line: int) -> str:
-    """The number of a line in its file, from its number in a slice."""
     chunks = chunks_of(Slice(piece.shard, 0, piece.start)) if piece.start else ()
     before = sum(chunk.data.count(b"\n") for chunk in chunks)
     return f"{before + line:,}"
@@ -84,17 +69,8 @@ def _number(piece: Slice, line: int) -> str:
 
 def array_items(path: str) -> Iterator[bytes]:
     with open_plain(path) as reader:
-        for *_, text in JsonArray(path, reader.read, None, max_held=_LONGEST).groups():
-            try:
-                items = _decode_items(text)
-            except REFUSALS:  # a bare NaN, or a lone surrogate
-                items = _decode_items(encode(plain(json.loads(text))))
-            yield from map(bytes, items)
-
-
-def _text_of(path: str) -> Iterator[bytes]:
-    with _as_log_error(path):
-        yield from shard_at(path).read_text()
+        for *_, item in JsonArray(path, reader.read, None, max_held=_LONGEST).items(_decode_item):
+            yield bytes(item)
 
 
 def rows_in(path: str) -> Iterator[bytes]:
@@ -103,14 +79,6 @@ def rows_in(path: str) -> Iterator[bytes]:
     else:
         for chunk in chunks_of(Slice(shard_at(path))):
             yield from (line for line in chunk.data.split(b"\n") if line and not line.isspace())
-
-
-def count_rows(path: str) -> int:
-    lines, last = 0, b"\n"
-    for block in _text_of(path):
-        lines += count(block, b"\n")
-        last = block[-1:]
-    return lines + (last != b"\n")
 
 
 _MOST_BYTES: Final = 64 << 20
@@ -158,7 +126,6 @@ class Results(msgspec.Struct, kw_only=True):
         return found if isinstance(found, dict) else {}
 
     def of_task(self, name: str, task: str) -> Any:
-        """The entry of a task in a field that has one per task; None if there is none."""
         entries = getattr(self, name)
         return entries.get(task) if isinstance(entries, dict) else None
 
@@ -168,7 +135,7 @@ class Results(msgspec.Struct, kw_only=True):
         return "" if text in ("null", "NaN") else text
 
 
-_decode: Final = decoder_of(Results)
+_decode: Final = decoder(Results, has_raw=True)
 
 
 def _plain_name(name: str) -> str:
@@ -176,14 +143,10 @@ def _plain_name(name: str) -> str:
 
 
 def read_results(path: str) -> Results:
-    """Read a results file, compressed or not; LogError if it is damaged or not what it seems to be."""
-    blocks, size = [], 0
-    for block in _text_of(path):
-        blocks.append(block)
-        size += len(block)
-        if size > _MOST_BYTES:
+    with open_plain(path) as reader:
+        if reader.size > _MOST_BYTES:
             raise LogError(path, f"is larger than {_MOST_BYTES >> 20} MiB: not a results file of lm-eval")
-    text = b"".join(blocks).removeprefix(b"\xef\xbb\xbf")
+        text = read_at(reader, reader.size, 0).removeprefix(b"\xef\xbb\xbf")
     try:
         found = _decode(text)
     except ValueError as exc:
@@ -235,8 +198,6 @@ _OTHER_KEYS: Final = re.compile(rb'"(?:configs|lm_eval_version|n-shot|n-samples|
 
 
 class _Top(msgspec.Struct):
-    """The keys that tell a file whose whole text is seen."""
-
     results: msgspec.Raw = _NONE
     configs: msgspec.Raw = _NONE
     lm_eval_version: msgspec.Raw = _NONE
@@ -247,7 +208,6 @@ _decode_top: Final = msgspec.json.Decoder(_Top).decode
 
 
 def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - the content decides
-    """Tell whether a file has samples or results of lm-eval; None if neither."""
     start = head.lstrip()[:1]
     if start not in (b"{", b"["):
         return None
@@ -296,8 +256,8 @@ class _Hashes(msgspec.Struct):
     target_hash: str = ""
 
 
-_decode_hashes: Final = decoder_of(_Hashes)
-_decode_keys: Final = decoder_of(dict[str, msgspec.Raw])
+_decode_hashes: Final = decoder(_Hashes)
+_decode_keys: Final = decoder(dict[str, msgspec.Raw], has_raw=True)
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
@@ -309,7 +269,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
             directory = file.path.rpartition("/")[0]
             try:
                 runs[directory].append(_Run(file, read_results(file.path), date_in(file.path)))
-            except LogError as exc:
+            except (LogError, ShardError) as exc:
                 found.bad.append(BadLog(file.path, exc.reason))
                 broken[directory] = file.path
     used: dict[tuple[str, str], str] = {}
@@ -343,7 +303,7 @@ def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str]
         return _NO_RESULTS
     try:
         pair = _by_name(file.path, runs) or _by_content(file.path, runs)
-    except LogError as exc:
+    except (LogError, ShardError) as exc:
         return exc.reason
     except ValueError as exc:
         return f"a sample is damaged: {exc}"
@@ -370,7 +330,6 @@ def _by_name(path: str, runs: Sequence[_Run]) -> tuple[_Run, str] | None:
 
 
 def _task_in(path: str, tasks: Sequence[str]) -> str:
-    """The task that a file name ends with; empty if there is none."""
     name = _ODD.sub("_", _DATE.sub("", _stem(path)))
     plain = {_ODD.sub("_", task): task for task in tasks}
     if name.startswith("samples_"):

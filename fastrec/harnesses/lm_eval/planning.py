@@ -8,12 +8,11 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.errors import LogError, ShardError
+from fastrec.errors import LogError
 from fastrec.harnesses.lm_eval.files import (
     Results,
     array_items,
     chunks_of,
-    count_rows,
     damaged_line,
     date_in,
     is_array,
@@ -23,10 +22,9 @@ from fastrec.harnesses.lm_eval.files import (
     rows_in,
     task_hash,
 )
-from fastrec.harnesses.lm_eval.sample import SampleMaker, metric_id
-from fastrec.harnesses.lm_eval.structs import LogSlice, TaskSetup, decoder_of
+from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
 from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
-from fastrec.harnesses.values import number_of, spell
+from fastrec.harnesses.values import decoder, number_of, spell
 from fastrec.sources.shard import Slice, shard_at
 
 _SLICE_BYTES: Final = 16 << 20
@@ -47,11 +45,18 @@ _LOWER: Final = frozenset({"brier_score", "perplexity", "word_perplexity", "byte
 _FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
 
 
+class LogSlice(msgspec.Struct, frozen=True):
+    piece: Slice
+    is_array: bool
+    """Whether the file is one JSON array instead of lines."""
+    setup: TaskSetup
+
+
 class _Named(msgspec.Struct):
     filter: str | None = None
 
 
-_decode_named: Final = decoder_of(_Named)
+_decode_named: Final = decoder(_Named)
 
 
 def plan(log: Log) -> LogPlan:
@@ -59,10 +64,7 @@ def plan(log: Log) -> LogPlan:
     results = read_results(log.files[1].path)
     figures, settings = results.figures(task), results.settings(task)
     setup = _setup_of(figures, settings)
-    try:
-        shard = shard_at(path)
-    except ShardError as exc:
-        raise LogError(path, exc.reason) from exc
+    shard = shard_at(path)
     is_one_array = is_array(path)
     is_one_slice = is_one_array or (len(setup.filters) > 1 and not _names_filters(path))
     pieces = [Slice(shard)] if is_one_slice else list(shard.slices(_SLICE_BYTES))
@@ -125,7 +127,6 @@ def _names_filters(path: str) -> bool:
 
 
 def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None, list[str]]:
-    """How many samples the results say there are, and notes about that."""
     figures, path = results.figures(log.task), log.files[0].path
     filters = max(len(setup.filters), 1)
     for key in ("sample_len", "samples"):
@@ -139,7 +140,7 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
     stated = results.of_task("task_hashes", log.task)
     if is_array(path) or not stated:
         return count * filters, []
-    found = count_rows(path)
+    found = sum(1 for _ in rows_in(path))
     try:
         if found != count * filters and task_hash(path) == stated:
             return found, [f"the run evaluated {found // filters:,} chosen documents of {count:,}"]
@@ -149,7 +150,6 @@ def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None,
 
 
 def _aggregates_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[list[Aggregate], dict[str, str]]:
-    """The figures of a task that are means, and the others, each with the reason why it is not compared."""
     means, others = [], {}
     for metric, name in metric_keys(figures):
         key = f"{metric},{name}"
@@ -194,7 +194,6 @@ def _metric_list(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _lower_is_better(figures: Mapping[str, Any], settings: Mapping[str, Any], higher: Any) -> frozenset[str]:
-    """The ids of the metrics of which lower scores are better."""
     listed = _metric_list(settings)
     better = {metric: metric not in _LOWER for metric, _ in metric_keys(figures)}
     better |= {name: entry["higher_is_better"] for name, entry in listed.items() if "higher_is_better" in entry}

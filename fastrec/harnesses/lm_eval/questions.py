@@ -15,9 +15,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.choices import Choices
-from fastrec.harnesses.lm_eval.structs import encode
 from fastrec.harnesses.log import Score
-from fastrec.harnesses.values import spell
+from fastrec.harnesses.values import encode, spell
 
 NO_RESPONSE: Final = "the log has no response to this request"
 
@@ -43,12 +42,7 @@ class Draft(msgspec.Struct, gc=False):
 
 
 def requests_of(arguments: Any) -> tuple[list[msgspec.Raw], list[Any]]:
-    """The contexts and the continuations, or settings, of all requests."""
     if arguments.__class__ is dict:
-        if len(arguments) == 1:
-            (request,) = arguments.values()
-            if request is not None and request.arg_0:
-                return [request.arg_0], [request.arg_1]
         if len(arguments) > _ORDERED:
             arguments = dict(sorted(arguments.items(), key=lambda item: (len(item[0]), item[0])))
         try:
@@ -188,8 +182,6 @@ KEY: Final = re.compile(r"(?!def )[^{}\n]{1,100}")
 
 
 class _Insert(msgspec.Struct, frozen=True):
-    """A value of the document in a template."""
-
     key: str
     steps: tuple[str | int, ...]
     is_stripped: bool
@@ -206,11 +198,6 @@ class Question:
                 self._parts = [_Insert(source, (), is_stripped=False)]
         elif "{%" not in source and "{#" not in source:
             self._parse(source)
-        inserts = [part for part in self._parts if isinstance(part, _Insert)]
-        self._around: tuple[str, str] | None = None
-        if len(inserts) == 1 and not inserts[0].steps and not inserts[0].is_stripped:
-            at = self._parts.index(inserts[0])
-            self._around = "".join(self._parts[:at]), "".join(self._parts[at + 1 :])
 
     def _parse(self, source: str) -> None:
         parts: list[str | _Insert] = []
@@ -230,20 +217,14 @@ class Question:
         self._parts = parts
 
     def render(self, doc: Any) -> str:
-        """The question of a document; empty if it cannot be rendered."""
         if doc.__class__ is not dict:
             return ""
-        if self._around is not None:  # mostly there is just one text to insert
-            before, after = self._around
-            value: Any = doc.get(self.keys[0])
-            if value.__class__ is str:
-                return f"{before}{value}{after}"
         texts = []
         for part in self._parts:
             if part.__class__ is str:
                 texts.append(part)
                 continue
-            value = doc.get(part.key, UNSET)
+            value: Any = doc.get(part.key, UNSET)
             try:
                 for step in part.steps:
                     value = value[step]

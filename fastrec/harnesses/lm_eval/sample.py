@@ -10,8 +10,10 @@ settings of a generation             generation        all responses
 from __future__ import annotations
 
 import ast
+import json
+import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -32,9 +34,8 @@ from fastrec.harnesses.lm_eval.questions import (
     texts_in,
     with_and_without_context,
 )
-from fastrec.harnesses.lm_eval.structs import RowReader, TaskSetup, encode
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import number_of, spell
+from fastrec.harnesses.values import REFUSALS, encode, number_of, plain, spell
 from fastrec.schemas.newest import Input, Output
 
 _MOST_SHOWN: Final = 60  # characters of a value in an error
@@ -44,11 +45,104 @@ _NO_OUTPUT: Final = Output(raw=[])
 _MUTUAL_INFO: Final = "acc_mutual_info"
 _RULES: Final[dict[str, Rule]] = {"acc": "none", "acc_norm": "delimited", "acc_bytes": "bytes", _MUTUAL_INFO: "pmi"}
 """Metrics that are 1 if the pick is correct, and else 0. All others pick as `acc` does."""
-_INDEX: Final = [{"choice_index": str(index)} for index in range(30)]
 
 _decode: Final = msgspec.json.Decoder().decode
 _decode_responses: Final = msgspec.json.Decoder(list[list[str]]).decode
 _decode_filtered: Final = msgspec.json.Decoder(list[str]).decode
+
+_NO_TEXT: Final = msgspec.Raw(b"")
+_MOST_NAMES: Final = 1_000
+
+
+class Request(msgspec.Struct, gc=False):
+    arg_0: msgspec.Raw = _NO_TEXT
+    arg_1: Any = None
+
+
+_KEYS: Final[list[tuple[str, Any] | tuple[str, Any, Any]]] = [
+    ("doc_id", int | str),
+    ("arguments", dict[str, Request | None] | list[list[msgspec.Raw]]),
+    ("doc", Any, None),
+    ("target", Any, None),
+    ("resps", msgspec.Raw, _NO_TEXT),
+    ("filtered_resps", msgspec.Raw, _NO_TEXT),
+    ("filter", str | None, None),
+    ("metrics", list[str] | None, None),
+    ("doc_hash", str | None, None),
+    ("prompt_hash", msgspec.Raw, _NO_TEXT),
+    ("target_hash", msgspec.Raw, _NO_TEXT),
+]
+_ODD: Final = re.compile(r'["\\\x00-\x1f]')  # what a field of a Struct cannot have in its name
+_KNOWN: Final = frozenset(key[0] for key in _KEYS)
+
+
+class RowReader:
+    """Decodes samples.
+
+    The keys of a sample are known, but for the metrics, whose names are keys, too. The decoder knows those that were
+    seen so far and refuses others; then it is made anew. So nothing is parsed that is not needed.
+    """
+
+    def __init__(self, metrics: Iterable[str]) -> None:
+        self.attributes: dict[str, str] = {}
+        """By name of a metric, the attribute of a sample that has its value; UNSET if the sample does not have it."""
+        self._add(metrics)
+
+    def _add(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name not in _KNOWN:
+                self.attributes.setdefault(name, f"metric_{len(self.attributes)}")
+        if len(self.attributes) > _MOST_NAMES:
+            raise ValueError(f"it is one of samples with more than {_MOST_NAMES:,} different keys")
+        fields = [*_KEYS, *((name, Any, UNSET) for name in self.attributes.values())]
+        rename = {attribute: name for name, attribute in self.attributes.items() if not _ODD.search(name)}
+        kind = msgspec.defstruct("Row", fields, rename=rename, forbid_unknown_fields=True, kw_only=True, gc=False)
+        decoder = msgspec.json.Decoder(kind)
+        self._decode = decoder.decode
+        self._decode_lines = decoder.decode_lines
+
+    def rows(self, lines: bytes) -> list[Any] | None:
+        """Decode some lines; None if one of them has to be decoded alone."""
+        try:
+            return self._decode_lines(lines)
+        except REFUSALS:
+            return None
+
+    def row(self, text: bytes | msgspec.Raw) -> Any:
+        try:
+            return self._decode(text)
+        except REFUSALS as exc:
+            refusal = str(exc)
+        try:
+            value = json.loads(bytes(text))
+            if not isinstance(value, dict):
+                raise ValueError("it is not an object")  # noqa: TRY004 - a damaged text
+            self._add(value)
+            value = {self.attributes[key] if _ODD.search(key) else key: item for key, item in value.items()}
+            return self._decode(encode(plain(value)))
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
+        except json.JSONDecodeError:
+            raise ValueError(refusal) from None
+        except REFUSALS as exc:
+            raise ValueError(str(exc)) from None
+
+
+class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of a task that decide what its records look like."""
+
+    question: str = ""
+    """`doc_to_text`: a key of the document or a template; empty if it is a function."""
+    target: str = ""
+    """`doc_to_target`, likewise."""
+    delimiter: str = " "
+    """What comes between the context and a choice."""
+    output_type: str = ""
+    """`multiple_choice`, `loglikelihood`, `loglikelihood_rolling` or `generate_until`; empty if unknown."""
+    metrics: tuple[str, ...] = ()
+    """Names of the metrics in the results."""
+    filters: tuple[str, ...] = ()
+    """Names of the filters, in the order in which they were applied."""
 
 
 class SampleMaker:
@@ -61,7 +155,6 @@ class SampleMaker:
         self._scores = _ScoreReader(setup, self.reader.attributes)
 
     def make(self, row: Any) -> Sample:
-        """Make the sample of a row; ValueError or MsgspecError if the row is damaged."""
         contexts, continuations = requests_of(row.arguments)
         name, metrics, scores = self._scores.read(row)
         metadata = {"doc_hash": row.doc_hash} if row.doc_hash else {}
@@ -215,7 +308,7 @@ def _add_picks(sample: Sample, texts: list[str], picks: list[int | None]) -> Non
     for index, score in zip(picks, sample.scores, strict=True):
         if index is not None:
             score.output = Output(raw=[texts[index]])
-            score.metadata = _INDEX[index] if index < len(_INDEX) else {"choice_index": str(index)}
+            score.metadata = {"choice_index": str(index)}
 
 
 def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
