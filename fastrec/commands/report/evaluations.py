@@ -15,7 +15,7 @@ from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
 from fastrec.commands.report.charts import are_shares, bar, histogram, is_large, latency_range, latency_scale, left_out
 from fastrec.errors import counted
-from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, table, tag
+from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, soft, table, tag
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import (
@@ -33,19 +33,18 @@ from fastrec.wording import metrics_of, score_text, tally_facts, title_of
 _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 
 
-def evaluation_tables(stats: Stats, limits: Limits) -> Html:
-    """Show all models of each evaluation, the best first."""
+def evaluation_tables(stats: Stats, everything: Stats, limits: Limits) -> Html:
+    """Show all models of each evaluation, the best first; the evaluations without a table share one."""
     most = max(limits.report_rows // max(len(stats.evaluations), 1), 10)
-    lines = tag("p", " ".join(legend(stats)), class_="soft") if stats.evaluations else Html("")
+    lines = soft(" ".join(legend(stats))) if stats.evaluations else Html("")
     large = is_large(stats, limits)
     tables = [_evaluation(one, most, accuracy=stats.shows_accuracy(one), drawn=not large) for one in stats.evaluations]
-    return joined(lines, *map(lazy, tables) if large else tables)
+    others = Html("") if stats is everything else _other_evaluations(stats, everything, limits)
+    return joined(lines, *map(lazy, tables) if large else tables, others)
 
 
-def other_evaluations(stats: Stats, everything: Stats, limits: Limits) -> Html:
+def _other_evaluations(stats: Stats, everything: Stats, limits: Limits) -> Html:
     """List the evaluations that have no table of their own, with their best model."""
-    if stats is everything:
-        return Html("")
     shown = {id(one) for one in stats.evaluations}
     others = [one for one in everything.evaluations if id(one) not in shown]
     rows = [_other(one, accuracy=stats.shows_accuracy(one)) for one in others[: limits.report_other_scopes]]
@@ -69,9 +68,8 @@ def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn
     title = f"{evaluation.title}: {about(evaluation)}"
     all_of_them = table(title, ["model", *columns], rows, class_="models")
     explained = any(model.score_standard_error is not None for model in models) and accuracy
-    note = tag("p", _PLUS_MINUS, class_="soft") if explained else Html("")
-    unranked = [tag("p", line, class_="soft") for line in unranked_in_words(evaluation)]
-    return joined(all_of_them, note, *unranked, left_out(len(models), len(evaluation.by_model), best))
+    notes = [*([_PLUS_MINUS] if explained else []), *unranked_in_words(evaluation)]
+    return joined(all_of_them, *map(soft, notes), left_out(len(models), len(evaluation.by_model), best))
 
 
 def _columns(
@@ -149,7 +147,7 @@ def histograms(stats: Stats, everything: Stats) -> Html:
     if not cards:
         return Html("")
     return joined(
-        tag("p", "Number of models by mean score and by median latency, for each evaluation.", class_="soft"),
+        soft("Number of models by mean score and by median latency, for each evaluation."),
         tag("div", *cards, class_="cards"),
         left_out(len(stats.evaluations), len(everything.evaluations), "evaluations with the most records"),
     )
@@ -223,7 +221,7 @@ def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html
         "Hardest: the smallest share of models is right. Most disputed: about half of them are, or scores differ most. "
         "Each evaluation has one before any has two. All questions: "
     )
-    return joined(tag("p", about, command, class_="soft"), *groups)
+    return joined(soft(about, command), *groups)
 
 
 def _choose(
@@ -272,11 +270,11 @@ def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
     return tag(
         "article",
         tag("h4", title_of(scope.evaluation_name, scope.metric, metrics)),
-        tag("p", "; ".join([*tally_facts(row, graded=scope.graded), f"sample {row.sample_id}"]), class_="soft"),
+        soft("; ".join([*tally_facts(row, graded=scope.graded), f"sample {row.sample_id}"])),
         tag("div", multiline(_cut(asked.question, _QUESTION_CHARS)), class_="text"),
         _references(asked),
         tag("dl", *(_answer(answer, told, graded=scope.graded) for answer, told in found)),
-        tag("p", notes, tag("code", command), class_="soft"),
+        soft(notes, tag("code", command)),
         class_="question",
     )
 
@@ -314,9 +312,8 @@ def _answer(answer: Answer, told: Transcript, *, graded: bool) -> Html:
     turns = f"the last of {counted(len(told.turns), 'turn')}" if len(told.turns) > 1 else ""
     text = told.final_text
     taken = ", ".join(told.extracted)
-    extracted = None
-    if taken and taken != text:
-        extracted = tag("p", f"taken as the answer: {_cut(taken, _ANSWER_CHARS)}", class_="soft")
+    differs = taken and taken != text
+    extracted = soft(f"taken as the answer: {_cut(taken, _ANSWER_CHARS)}") if differs else None
     name = tag("dt", tag("b", verdict, class_=f"verdict {kind}"), " ", answer.model_id, " ", tag("small", turns))
     said = tag("div", multiline(_cut(text, _ANSWER_CHARS)) if text else "(nothing)", class_="text")
     return joined(name, tag("dd", said, extracted))

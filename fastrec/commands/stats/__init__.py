@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TypedDict, Unpack
@@ -26,9 +26,8 @@ from fastrec.answers.calibration import find_calibration
 from fastrec.answers.index import cache_of, open_index, reduce_repeats
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.stats.common import only_common
-from fastrec.commands.stats.joins import find_joins
-from fastrec.commands.stats.overlap import find_overlap
-from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
+from fastrec.commands.stats.joins import find_joins, find_overlap
+from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import is_sorted_by_question
 from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, as_tuple, make_filters
@@ -124,10 +123,9 @@ def stats(
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
     reading = _Reading(jobs=jobs, progress=progress, limits=current_limits())
     with contextlib.ExitStack() as stack:
-        made = stack.enter_context(_corpus_of(paths, options, progress=progress, notice=note))
+        published = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+        made = _corpus_of(published, options, stack, progress, note)
         corpus, manifest, summary = made
-        given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        published = [os.fspath(name) for name in given]
         calibration = None
         if repeats.kind != "mean" or confidence is not None:
             with open_index(corpus, cache=cache_of(corpus, published), **reading) as index:
@@ -177,12 +175,15 @@ def stats(
         if joins:
             found.joins = find_joins(chosen, corpus, manifest, **reading)
         if common:
-            corpus, manifest = stack.enter_context(_by_question(made, options, progress=progress, notice=note))
+            corpus, manifest, _ = _by_question(made, options, stack, progress, note)
             recounted = only_common(chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, **reading)
             found.evaluations = ranked(recounted).evaluations
             if tests:
                 test(found.evaluations, corpus, common=True)
         return found
+
+
+_Notice = Callable[[str], None]
 
 
 class _Reading(TypedDict):
@@ -211,61 +212,48 @@ def _add_ranks(
             add_ranks(tested, index, common=common)
 
 
-@contextlib.contextmanager
 def _corpus_of(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-    options: Options,
-    *,
-    progress: Progress | None,
-    notice: Callable[[str], None],
-) -> Iterator[ScratchCorpus]:
-    """Yield a corpus with the matching records: of a published one, or of shards."""
-    names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    names: Sequence[str], options: Options, stack: contextlib.ExitStack, progress: Progress | None, notice: _Notice
+) -> ScratchCorpus:
+    """Make a corpus with the matching records: of a published one, or of shards."""
     if len(names) == 1 and storage_of(names[0]).exists(join(names[0], MANIFEST)):
         jobs, work_dir = options.jobs, options.work_dir
-        with matching_corpus(names[0], options.filters, jobs=jobs, work_dir=work_dir, progress=progress) as corpus:
-            manifest = read_manifest(corpus)
-            yield ScratchCorpus(corpus, manifest, read_summary(corpus, manifest))
-        return
-    with _sorted(names, options, progress=progress, notice=notice) as made:
-        counts = made.summary.line_counts
-        if counts.rejected:
-            notice(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
-        if saved := made.summary.repairable.lines:
-            notice(f"`fastrec normalize --repair all` would keep {saved:,} of them")
-        yield made
+        matching = matching_corpus(names[0], options.filters, jobs=jobs, work_dir=work_dir, progress=progress)
+        corpus = stack.enter_context(matching)
+        manifest = read_manifest(corpus)
+        return ScratchCorpus(corpus, manifest, read_summary(corpus, manifest))
+    made = _sorted(names, options, stack, progress, notice)
+    counts = made.summary.line_counts
+    if counts.rejected:
+        notice(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
+    if saved := made.summary.repairable.lines:
+        notice(f"`fastrec normalize --repair all` would keep {saved:,} of them")
+    return made
 
 
-@contextlib.contextmanager
 def _by_question(
-    made: ScratchCorpus, options: Options, *, progress: Progress | None, notice: Callable[[str], None]
-) -> Iterator[tuple[str, Manifest]]:
-    """Yield a corpus that is sorted by question, with its manifest; sort it again if it is not."""
-    corpus, manifest, _ = made
-    if is_sorted_by_question(manifest):
-        yield corpus, manifest
-        return
-    order = ", ".join(manifest.sort_fields[:2])
+    made: ScratchCorpus, options: Options, stack: contextlib.ExitStack, progress: Progress | None, notice: _Notice
+) -> ScratchCorpus:
+    """Sort a corpus again if it is not sorted by question."""
+    if is_sorted_by_question(made.manifest):
+        return made
+    order = ", ".join(made.manifest.sort_fields[:2])
     notice(f"the corpus is sorted by {order}; sorting it again to find the common questions")
-    schema = CORPUS_LABELS[manifest.schema].name
+    schema = CORPUS_LABELS[made.manifest.schema].name
     keeping = {"schema": schema, "sample_hash": "fill", "filters": Filters()}  # keeps versions and hashes
     options = msgspec.structs.replace(options, **keeping)
-    with _sorted([corpus], options, progress=progress, notice=notice) as again:
-        yield again.directory, again.manifest
+    return _sorted([made.directory], options, stack, progress, notice)
 
 
-@contextlib.contextmanager
 def _sorted(
-    names: Sequence[str], options: Options, *, progress: Progress | None, notice: Callable[[str], None]
-) -> Iterator[ScratchCorpus]:
+    names: Sequence[str], options: Options, stack: contextlib.ExitStack, progress: Progress | None, notice: _Notice
+) -> ScratchCorpus:
     shards, notices = find_shards(names)
     for message in notices:
         notice(message)
-    with contextlib.ExitStack() as stack:
-        try:
-            corpus = stack.enter_context(scratch_corpus(shards, options, progress=progress, notice=notice))
-        except BadShardsError as exc:
-            lines = [f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no statistics:"]
-            lines += [f"  {error}" for error in exc.errors]
-            raise FastrecError("\n".join([*lines, "Download them again, or leave them out."])) from exc
-        yield corpus
+    try:
+        return stack.enter_context(scratch_corpus(shards, options, progress=progress, notice=notice))
+    except BadShardsError as exc:
+        lines = [f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no statistics:"]
+        lines += [f"  {error}" for error in exc.errors]
+        raise FastrecError("\n".join([*lines, "Download them again, or leave them out."])) from exc

@@ -26,14 +26,14 @@ import msgspec
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import (
     VERIFY_HINT,
-    PartFile,
+    PartTask,
     find_split_hashes,
     parts_of,
     run_in_order,
     unsorted_error,
     with_progress,
 )
-from fastrec.errors import CorpusError, shown
+from fastrec.errors import CorpusError
 from fastrec.judge.judge import Judge, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
@@ -64,17 +64,13 @@ _Answer = tuple[Sequence[bytes], Any]
 """A record of a chosen model: the fields of its sort key (scope, sample_hash, model_id, …), and its row."""
 
 
-class _PartTask(msgspec.Struct, frozen=True):
-    part: PartFile
+class _PartTask(PartTask, frozen=True):
     schema: str
     sort_fields: tuple[str, ...]
     models: _Models
     split: frozenset[tuple[bytes, bytes]]
     """Scope and sample_hash of split hashes."""
     limits: Limits
-
-    def __str__(self) -> str:
-        return f"reading {shown(self.part.path)}"
 
 
 class _CommonQuestions(Sums):

@@ -210,37 +210,23 @@ class Addresses:
         return lambda name: f"{self._prefix}/question/{quote(name, safe='')}?{parameters}"
 
     def question(self, state: PageState, name: str) -> str:
-        return self.of_question("question", state, name)
-
-    def of_question(self, page: str, state: PageState, name: str) -> str:
-        """Another page about a question: `answer`, `record`, `disagreement`."""
-        return self._of(f"{page}/{quote(name, safe='')}", state)
+        return self.questions(state)(name)
 
     def _of(self, page: str, state: PageState) -> str:
         return f"{self._prefix}/{page}?{urlencode(state_pairs(state))}"
 
 
-class QuestionAddresses:
+class QuestionAddresses(Addresses):
+    """Makes the addresses of pages about a question: `question`, `answer`, `record`, `disagreement`."""
+
     def __init__(self, addresses: Addresses, state: PageState, name: str) -> None:
-        self.all = addresses
+        super().__init__(addresses.plain().removesuffix("/"))
         self.state = state
         self.name = name
 
-    def table(self) -> str:
-        return self.all.table(self.state)
+    def to(self, page: str = "question", name: str | None = None, **changes: object) -> str:
+        """A page about this question, or about another one, with changes of its state."""
+        return self._of(f"{page}/{quote(name or self.name, safe='')}", replace(self.state, **changes))
 
-    def question(self, **changes: object) -> str:
-        return self.all.question(replace(self.state, **changes), self.name)
-
-    def disagreement(self) -> str:
-        """Leads to the next question on which the models disagree."""
-        return self.all.of_question("disagreement", replace(self.state, whole=False), self.name)
-
-    def answer(self, chosen: AnswerName, *, name: str | None = None, whole: bool = False) -> str:
-        """One answer to this question, or to another one."""
-        state = replace(self.state, show=(chosen,), differences=False, whole=whole)
-        return self.all.of_question("answer", state, name or self.name)
-
-    def record(self, chosen: AnswerName) -> str:
-        state = replace(self.state, show=(chosen,), differences=False, whole=False)
-        return self.all.of_question("record", state, self.name)
+    def answer(self, chosen: AnswerName, page: str = "answer", *, name: str | None = None, whole: bool = False) -> str:
+        return self.to(page, name, show=(chosen,), differences=False, whole=whole)

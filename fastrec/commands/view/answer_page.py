@@ -13,9 +13,9 @@ from fastrec.answers.table import QuestionRow
 from fastrec.answers.transcript import Call, Transcript, Turn
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses
 from fastrec.commands.view.layout import Frame, block, facts, key_link, verdict
-from fastrec.commands.view.question_page import NumberedAnswer, folded, numbered, question_card, repeat_text
+from fastrec.commands.view.question_page import NumberedAnswer, folded, question_card, repeat_text
 from fastrec.errors import counted
-from fastrec.html import Html, joined, tag
+from fastrec.html import Html, joined, soft, tag
 
 _SHORT: Final = 400
 """A longer result of a tool, or system prompt, is folded."""
@@ -67,10 +67,6 @@ def _turn(turn: Turn, errors: Iterator[Html], most: int | None, whole: str) -> H
 
 
 def _call(call: Call, errors: Iterator[Html], most: int | None, whole: str) -> Html:
-    arguments = [
-        tag("div", tag("dt", name), tag("dd", block(value, most, whole, class_="text code")))
-        for name, value in call.arguments.items()
-    ]
     head = tag(
         "header",
         tag("span", "⚙ ", aria_hidden="true"),
@@ -78,7 +74,7 @@ def _call(call: Call, errors: Iterator[Html], most: int | None, whole: str) -> H
         tag("span", call.id, class_="soft"),
         next(errors) if call.failed else None,
     )
-    listed = tag("dl", *arguments, class_="arguments") if arguments else None
+    listed = _list(call.arguments, most, whole, "text code") if call.arguments else None
     parts = (head, listed, _result(call, most, whole), *_others(call.other))
     return tag("section", *parts, class_="call failed" if call.failed else "call")
 
@@ -86,7 +82,7 @@ def _call(call: Call, errors: Iterator[Html], most: int | None, whole: str) -> H
 def _result(call: Call, most: int | None, whole: str) -> Html:
     """Show what a tool returned; a long result is folded, an error never."""
     if call.result is None:
-        return tag("p", "no result", class_="soft")
+        return soft("no result")
     if _is_long(call.result) and not call.failed:
         return folded("Result", call.result, most, whole, class_="text code")
     return joined(tag("p", "Result", class_="soft label"), block(call.result, most, whole, class_="text code"))
@@ -99,22 +95,17 @@ def _is_long(text: str) -> bool:
 def _others(values: Mapping[str, str]) -> Sequence[Html]:
     if not values:
         return ()
-    rows = (tag("div", tag("dt", key), tag("dd", block(value, _SHORT))) for key, value in values.items())
     title = tag("summary", counted(len(values), "unknown key"))
-    return (tag("details", title, tag("dl", *rows, class_="arguments"), class_="folded"),)
+    return (tag("details", title, _list(values, _SHORT), class_="folded"),)
+
+
+def _list(values: Mapping[str, str], most: int | None, whole: str | None = None, class_: str = "text") -> Html:
+    rows = ((tag("dt", key), tag("dd", block(value, most, whole, class_=class_))) for key, value in values.items())
+    return tag("dl", *(tag("div", *row) for row in rows), class_="arguments")
 
 
 _MOST: Final = 100_000
 """A longer text is cut, until it is asked for."""
-
-
-def chosen_answer(index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer | None:
-    """Read the answer that a state shows; None if there is none."""
-    if not state.show:
-        return None
-    wanted = state.show[0]
-    found = numbered(index.answers(row, (wanted.model,)))
-    return next((one for one in found if one.name == wanted), None)
 
 
 def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer) -> Html:
@@ -138,14 +129,18 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
         _extracted(transcript.extracted, most, whole),
         _table("Metadata", transcript.metadata, most, whole),
         _table("Unknown keys", transcript.other, most, whole),
-        tag("p", tag("a", "The record as JSON", href=here.record(shown.name)), f" ({len(answer.line):,} bytes)"),
+        tag(
+            "p",
+            tag("a", "The record as JSON", href=here.answer(shown.name, "record")),
+            f" ({len(answer.line):,} bytes)",
+        ),
     ]
     above = QuestionAddresses(frame.addresses, replace(state, show=()), row.name)
     asked = tag("section", question_card(above, transcript), class_="asked")
     title = str(row.sample_id)
     return frame.page(
         f"{answer.model_id} · {title}",
-        [(state.query.evaluation_name, here.table()), (title, above.question(whole=False)), (answer.model_id, None)],
+        [(state.query.evaluation_name, here.table(state)), (title, above.to(whole=False)), (answer.model_id, None)],
         _links(here, index, shown.name),
         tag("div", asked, tag("section", *body, class_="said"), class_="columns reading"),
         tools=_search(),
@@ -155,11 +150,9 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
 def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
     """Link to the same model's answers to other questions, and to other models' answers to this one."""
     query = here.state.query
-    before, after = index.neighbours(query, here.name)
-
-    def question(other: QuestionRow | None) -> str | None:
-        return here.answer(AnswerName(chosen.model), name=other.name) if other else None
-
+    one = AnswerName(chosen.model)
+    rows = index.neighbours(query, here.name)
+    before, after = (here.answer(one, name=row.name) if row else None for row in rows)
     models = [model for model, outcome in index.outcomes(query, here.name).items() if outcome != "none"]
     number = models.index(chosen.model) if chosen.model in models else 0
 
@@ -168,8 +161,8 @@ def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
 
     return tag(
         "nav",
-        key_link("← Previous question", "k p", question(before), rel="prev"),
-        key_link("Next question →", "j n", question(after), rel="next"),
+        key_link("← Previous question", "k p", before, rel="prev"),
+        key_link("Next question →", "j n", after, rel="next"),
         key_link("← Model", "h", model(number - 1)),
         key_link("Model →", "l", model(number + 1)),
         class_="steps",
@@ -217,9 +210,8 @@ def _extracted(values: Sequence[str], most: int | None, whole: str) -> Html:
 def _table(title: str, values: Mapping[str, str], most: int | None, whole: str) -> Html:
     if not values:
         return Html("")
-    rows = (tag("div", tag("dt", key), tag("dd", block(value, most, whole))) for key, value in values.items())
     summary = tag("summary", f"{title} ", tag("span", counted(len(values), "value"), class_="soft"))
-    return tag("details", summary, tag("dl", *rows, class_="arguments"), class_="card folded")
+    return tag("details", summary, _list(values, most, whole), class_="card folded")
 
 
 def _search() -> Html:

@@ -37,9 +37,9 @@ from fastrec.answers.index import Index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import Addresses, PageState, state_of
-from fastrec.commands.view.answer_page import answer_page, chosen_answer, record_text
+from fastrec.commands.view.answer_page import answer_page, record_text
 from fastrec.commands.view.layout import Frame
-from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, question_page
+from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, shown
@@ -85,10 +85,8 @@ class _Guard:
             await send(message)
 
         problem = self._problem(scope)
-        if problem is None:
-            await self._app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send_with_headers)
-        else:
-            await _refuse(scope, send_with_headers, *problem)
+        app = _refusal(*problem) if problem else self._app
+        await app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send_with_headers)
 
     def _problem(self, scope: HttpScope) -> tuple[int, str] | None:
         """The status and the reason why a request is refused."""
@@ -117,17 +115,10 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
 
-async def _refuse(scope: HttpScope, send: Send, status: int, reason: str) -> None:
-    body = (
-        "<!doctype html>" + tag("html", tag("title", "fastrec view"), tag("h1", reason), tag("p", _HINT), lang="en")
-    ).encode()
-    headers = [
-        (b"content-type", b"text/html; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        *([(b"allow", b"GET, HEAD")] if status == 405 else []),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+def _refusal(status: int, reason: str) -> Response:
+    page = tag("html", tag("title", "fastrec view"), tag("h1", reason), tag("p", _HINT), lang="en")
+    headers = {"allow": "GET, HEAD"} if status == 405 else None
+    return HTMLResponse(f"<!doctype html>{page}", status, headers)
 
 
 _TYPES: Final = {"page.css": "text/css", "page.js": "text/javascript"}
@@ -221,10 +212,8 @@ class _Pages:
         make_filters(where=query.where)  # refuses what is no condition
         with self._matching_lock:  # nobody closes an index that is in use
             if query.where not in self._matching:
-                stack = ExitStack()
-                index = stack.enter_context(
-                    open_matching(self._index.corpus, Filters(where=query.where), limits=current_limits())
-                )
+                stack, filters = ExitStack(), Filters(where=query.where)
+                index = stack.enter_context(open_matching(self._index.corpus, filters, limits=current_limits()))
                 self._matching[query.where] = index, stack
                 if len(self._matching) > _KEPT:
                     self._matching.popitem(last=False)[1][1].close()
@@ -260,10 +249,12 @@ class _Pages:
 
 
 def _answer(index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
-    answer = chosen_answer(index, row, state)
-    if answer is None:
-        raise _MissingError("The model has no such answer to this question.")
-    return answer
+    """Read the answer that a state shows."""
+    for wanted in state.show[:1]:
+        for one in numbered(index.answers(row, (wanted.model,))):
+            if one.name == wanted:
+                return one
+    raise _MissingError("The model has no such answer to this question.")
 
 
 def _html(page: Html, status: int = 200) -> Response:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -22,7 +22,7 @@ from fastrec.commands.view.addresses import (
 )
 from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link
 from fastrec.errors import counted
-from fastrec.html import Child, Exact, Html, joined, tag, tiles
+from fastrec.html import Child, Exact, Html, soft, tag, tiles
 from fastrec.wording import NONE, found_in, percent, score_text
 
 
@@ -40,19 +40,23 @@ def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
         ("records", index.manifest.records),
     )
     rows = [row for scopes in _by_evaluation(index.scopes) for row in _rows(frame, scopes)]
-    names = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
-    heads = tag("tr", *(tag("th", name, scope="col", class_=class_) for name, class_ in names.items()))
-    table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list scopes")
-    nothing = tag("p", "This corpus has no records.", class_="soft")
+    heads = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
 
     def questions_of(evaluation: BoardEvaluation, model: str) -> str:
         query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric, models=(model,))
         return frame.addresses.table(PageState(query=query))
 
-    ranked = joined(tag("h1", "Leaderboard"), board.to_html(questions_of)) if rows else Html("")
-    heading = tag("h2", "Evaluations and metrics")
-    listed = joined(heading, table) if rows else nothing
-    return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), ranked, listed)
+    body = [soft("This corpus has no records.")]
+    if rows:
+        body = [tag("h1", "Leaderboard"), board.to_html(questions_of)]
+        body += [tag("h2", "Evaluations and metrics"), _table(heads, rows, "list scopes")]
+    return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), *body)
+
+
+def _table(heads: Mapping[str, str | None], rows: Sequence[Html], class_: str) -> Html:
+    """Make a table; the heads have the classes of their cells."""
+    cells = (tag("th", name, scope="col", class_=kind) for name, kind in heads.items())
+    return tag("table", tag("thead", tag("tr", *cells)), tag("tbody", *rows), class_=class_)
 
 
 def _by_evaluation(scopes: Sequence[Scope]) -> list[list[Scope]]:
@@ -100,13 +104,10 @@ def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
             tag("td", row.excerpt, class_="excerpt"),
         )
         rows.append(tag("tr", *cells))
-    names = ("Question", "Evaluation", "Right", "Input")
-    heads = tag("tr", *(tag("th", name, scope="col") for name in names))
-    table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list")
+    table = _table(dict.fromkeys(("Question", "Evaluation", "Right", "Input")), rows, "list")
     hint = tag("p", "A question is found by its sample_id, or by the first characters of its sample_hash.")
-    body = joined(_find_form(frame, text), table if rows else hint)
     title = f"{counted(len(rows), 'question')} found"
-    return frame.page(title, [("find", None)], tag("h1", title), body)
+    return frame.page(title, [("find", None)], tag("h1", title), _find_form(frame, text), table if rows else hint)
 
 
 _COLUMNS: Final[tuple[tuple[str, tuple[Sort, ...], str], ...]] = (
@@ -142,7 +143,7 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
         query.evaluation_name,
         [(query.evaluation_name, None)],
         tag("h1", query.evaluation_name),
-        tag("p", about + graded + ".", class_="soft"),
+        soft(about + graded + "."),
         metric_links(
             index,
             query,
@@ -183,24 +184,25 @@ def _head(addresses: Addresses, scope: Scope, state: PageState) -> Html:
 
 
 def _row(scope: Scope, row: QuestionRow, address: str) -> Html:
+    found = None
+    if row.in_input is not None:
+        found = tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft")
     link = tag(
         "a",
         tag("span", str(row.sample_id), class_="id"),
         tag("span", row.excerpt, class_="excerpt", dir="auto"),
-        None
-        if row.in_input is None
-        else tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft"),
+        found,
         href=address,
         class_="row-link",
     )
     right = score_text(row.mean_score) if scope.graded else percent(row.share)
     of_models = f"{row.right:.4g} of {counted(row.models, 'model')}"
-    disagreement = row.disagreement
+    disagreement = bar(row.disagreement, "disagree"), _number(row.disagreement, ".2f")
     return tag(
         "tr",
         tag("th", link, scope="row"),
         tag("td", bar(row.share), right, class_="num", title=of_models, data_label="right"),
-        tag("td", bar(disagreement, "disagree"), _number(disagreement, ".2f"), class_="num", data_label="disagree"),
+        tag("td", *disagreement, class_="num", data_label="disagree"),
         tag("td", f"{row.errors:,}" if row.errors else "", class_="num errors", data_label="errors"),
         tag("td", f"{row.input_chars:,}", class_="num", data_label="input"),
         tag("td", _number(row.output_chars, ",.0f"), class_="num", data_label="output"),
@@ -269,9 +271,9 @@ def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Htm
         "form",
         hidden_fields(hidden),
         _field("Search", text, "wide"),
-        _field("in", _select("in", list(_PLACES.items()), query.place)),
+        _field("in", _select("in", _PLACES, query.place)),
         *(_field("and where" if at else "Where", one, "wide") for at, one in enumerate(conditions)),
-        _field("Show", _select("which", list(_WHICH.items()), query.which)),
+        _field("Show", _select("which", _WHICH, query.which)),
         *(_field("Right", _models("right", scope, one)) for one in query.right or ("",)),
         *(_field("and wrong", _models("wrong", scope, one)) for one in query.wrong or ("",)),
         _field("Score from", _score("least", query.least_score), "small"),
@@ -293,8 +295,8 @@ def _field(label: str, control: Html, class_: str = "") -> Html:
     return tag("label", tag("span", label), control, class_=f"field {class_}".strip())
 
 
-def _select(name: str, options: Sequence[tuple[str, str]], chosen: str) -> Html:
-    made = (tag("option", text, value=Exact(value), selected=value == chosen) for value, text in options)
+def _select(name: str, options: Mapping[str, str], chosen: str) -> Html:
+    made = (tag("option", text, value=Exact(value), selected=value == chosen) for value, text in options.items())
     return tag("select", *made, name=name)
 
 
@@ -303,7 +305,7 @@ def _models(name: str, scope: Scope, chosen: str) -> Html:
     if len(scope.models) > MOST:
         return tag("input", type="search", name=name, value=Exact(name_text(chosen)), placeholder="any model")
     models = [*scope.models, *({chosen} - {"", *scope.models})]
-    return _select(name, [("", "any model"), *((name_text(one), one) for one in models)], name_text(chosen))
+    return _select(name, {"": "any model", **{name_text(one): one for one in models}}, name_text(chosen))
 
 
 def _score(name: str, value: float | None) -> Html:
