@@ -24,6 +24,13 @@ def is_large(stats: Stats, limits: Limits) -> bool:
     return sum(len(one.by_model) for one in stats.evaluations) > limits.report_static_rows
 
 
+def result_of(model: ModelStats, *, accuracy: bool) -> tuple[float | None, float | None, float | None, str]:
+    """The accuracy or mean score of a model, the ends of its interval, and how all of them are formatted."""
+    if accuracy:
+        return model.accuracy, model.accuracy_low, model.accuracy_high, ".1%"
+    return model.mean_score, model.score_low, model.score_high, ".4g"
+
+
 def are_shares(models: Sequence[ModelStats]) -> bool:
     """Whether all mean scores are from 0 to 1, so that they can be drawn like an accuracy."""
     return all(0 <= model.mean_score <= 1 for model in models if model.mean_score is not None)
@@ -178,14 +185,18 @@ def dot_plots(stats: Stats, everything: Stats) -> Html:
 
 
 def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
-    dots = [dot for model in evaluation.by_model if (dot := _dot(model, accuracy=accuracy))]
+    dots, spec = [], ""
+    for model in evaluation.by_model:
+        value, low, high, spec = result_of(model, accuracy=accuracy)
+        if value is not None:
+            interval = value if low is None else low, value if high is None else high
+            dots.append(_Dot(model.model_id, value, *interval))
     if not dots:
         return Html("")
     # Another order may have been chosen.
     dots.sort(key=lambda dot: dot.value if evaluation.lower_is_better else -dot.value)
     shares = accuracy or are_shares(evaluation.by_model)
-    low, high = (0.0, 1.0) if shares else (min(dot.low for dot in dots), max(dot.high for dot in dots))
-    spec = ".1%" if accuracy else ".4g"
+    least, most = (0.0, 1.0) if shares else (min(dot.low for dot in dots), max(dot.high for dot in dots))
     measure = "accuracy" if accuracy else "mean score"
     notes = [f"{measure}, {counted(evaluation.questions, 'question')}"]
     if len(dots) < len(evaluation.by_model):
@@ -193,26 +204,18 @@ def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
     named = [
         tag("li", tag("span", dot.name), tag("b", format(dot.value, spec)), title=dot.name) for dot in dots[:_NAMED]
     ]
-    ends = (f"{low:.0%}", f"{high:.0%}") if accuracy else (f"{low:.4g}", f"{high:.4g}")
+    ends = ("0%", "100%") if accuracy else (f"{least:.4g}", f"{most:.4g}")
     return tag(
         "article",
         tag("h3", evaluation.title),
         soft("; ".join(notes)),
-        tag("div", tag("ol", *named), _drawing(dots[:_MOST], low, high, f"{measure} of models: {_spoken(dots, spec)}")),
+        tag(
+            "div", tag("ol", *named), _drawing(dots[:_MOST], least, most, f"{measure} of models: {_spoken(dots, spec)}")
+        ),
         _ends(*ends),
         _without_names(len(dots)),
         class_="dots",
     )
-
-
-def _dot(model: ModelStats, *, accuracy: bool) -> _Dot | None:
-    if accuracy:
-        value, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
-    else:
-        value, low, high = model.mean_score, model.score_low, model.score_high
-    if value is None:
-        return None
-    return _Dot(model.model_id, value, value if low is None else low, value if high is None else high)
 
 
 def _drawing(dots: Sequence[_Dot], low: float, high: float, label: str) -> Html:
@@ -297,7 +300,7 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
 
 
 def _result(model: ModelStats, *, accuracy: bool, coloured: bool) -> Html:
-    value, spec = (model.accuracy, ".1%") if accuracy else (model.mean_score, ".4g")
+    value, _, _, spec = result_of(model, accuracy=accuracy)
     return _heat(value, spec, model.errors, coloured=coloured)
 
 

@@ -13,7 +13,16 @@ from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
-from fastrec.commands.report.charts import are_shares, bar, histogram, is_large, latency_range, latency_scale, left_out
+from fastrec.commands.report.charts import (
+    are_shares,
+    bar,
+    histogram,
+    is_large,
+    latency_range,
+    latency_scale,
+    left_out,
+    result_of,
+)
 from fastrec.errors import counted
 from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, soft, table, tag
 from fastrec.limits import Limits
@@ -55,9 +64,9 @@ def _other_evaluations(stats: Stats, everything: Stats, limits: Limits) -> Html:
 
 def _other(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
     best = evaluation.by_model[0]
-    result = _number(best.accuracy, ".1%") if accuracy else _number(best.mean_score, ".4g")
+    value, _, _, spec = result_of(best, accuracy=accuracy)
     counts = (evaluation.models, evaluation.questions, evaluation.records)
-    return short_row(evaluation.title, *map(_number, counts), short_cell(best.model_id), result)
+    return short_row(evaluation.title, *map(_number, counts), short_cell(best.model_id), _number(value, spec))
 
 
 def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn: bool) -> Html:
@@ -81,10 +90,9 @@ def _columns(
     """
     if any(model.rank for model in models):
         yield "rank", lambda model: short_cell(model.rank or "–")
-    if accuracy:
-        yield "accuracy, 95% interval", partial(_accuracy, drawn=drawn)
-    else:
-        yield "score, 95% interval", partial(_score, drawn=drawn and are_shares(models))
+    drawable = drawn and (accuracy or are_shares(models))
+    measure = "accuracy" if accuracy else "score"
+    yield f"{measure}, 95% interval", partial(_result, accuracy=accuracy, drawn=drawable)
     if evaluation.errors:
         yield "errors", lambda model: _number(model.errors)
     if accuracy:
@@ -115,20 +123,14 @@ def _latency(model: ModelStats, *, scale: tuple[float, float], drawn: bool) -> H
     return short_cell(spelled, latency_range(quantiles, scale) if drawn else None)
 
 
-def _accuracy(model: ModelStats, *, drawn: bool) -> Html:
-    accuracy, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
-    if accuracy is None or low is None or high is None:
+def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
+    value, low, high, spec = result_of(model, accuracy=accuracy)
+    if value is None:
         return short_cell("–")
-    interval = tag("small", f" {100 * low:.1f}–{high:.1%}")
-    return _number(accuracy, ".1%", interval, bar(accuracy, low, high) if drawn else None)
-
-
-def _score(model: ModelStats, *, drawn: bool) -> Html:
-    score, low, high = model.mean_score, model.score_low, model.score_high
-    if score is None or low is None or high is None:
-        return _number(score, ".4g") if score is not None else short_cell("–")
-    interval = tag("small", f" {low:.4g} to {high:.4g}")
-    return _number(score, ".4g", interval, bar(score, max(low, 0), min(high, 1)) if drawn else None)
+    if low is None or high is None:
+        return _number(value, spec)
+    interval = f" {100 * low:.1f}–{high:.1%}" if accuracy else f" {low:.4g} to {high:.4g}"
+    return _number(value, spec, tag("small", interval), bar(value, max(low, 0), min(high, 1)) if drawn else None)
 
 
 def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:

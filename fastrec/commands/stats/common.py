@@ -53,13 +53,11 @@ class _ChosenModels(NamedTuple):
     """The chosen models of an evaluation, as spelled in sort keys."""
 
     all: frozenset[bytes]
-    answering: frozenset[bytes]
-    """Those that have answers. A common question has an answer of each."""
+    answering: frozenset[bytes]  # those that have answers. A common question has an answer of each.
     errors_as_wrong: bool
 
 
-_Models = dict[bytes, _ChosenModels]
-"""By scope (an evaluation with a metric, if it has one), as spelled in sort keys."""
+_Models = dict[bytes, _ChosenModels]  # by scope (an evaluation with a metric, if it has one), as spelled in sort keys
 _Answer = tuple[Sequence[bytes], Any]
 """A record of a chosen model: the fields of its sort key (scope, sample_hash, model_id, …), and its row."""
 
@@ -68,8 +66,7 @@ class _PartTask(PartTask, frozen=True):
     schema: str
     sort_fields: tuple[str, ...]
     models: _Models
-    split: frozenset[tuple[bytes, bytes]]
-    """Scope and sample_hash of split hashes."""
+    split: frozenset[tuple[bytes, bytes]]  # scope and sample_hash of split hashes
     limits: Limits
 
 

@@ -62,8 +62,7 @@ from fastrec.summary.present_ranking import (
 
 Asked = dict[tuple[bytes, bytes], int]
 """By question and sample_id (as spelled in JSON), the models that were asked it: a mask."""
-Question = tuple[bytes, int]
-"""A question at some id, and the models that were asked it there."""
+Question = tuple[bytes, int]  # a question at some id, and the models that were asked it there
 Scope = tuple[str, str | None]  # evaluation and metric
 
 
@@ -85,8 +84,7 @@ class _Line(msgspec.Struct, gc=False):
 
 class _Task(PartTask, frozen=True):
     models: dict[Scope, dict[str, int]]
-    split: frozenset[tuple[str, str]]
-    """Evaluation and sample_hash of split hashes."""
+    split: frozenset[tuple[str, str]]  # evaluation and sample_hash of split hashes
     sort_fields: tuple[str, ...]
     limits: Limits
 

@@ -90,12 +90,9 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     query: Query
     page: int = 1
     size: int = PAGE_SIZE
-    show: tuple[AnswerName, ...] = ()
-    """The answers side by side; all if there are none."""
-    differences: bool = False
-    """Whether the differences between the first two of them are highlighted."""
-    whole: bool = False
-    """Whether long texts are shown whole."""
+    show: tuple[AnswerName, ...] = ()  # the answers side by side; all if there are none
+    differences: bool = False  # whether the differences between the first two of them are highlighted
+    whole: bool = False  # whether long texts are shown whole
 
 
 def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:

@@ -17,8 +17,7 @@ from fastrec.commands.view.question_page import NumberedAnswer, folded, question
 from fastrec.errors import counted
 from fastrec.html import Html, joined, soft, tag
 
-_SHORT: Final = 400
-"""A longer result of a tool, or system prompt, is folded."""
+_SHORT: Final = 400  # a longer result of a tool, or system prompt, is folded
 _LINES: Final = 8
 _KNOWN_ROLES: Final = {"user", "assistant", "tool", "system"}
 
@@ -104,8 +103,7 @@ def _list(values: Mapping[str, str], most: int | None, whole: str | None = None,
     return tag("dl", *(tag("div", *row) for row in rows), class_="arguments")
 
 
-_MOST: Final = 100_000
-"""A longer text is cut, until it is asked for."""
+_MOST: Final = 100_000  # a longer text is cut, until it is asked for
 
 
 def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer) -> Html:

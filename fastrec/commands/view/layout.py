@@ -13,8 +13,7 @@ from fastrec.html import Child, Exact, Html, joined, multiline, tag
 from fastrec.wording import NONE, SIGNS, latency_text, score_text, tokens_text
 
 FIGURES: Final = ("score", "tokens", "latency")
-MOST: Final = 1_000
-"""Models or answers of a page: a browser shows no more at once."""
+MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
 _BAR: Final = 60
 
 

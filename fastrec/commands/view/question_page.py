@@ -50,13 +50,11 @@ from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, soft, tag
 from fastrec.wording import SIGNS, signs_of, tally_facts
 
-_LONGEST: Final = 20_000
-"""Characters of each text that are compared."""
+_LONGEST: Final = 20_000  # characters of each text that are compared
 _MOST_EDITS: Final = 1_200
 _WORDS: Final = re.compile(r"\w+\s*|\s+|[^\w\s]\s*")
 _SENTENCES: Final = re.compile(r"[^.!?\n]*[.!?\n]+\s*|[^.!?\n]+")
-_NOISE: Final = 2
-"""So many equal words between two differences do not count."""
+_NOISE: Final = 2  # so many equal words between two differences do not count
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -165,8 +163,7 @@ def _pieces(a: Sequence[str], b: Sequence[str], blocks: Sequence[tuple[int, int,
         x, y = i + length, j + length
 
 
-_MOST_CARDS: Final = 12
-"""With more answers than this, the page is a list."""
+_MOST_CARDS: Final = 12  # with more answers than this, the page is a list
 _CARD_TEXT: Final = 2_000
 _LISTED_TEXT: Final = 600
 _START: Final = 160
@@ -180,8 +177,7 @@ class NumberedAnswer(msgspec.Struct, frozen=True):
     name: AnswerName
     answer: Answer
     transcript: Transcript
-    total: int
-    """How many answers the model has to the question."""
+    total: int  # how many answers the model has to the question
     trial: dict[str, str]
 
 
@@ -310,8 +306,7 @@ def folded(title: str, text: str, most: int | None, address: str | None, *, clas
     return tag("details", tag("summary", f"{title} ", size), block(text, most, address, class_=class_), class_="folded")
 
 
-NO_MORE: Final = "no-more"
-"""The anchor of a note that is visible only if an address has it."""
+NO_MORE: Final = "no-more"  # the anchor of a note that is visible only if an address has it
 _INPUT: Final = 6_000
 _PROMPT: Final = 3_000
 

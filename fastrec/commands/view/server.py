@@ -128,8 +128,7 @@ class _MissingError(Exception):
     """There is no such page; the message says why."""
 
 
-_KEPT: Final = 4
-"""Indexes of matching records."""
+_KEPT: Final = 4  # indexes of matching records
 
 
 class _Pages:
@@ -297,8 +296,7 @@ def _make_app(pages: _Pages) -> Starlette:
 
 _HOST = "127.0.0.1"
 _COLUMNS = 24  # evaluations in the leaderboard
-_LONGEST_REQUEST = 4 << 20
-"""Bytes of a request's head: an address may name hundreds of models."""
+_LONGEST_REQUEST = 4 << 20  # bytes of a request's head: an address may name hundreds of models
 
 
 class View:
