@@ -337,9 +337,7 @@ class _Merger:
     def _match(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
         """Pair records of a group, each the only one of its run in both corpora; the others are repeats."""
         left: _Pair = ([], [])
-        for old, new in (
-            _group(olds, news, partial(_fields_of, fields=FIELDS)) if len(olds) + len(news) > 2 else [(olds, news)]
-        ):
+        for old, new in _group(olds, news, partial(_fields_of, fields=FIELDS)):
             if len(old) == len(new) == 1:
                 self._compare(old[0], new[0], key_of(new[0]))
             else:

@@ -58,12 +58,9 @@ _decode_object = msgspec.json.Decoder(_Object).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 
 
-class _Correctness(msgspec.Struct):
-    is_correct: bool
-
-
-class _Score(msgspec.Struct):
+class _Evaluation(msgspec.Struct):
     score: Raw
+    is_correct: bool
 
 
 class _Record(msgspec.Struct):
@@ -72,8 +69,7 @@ class _Record(msgspec.Struct):
 
 
 _decode_record = msgspec.json.Decoder(_Record).decode
-_decode_correctness = msgspec.json.Decoder(_Correctness).decode
-_decode_score = msgspec.json.Decoder(_Score).decode
+_decode_evaluation = msgspec.json.Decoder(_Evaluation).decode
 
 
 def rate_maker(*, scored: bool, errors_as_wrong: bool) -> Rate:
@@ -83,10 +79,10 @@ def rate_maker(*, scored: bool, errors_as_wrong: bool) -> Rate:
     """
     if scored:
         return lambda evaluation, failed: (
-            None if failed and not errors_as_wrong else _score_of(bytes(_decode_score(evaluation).score))
+            None if failed and not errors_as_wrong else _score_of(bytes(_decode_evaluation(evaluation).score))
         )
     of_failed = False if errors_as_wrong else None
-    return lambda evaluation, failed: of_failed if failed else _decode_correctness(evaluation).is_correct
+    return lambda evaluation, failed: of_failed if failed else _decode_evaluation(evaluation).is_correct
 
 
 @lru_cache(maxsize=4_096)

@@ -43,8 +43,16 @@ def _position(value: float, low: float, high: float) -> float:
 
 
 def left_out(shown: int, total: int, what: str) -> Html:
-    """Say how many are shown, if not all are."""
     return soft(f"Shown: {shown:,} of {total:,} {what}; `fastrec stats` lists all.") if shown < total else Html("")
+
+
+def gallery(about: str, cards: Iterable[Html], class_: str, stats: Stats, everything: Stats) -> Html:
+    """Show a card for each evaluation that has one; empty if none has."""
+    made = list(filter(None, cards))
+    if not made:
+        return Html("")
+    most = left_out(len(stats.evaluations), len(everything.evaluations), "evaluations with the most records")
+    return joined(soft(about), tag("div", *made, class_=class_), most)
 
 
 _WIDTH: Final = 90
@@ -174,14 +182,8 @@ class _Dot(NamedTuple):
 
 def dot_plots(stats: Stats, everything: Stats) -> Html:
     """Show the models of each evaluation as dots with intervals, the best first; say how many there are in all."""
-    cards = [card for one in stats.evaluations if (card := _card(one, accuracy=stats.shows_accuracy(one)))]
-    if not cards:
-        return Html("")
-    return joined(
-        soft(_ABOUT),
-        tag("div", *cards, class_="plots"),
-        left_out(len(stats.evaluations), len(everything.evaluations), "evaluations with the most records"),
-    )
+    cards = (_card(one, accuracy=stats.shows_accuracy(one)) for one in stats.evaluations)
+    return gallery(_ABOUT, cards, "plots", stats, everything)
 
 
 def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
@@ -204,14 +206,13 @@ def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
     named = [
         tag("li", tag("span", dot.name), tag("b", format(dot.value, spec)), title=dot.name) for dot in dots[:_NAMED]
     ]
+    label = f"{measure} of models: {_spoken(dots, spec)}"
     ends = ("0%", "100%") if accuracy else (f"{least:.4g}", f"{most:.4g}")
     return tag(
         "article",
         tag("h3", evaluation.title),
         soft("; ".join(notes)),
-        tag(
-            "div", tag("ol", *named), _drawing(dots[:_MOST], least, most, f"{measure} of models: {_spoken(dots, spec)}")
-        ),
+        tag("div", tag("ol", *named), _drawing(dots[:_MOST], least, most, label)),
         _ends(*ends),
         _without_names(len(dots)),
         class_="dots",

@@ -16,6 +16,7 @@ from fastrec.answers.transcript import Transcript, transcript_of
 from fastrec.commands.report.charts import (
     are_shares,
     bar,
+    gallery,
     histogram,
     is_large,
     latency_range,
@@ -138,21 +139,16 @@ def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
 
 
 def histograms(stats: Stats, everything: Stats) -> Html:
-    cards = []
-    for evaluation in stats.evaluations:
-        scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
-        latencies = [model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None]
-        by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
-        charts = joined(histogram("Mean score", scores), by_latency)
-        if charts:
-            cards.append(tag("article", tag("h3", evaluation.title), charts))
-    if not cards:
-        return Html("")
-    return joined(
-        soft("Number of models by mean score and by median latency, for each evaluation."),
-        tag("div", *cards, class_="cards"),
-        left_out(len(stats.evaluations), len(everything.evaluations), "evaluations with the most records"),
-    )
+    about = "Number of models by mean score and by median latency, for each evaluation."
+    return gallery(about, map(_histograms, stats.evaluations), "cards", stats, everything)
+
+
+def _histograms(evaluation: EvaluationStats) -> Html:
+    scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
+    latencies = [model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None]
+    by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
+    charts = joined(histogram("Mean score", scores), by_latency)
+    return tag("article", tag("h3", evaluation.title), charts) if charts else charts
 
 
 def tokens(summary: Summary, limits: Limits) -> Html:

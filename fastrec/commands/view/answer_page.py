@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -60,7 +60,7 @@ def _turn(turn: Turn, errors: Iterator[Html], most: int | None, whole: str) -> H
         is_folded = turn.role == "system" and _is_long(turn.text)  # the same for all answers, most often
         parts.append(folded("Prompt", turn.text, most, whole) if is_folded else block(turn.text, most, whole))
     parts += [_call(call, errors, most, whole) for call in turn.calls]
-    parts += _others(turn.other)
+    parts.append(_others(turn.other))
     class_ = f"turn {role}" + (" failed" if failed else "")
     return tag("li", *parts, class_=class_, id=f"turn-{turn.number}")
 
@@ -74,7 +74,7 @@ def _call(call: Call, errors: Iterator[Html], most: int | None, whole: str) -> H
         next(errors) if call.failed else None,
     )
     listed = _list(call.arguments, most, whole, "text code") if call.arguments else None
-    parts = (head, listed, _result(call, most, whole), *_others(call.other))
+    parts = (head, listed, _result(call, most, whole), _others(call.other))
     return tag("section", *parts, class_="call failed" if call.failed else "call")
 
 
@@ -91,11 +91,11 @@ def _is_long(text: str) -> bool:
     return len(text) > _SHORT or text.count("\n") >= _LINES
 
 
-def _others(values: Mapping[str, str]) -> Sequence[Html]:
+def _others(values: Mapping[str, str]) -> Html:
     if not values:
-        return ()
+        return Html("")
     title = tag("summary", counted(len(values), "unknown key"))
-    return (tag("details", title, _list(values, _SHORT), class_="folded"),)
+    return tag("details", title, _list(values, _SHORT), class_="folded")
 
 
 def _list(values: Mapping[str, str], most: int | None, whole: str | None = None, class_: str = "text") -> Html:
@@ -111,27 +111,25 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
     answer, transcript = shown.answer, shown.transcript
     whole = here.answer(shown.name, whole=True)
     most = None if state.whole else _MOST
+    extracted = (block(value, most, whole, class_="text code") for value in transcript.extracted)
+    record = here.answer(shown.name, "record")
     errors = sum(call.failed for turn in transcript.turns for call in turn.calls)
     errors += sum(turn.failed and not turn.is_result for turn in transcript.turns)
     body = [
         tag(
             "header",
             tag("h1", answer.model_id),
-            _repeats(here, shown),
+            _repeats(here, shown) if shown.total > 1 else None,
             tag("p", verdict(answer.outcome), facts(answer), class_="line"),
             _attributes(shown),
         ),
-        tag("p", "Error: ", answer.error, class_="error-text") if answer.error else Html(""),
-        _links_to_errors(errors),
+        tag("p", "Error: ", answer.error, class_="error-text") if answer.error else None,
+        _links_to_errors(errors) if errors else None,
         _conversation(transcript, errors, most, whole),
-        _extracted(transcript.extracted, most, whole),
-        _table("Metadata", transcript.metadata, most, whole),
-        _table("Unknown keys", transcript.other, most, whole),
-        tag(
-            "p",
-            tag("a", "The record as JSON", href=here.answer(shown.name, "record")),
-            f" ({len(answer.line):,} bytes)",
-        ),
+        tag("section", tag("h2", "Extracted answer"), *extracted, class_="card") if any(transcript.extracted) else None,
+        _table("Metadata", transcript.metadata, most, whole) if transcript.metadata else None,
+        _table("Unknown keys", transcript.other, most, whole) if transcript.other else None,
+        tag("p", tag("a", "The record as JSON", href=record), f" ({len(answer.line):,} bytes)"),
     ]
     above = QuestionAddresses(frame.addresses, replace(state, show=()), row.name)
     asked = tag("section", question_card(above, transcript), class_="asked")
@@ -170,8 +168,6 @@ def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
 
 def _repeats(here: QuestionAddresses, shown: NumberedAnswer) -> Html:
     """Say which of several answers of its model this is, and link to the others."""
-    if shown.total == 1:
-        return Html("")
     others = (
         tag("a", f"{number:,}", href=here.answer(AnswerName(shown.name.model, number)))
         if number != shown.name.ordinal
@@ -191,23 +187,12 @@ def _attributes(shown: NumberedAnswer) -> Html:
 
 
 def _links_to_errors(errors: int) -> Html:
-    if not errors:
-        return Html("")
     link = tag("a", "Go to the first ", tag("kbd", "e"), href="#error-1", class_="button", data_key="e")
     said = f"{counted(errors, 'tool call')} {'ends' if errors == 1 else 'end'} with an error."
     return tag("p", said, " ", link, class_="line", id="error-0")
 
 
-def _extracted(values: Sequence[str], most: int | None, whole: str) -> Html:
-    if not any(values):
-        return Html("")
-    blocks = (block(value, most, whole, class_="text code") for value in values)
-    return tag("section", tag("h2", "Extracted answer"), *blocks, class_="card")
-
-
 def _table(title: str, values: Mapping[str, str], most: int | None, whole: str) -> Html:
-    if not values:
-        return Html("")
     summary = tag("summary", f"{title} ", tag("span", counted(len(values), "value"), class_="soft"))
     return tag("details", summary, _list(values, most, whole), class_="card folded")
 

@@ -32,14 +32,14 @@ def metric_name(metric: str | None) -> str:
 
 
 def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
-    evaluations = {scope.evaluation_name for scope in index.scopes}
+    evaluations = [list(same) for _, same in groupby(index.scopes, key=lambda scope: scope.evaluation_name)]
     numbers = tiles(
         ("evaluations", len(evaluations)),
-        ("questions", sum(max(one.questions for one in scopes) for scopes in _by_evaluation(index.scopes))),
+        ("questions", sum(max(one.questions for one in scopes) for scopes in evaluations)),
         ("models", len(index.models)),
         ("records", index.manifest.records),
     )
-    rows = [row for scopes in _by_evaluation(index.scopes) for row in _rows(frame, scopes)]
+    rows = [row for scopes in evaluations for row in _rows(frame, scopes)]
     heads = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
 
     def questions_of(evaluation: BoardEvaluation, model: str) -> str:
@@ -57,10 +57,6 @@ def _table(heads: Mapping[str, str | None], rows: Sequence[Html], class_: str) -
     """Make a table; the heads have the classes of their cells."""
     cells = (tag("th", name, scope="col", class_=kind) for name, kind in heads.items())
     return tag("table", tag("thead", tag("tr", *cells)), tag("tbody", *rows), class_=class_)
-
-
-def _by_evaluation(scopes: Sequence[Scope]) -> list[list[Scope]]:
-    return [list(same) for _, same in groupby(scopes, key=lambda scope: scope.evaluation_name)]
 
 
 def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
@@ -134,21 +130,20 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
     said, other, shown = f"{problem or 'No question matches'}. ", "Show all questions", plain
     if found.total:
         said, other, shown = "There are fewer pages. ", "Show the first page", replace(state, page=1)
-    nothing = tag(
-        "p", said, tag("a", other, href=frame.addresses.table(shown)), class_="card", role="alert" if problem else None
-    )
+    link = tag("a", other, href=frame.addresses.table(shown))
+    nothing = tag("p", said, link, class_="card", role="alert" if problem else None)
     about = f"{counted(scope.questions, 'question')}, {counted(len(scope.models), 'model')}"
     graded = ". Scores are graded: the mean score stands for the share of right answers" if scope.graded else ""
+
+    def in_metric(metric: str | None) -> str:
+        return frame.addresses.table(replace(state, query=replace(query, metric=metric), page=1))
+
     return frame.page(
         query.evaluation_name,
         [(query.evaluation_name, None)],
         tag("h1", query.evaluation_name),
         soft(about + graded + "."),
-        metric_links(
-            index,
-            query,
-            lambda metric: frame.addresses.table(replace(state, query=replace(query, metric=metric), page=1)),
-        ),
+        metric_links(index, query, in_metric),
         _filter_form(scope, state, action, frame.addresses.table(plain)),
         Html("") if problem else _paging(frame.addresses, state, found),
         table if rows else nothing,
@@ -224,21 +219,17 @@ def _paging(addresses: Addresses, state: PageState, found: Page, *, keys: bool =
     def page(number: int) -> str | None:
         return addresses.table(replace(state, page=number)) if 1 <= number <= pages else None
 
-    links: Sequence[Html] = ()
-    if pages > 1:
-        links = key_link("← Previous", "[", page(state.page - 1)), key_link("Next →", "]", page(state.page + 1))
-    sizes: Sequence[Html] = ()
-    if found.total > PAGE_SIZE:
-        sizes = tuple(
-            tag("b", f"{size:,}") if size == state.size
-            else tag("a", f"{size:,}", href=addresses.table(replace(state, size=size, page=1)))
-            for size in (PAGE_SIZE, LARGEST_PAGE)
-        )  # fmt: skip
+    links = key_link("← Previous", "[", page(state.page - 1)), key_link("Next →", "]", page(state.page + 1))
+    sizes = (
+        tag("b", f"{size:,}") if size == state.size
+        else tag("a", f"{size:,}", href=addresses.table(replace(state, size=size, page=1)))
+        for size in (PAGE_SIZE, LARGEST_PAGE)
+    )  # fmt: skip
     return tag(
         "div",
         tag("span", said, id="matches" if keys else None),
-        tag("span", *links, class_="pages"),
-        tag("span", "per page: ", *sizes, class_="soft sizes") if sizes else None,
+        tag("span", *(links if pages > 1 else ()), class_="pages"),
+        tag("span", "per page: ", *sizes, class_="soft sizes") if found.total > PAGE_SIZE else None,
         class_="paging",
     )
 
@@ -267,6 +258,7 @@ def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Htm
         tag("input", name="where", value=Exact(one), placeholder="metadata.subject=law", spellcheck="false")
         for one in (*query.where, "")
     )
+    apply = tag("button", "Apply", class_="button main")
     return tag(
         "form",
         hidden_fields(hidden),
@@ -279,12 +271,7 @@ def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Htm
         _field("Score from", _score("least", query.least_score), "small"),
         _field("to", _score("most", query.most_score), "small"),
         _counting(scope, query),
-        tag(
-            "div",
-            tag("button", "Apply", class_="button main"),
-            tag("a", "Reset", href=reset, class_="button"),
-            class_="field buttons",
-        ),
+        tag("div", apply, tag("a", "Reset", href=reset, class_="button"), class_="field buttons"),
         action=action,
         class_="card filters",
         role="search",
@@ -314,17 +301,13 @@ def _score(name: str, value: float | None) -> Html:
 
 
 def _counting(scope: Scope, query: Query) -> Html:
-    """Make the folded list of models that count."""
     few = scope.models if len(scope.models) <= MOST else ()
     models = [*few, *(one for one in query.models if one not in few)]
-    boxes: list[Child] = [
-        tag(
-            "label",
-            tag("input", type="checkbox", name="model", value=Exact(name_text(model)), checked=model in query.models),
-            tag("span", model),
-        )
-        for model in models
-    ]
+    boxes: list[Child] = []
+    for model in models:
+        value, checked = Exact(name_text(model)), model in query.models
+        box = tag("input", type="checkbox", name="model", value=value, checked=checked)
+        boxes.append(tag("label", box, tag("span", model)))
     if len(scope.models) > MOST:
         boxes.append(tag("input", type="search", name="model", placeholder="model_id", aria_label="One more model"))
     count = f"{len(query.models):,} of {len(scope.models):,}" if query.models else "all"
