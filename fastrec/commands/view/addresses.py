@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import Final, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, get_args
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -79,7 +79,15 @@ def _answer_name_of(text: str) -> AnswerName:
 
 PAGE_SIZE: Final = 100
 LARGEST_PAGE: Final = 1_000
-_WHICH: Final = get_args(Which)
+# The fields of a query, each with its parameter, in the order of addresses.
+_KEYS: Final = (
+    "evaluation", "metric", "model", "which", "right", "wrong", "outcome", "least", "most", "text", "in", "id", "hash",
+    "where", "sort",
+)  # fmt: skip
+_PARAMETERS: Final = dict(zip(_KEYS, Query.__struct_fields__, strict=True))
+_TYPED: Final = ("text", "where")  # as the user has typed them; others are names
+_CHOICES: Final[dict[str, Sequence[str]]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
+_ALL: Final = Query(evaluation_name="")
 _OUTCOMES: Final = get_args(OutcomeFilter)
 _MOST_DIGITS: Final = 12
 
@@ -105,28 +113,20 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
     def one(key: str) -> str:
         return values.get(key, [""])[-1]
 
-    def names(key: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(name_of, values.get(key, ()))))
-
-    query = Query(
-        evaluation_name=name_of(one("evaluation")),
-        metric=name_of(one("metric")) if "metric" in values else None,
-        models=names("model"),
-        which=one("which") if one("which") in _WHICH else "all",  # type: ignore[arg-type]
-        right=names("right"),
-        wrong=names("wrong"),
-        outcomes=tuple(one for one in _OUTCOMES if one in values.get("outcome", ())),
-        least_score=_number(one("least")),
-        most_score=_number(one("most")),
-        text=one("text"),
-        place=one("in") if one("in") in PLACES else "both",  # type: ignore[arg-type]
-        sample_ids=names("id"),
-        hashes=names("hash"),
-        where=tuple(dict.fromkeys(values.get("where", ()))),
-        sort=one("sort") if one("sort") in SORTS else "order",  # type: ignore[arg-type]
-    )
+    fields: dict[str, Any] = {"evaluation_name": ""}
+    for key, given in values.items():
+        field = _PARAMETERS.get(key, "")
+        read = given if key in _TYPED else [name_of(value) for value in given]
+        if key == "outcome":
+            fields[field] = tuple(outcome for outcome in _OUTCOMES if outcome in given)
+        elif key in ("least", "most"):
+            fields[field] = _number(given[-1])
+        elif field and isinstance(getattr(_ALL, field), tuple):
+            fields[field] = tuple(dict.fromkeys(read))
+        elif field and given[-1] in _CHOICES.get(key, given):
+            fields[field] = read[-1]
     return PageState(
-        query=query,
+        query=Query(**fields),
         page=_count(one("page"), 1, 10**_MOST_DIGITS),
         size=_count(one("size"), PAGE_SIZE, LARGEST_PAGE),
         show=tuple(dict.fromkeys(map(_answer_name_of, values.get("show", ())))),
@@ -159,21 +159,12 @@ def number_text(value: float) -> str:
 
 
 def query_pairs(query: Query) -> list[tuple[str, str]]:
-    pairs = [("evaluation", name_text(query.evaluation_name))]
-    pairs += [] if query.metric is None else [("metric", name_text(query.metric))]
-    pairs += [("model", name_text(name)) for name in query.models]
-    pairs += [("which", query.which)] if query.which != "all" else []
-    pairs += [("right", name_text(name)) for name in query.right]
-    pairs += [("wrong", name_text(name)) for name in query.wrong]
-    pairs += [("outcome", outcome) for outcome in query.outcomes]
-    scores = ("least", query.least_score), ("most", query.most_score)
-    pairs += [(key, number_text(value)) for key, value in scores if value is not None]
-    pairs += [("text", query.text)] if query.text else []
-    pairs += [("in", query.place)] if query.place != "both" else []
-    pairs += [("id", name_text(name)) for name in query.sample_ids]
-    pairs += [("hash", name_text(name)) for name in query.hashes]
-    pairs += [("where", condition) for condition in query.where]
-    pairs += [("sort", query.sort)] if query.sort != "order" else []
+    pairs = []
+    for key, field in _PARAMETERS.items():
+        value = getattr(query, field)
+        if key == "evaluation" or value != getattr(_ALL, field):
+            spell = number_text if key in ("least", "most") else str if key in _TYPED else name_text
+            pairs += [(key, spell(one)) for one in (value if isinstance(value, tuple) else [value])]
     return pairs
 
 
