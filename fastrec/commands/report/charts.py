@@ -133,7 +133,6 @@ def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmi
 
 
 def _ends(*texts: str) -> Html:
-    """Name the ends of the scale below a drawing."""
     return tag("p", *(tag("span", text) for text in texts), class_="ends")
 
 

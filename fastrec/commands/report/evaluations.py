@@ -54,7 +54,6 @@ def evaluation_tables(stats: Stats, everything: Stats, limits: Limits) -> Html:
 
 
 def _other_evaluations(stats: Stats, everything: Stats, limits: Limits) -> Html:
-    """List the evaluations that have no table of their own, with their best model."""
     shown = {id(one) for one in stats.evaluations}
     others = [one for one in everything.evaluations if id(one) not in shown]
     rows = [_other(one, accuracy=stats.shows_accuracy(one)) for one in others[: limits.report_other_scopes]]

@@ -23,7 +23,6 @@ _KNOWN_ROLES: Final = {"user", "assistant", "tool", "system"}
 
 
 def _error_marks(total: int) -> Iterator[Html]:
-    """Number the errors of a page, and link each to the next one."""
     for number in range(1, total + 1):
         following = f"#error-{number + 1}" if number < total else "#error-1"
         text = "next error ↓" if number < total else "first error ↑"
@@ -167,7 +166,6 @@ def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
 
 
 def _repeats(here: QuestionAddresses, shown: NumberedAnswer) -> Html:
-    """Say which of several answers of its model this is, and link to the others."""
     others = (
         tag("a", f"{number:,}", href=here.answer(AnswerName(shown.name.model, number)))
         if number != shown.name.ordinal

@@ -340,7 +340,6 @@ def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, ro
 
 
 def _links(here: QuestionAddresses, index: Index) -> Html:
-    """Link to the questions before and after this one, in the order of the table."""
     rows = index.neighbours(here.state.query, here.name)
     before, after = (here.to(name=row.name, whole=False) if row else None for row in rows)
     return tag(

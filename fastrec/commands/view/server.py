@@ -29,7 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -61,7 +61,6 @@ HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-_SPELLED: Final = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 _HINT: Final = "Open the address that `fastrec view` has printed: it is new at every start."
 
 
@@ -76,17 +75,10 @@ class _Guard:
             self._hosts |= {b"127.0.0.1", b"localhost"}
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # a web socket: not one of ours
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *_SPELLED]}
-            await send(message)
-
-        problem = self._problem(scope)
-        app = _refusal(*problem) if problem else self._app
-        await app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send_with_headers)
+        if scope["type"] == "http":  # else a web socket: not one of ours
+            problem = self._problem(scope)
+            app = _refusal(*problem) if problem else self._app
+            await app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send)
 
     def _problem(self, scope: HttpScope) -> tuple[int, str] | None:
         """The status and the reason why a request is refused."""
@@ -105,9 +97,9 @@ class _Protocol(H11Protocol):
     """HTTP as uvicorn speaks it; what it refuses itself, such as a request without a Host, has our headers, too."""
 
     def send_400_response(self, msg: str) -> None:
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close"), *_SPELLED]
+        headers = {"content-type": "text/plain; charset=utf-8", "connection": "close", **HEADERS}
         for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Response(status_code=400, headers=list(headers.items()), reason=b"Bad Request"),
             h11.Data(data=msg.encode("ascii")),
             h11.EndOfMessage(),
         ):
@@ -248,7 +240,6 @@ class _Pages:
 
 
 def _answer(index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
-    """Read the answer that a state shows."""
     for wanted in state.show[:1]:
         for one in numbered(index.answers(row, (wanted.model,))):
             if one.name == wanted:
@@ -314,6 +305,7 @@ class View:
         config = uvicorn.Config(
             _Guard(_make_app(self._pages), token, port),
             http=_Protocol,
+            headers=list(HEADERS.items()),
             ws="none",
             loop="asyncio",
             lifespan="off",

@@ -54,7 +54,6 @@ def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
 
 
 def _table(heads: Mapping[str, str | None], rows: Sequence[Html], class_: str) -> Html:
-    """Make a table; the heads have the classes of their cells."""
     cells = (tag("th", name, scope="col", class_=kind) for name, kind in heads.items())
     return tag("table", tag("thead", tag("tr", *cells)), tag("tbody", *rows), class_=class_)
 
