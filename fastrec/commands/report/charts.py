@@ -205,13 +205,14 @@ def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
     named = [
         tag("li", tag("span", dot.name), tag("b", format(dot.value, spec)), title=dot.name) for dot in dots[:_NAMED]
     ]
-    label = f"{measure} of models: {_spoken(dots, spec)}"
+    best, worst = (f"{dot.name}, {dot.value:{spec}}" for dot in (dots[0], dots[-1]))
+    said = f"{len(dots):,} from {best}, to {worst}" if len(dots) > 1 else best
     ends = ("0%", "100%") if accuracy else (f"{least:.4g}", f"{most:.4g}")
     return tag(
         "article",
         tag("h3", evaluation.title),
         soft("; ".join(notes)),
-        tag("div", tag("ol", *named), _drawing(dots[:_MOST], least, most, label)),
+        tag("div", tag("ol", *named), _drawing(dots[:_MOST], least, most, f"{measure} of models: {said}")),
         _ends(*ends),
         _without_names(len(dots)),
         class_="dots",
@@ -237,13 +238,6 @@ def _drawing(dots: Sequence[_Dot], low: float, high: float, label: str) -> Html:
         _path("thin-span", lines[named:]) if lines[named:] else None,
         _path("thin-spot", spots[named:]) if spots[named:] else None,
     )
-
-
-def _spoken(dots: Sequence[_Dot], spec: str) -> str:
-    best, worst = dots[0], dots[-1]
-    if len(dots) == 1:
-        return f"{best.name}, {best.value:{spec}}"
-    return f"{len(dots):,} from {best.name}, {best.value:{spec}}, to {worst.name}, {worst.value:{spec}}"
 
 
 def _without_names(dots: int) -> Html | None:

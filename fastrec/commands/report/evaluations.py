@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from glob import escape
 from operator import itemgetter
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
@@ -56,17 +56,15 @@ def evaluation_tables(stats: Stats, everything: Stats, limits: Limits) -> Html:
 def _other_evaluations(stats: Stats, everything: Stats, limits: Limits) -> Html:
     shown = {id(one) for one in stats.evaluations}
     others = [one for one in everything.evaluations if id(one) not in shown]
-    rows = [_other(one, accuracy=stats.shows_accuracy(one)) for one in others[: limits.report_other_scopes]]
+    rows = []
+    for one in others[: limits.report_other_scopes]:
+        best = one.by_model[0]
+        value, _, _, spec = result_of(best, accuracy=stats.shows_accuracy(one))
+        counts = map(_number, (one.models, one.questions, one.records))
+        rows.append(short_row(one.title, *counts, short_cell(best.model_id), _number(value, spec)))
     title = f"{counted(len(others), 'other evaluation')}, with fewer records"
     heads = ("evaluation", "models", "questions", "records", "best model", "accuracy or score")
     return joined(lazy(table(title, heads, rows)), left_out(len(rows), len(others), "other evaluations"))
-
-
-def _other(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
-    best = evaluation.by_model[0]
-    value, _, _, spec = result_of(best, accuracy=accuracy)
-    counts = (evaluation.models, evaluation.questions, evaluation.records)
-    return short_row(evaluation.title, *map(_number, counts), short_cell(best.model_id), _number(value, spec))
 
 
 def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn: bool) -> Html:
@@ -226,15 +224,14 @@ def _choose(
 ) -> list[_Chosen]:
     """Choose questions besides others: the first of each scope, then the second, and so on; each time by `_rank`."""
     known = {(scope, row.name) for scope, row in others}
-    rounds: dict[int, list[_Chosen]] = {}
+    ranked: list[tuple[Any, _Chosen]] = []
     for scope in scopes:
         query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort=kind)
         rows = index.page(query, limit=max(_CANDIDATES, 2 * number)).rows if number else []
         found = [(scope, row) for row in rows if _is_of(kind, scope, row) and (scope, row.name) not in known]
-        for place, one in enumerate(sorted(found, key=lambda one: _rank(kind, one))[:number]):
-            rounds.setdefault(place, []).append(one)
-    ordered = [one for _, some in sorted(rounds.items()) for one in sorted(some, key=lambda one: _rank(kind, one))]
-    return ordered[:number]
+        best = sorted(((_rank(kind, one), one) for one in found), key=itemgetter(0))[:number]
+        ranked += (((place, rank), one) for place, (rank, one) in enumerate(best))
+    return [one for _, one in sorted(ranked, key=itemgetter(0))[:number]]
 
 
 def _is_of(kind: _Kind, scope: Scope, row: QuestionRow) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from fastrec.commands.report.charts import stacked
@@ -91,13 +91,13 @@ _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
 
 def banners(filters: Filters, stats: Stats, manifest: Manifest) -> Html:
     """Show at the top what the numbers are about: filters, repeats, skipped shards, models with nothing but errors."""
-    found: list[tuple[str, list[str] | None, str]] = []
+    found: list[tuple[str, list[str], str]] = []
     if filters:
         about = "All numbers on this page are those of the matching records."
-        found.append((f"only records that match {filters}", None, about))
+        found.append((f"only records that match {filters}", [], about))
     if stats.repeats_as != "mean":
         about = " ".join(repeats_in_words(stats.repeats_as))
-        found.append((f"accuracy and score are {stats.repeats_as}", None, about))
+        found.append((f"accuracy and score are {stats.repeats_as}", [], about))
     if skipped := skipped_lines(manifest.skipped):
         shards = [line.strip() for line in skipped[1:]]
         found.append((skipped[0], shards, "The numbers on this page are those of the other shards."))
@@ -111,12 +111,11 @@ def banners(filters: Filters, stats: Stats, manifest: Manifest) -> Html:
         models = counted(len({name for names in not_judged.values() for name in names}), "model")
         about = "All their records have an error, so they have no accuracy and no score there."
         found.append((f"not judged: {models}, on {counted(len(not_judged), 'evaluation')}", first, about))
-    return joined(*(_banner(*one) for one in found))
-
-
-def _banner(title: str, lines: Sequence[str] | None, about: str) -> Html:
-    items = None if lines is None else tag("ul", *(tag("li", line) for line in lines))
-    return tag("div", tag("strong", title), items, tag("p", about), class_="banner", role="note")
+    made = []
+    for title, lines, about in found:
+        items = tag("ul", *(tag("li", line) for line in lines)) if lines else None
+        made.append(tag("div", tag("strong", title), items, tag("p", about), class_="banner", role="note"))
+    return joined(*made)
 
 
 def line_counts(summary: Summary, manifest: Manifest) -> Html:

@@ -334,9 +334,12 @@ def _only_common(
     limits: Limits,
 ) -> list[Chosen]:
     """Recount the chosen models of a corpus on the questions that all of them have answered."""
-    models = {
-        scope_of(one.evaluation.evaluation_name, one.evaluation.metric): _models(one, errors_as_wrong) for one in chosen
-    }
+    models: _Models = {}
+    for one in chosen:
+        everyone = frozenset(encode_text(model.model_id) for model in one.models)
+        answering = frozenset(encode_text(model.model_id) for model in one.models if errors_as_wrong or model.answers)
+        scope = scope_of(one.evaluation.evaluation_name, one.evaluation.metric)
+        models[scope] = _ChosenModels(everyone, answering or everyone, errors_as_wrong)
     parts = parts_of(corpus, manifest)
     schema = CORPUS_LABELS[manifest.schema].name
     found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs, limits=limits)
@@ -358,12 +361,6 @@ def _only_common(
         ]
         recounted.append(msgspec.structs.replace(one, models=summaries, common_questions=counts.questions))
     return recounted
-
-
-def _models(chosen: Chosen, errors_as_wrong: bool) -> _ChosenModels:
-    everyone = frozenset(encode_text(model.model_id) for model in chosen.models)
-    answering = frozenset(encode_text(model.model_id) for model in chosen.models if errors_as_wrong or model.answers)
-    return _ChosenModels(everyone, answering or everyone, errors_as_wrong)
 
 
 def _count(

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, Which
 
-_ESCAPE: Final = re.compile(r"\\(?:(\\)|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+_ESCAPE: Final = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _ORDINAL: Final = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
 
 
@@ -45,23 +45,14 @@ def name_text(name: str) -> str:
 
 
 def _spelled(char: str) -> str:
-    if char == "\\":
-        return "\\\\"
     if char.isprintable():
-        return char
+        return char.replace("\\", "\\\\")
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def name_of(text: str) -> str:
-    return _ESCAPE.sub(_char, text)
-
-
-def _char(found: re.Match[str]) -> str:
-    if found[1]:
-        return "\\"
-    code = int(found[2] or found[3] or found[4], 16)
-    return chr(code) if code < 0x110000 else "\ufffd"
+    return _ESCAPE.sub(lambda found: found[0].encode().decode("unicode_escape", "replace"), text)
 
 
 def answer_name_text(name: AnswerName) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -208,9 +209,5 @@ def record_text(shown: NumberedAnswer) -> str:
     """The record as indented JSON, in which characters that cannot be seen are escapes."""
     text = msgspec.json.format(shown.answer.line, indent=2).decode()
     odd = {char for char in set(text) if not char.isprintable() and char not in "\n "}
-    return text.translate({ord(char): _json_escape(char) for char in odd}) if odd else text
-
-
-def _json_escape(char: str) -> str:
-    units = char.encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    escapes = {ord(char): re.sub("....", r"\\u\g<0>", char.encode("utf-16-be").hex()) for char in odd}
+    return text.translate(escapes)

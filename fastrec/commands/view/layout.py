@@ -97,7 +97,10 @@ class Frame:
             # Not deferred: the chosen theme must be known before anything is drawn.
             tag("script", src=self.addresses.plain("page.js")),
         )
-        bar = tag("header", self._trail(trail), tag("div", tools, _buttons(), class_="tools"), class_="top")
+        theme = tag("button", "◐", type="button", id="theme", title="Light or dark (t)", aria_label="Light or dark")
+        keys = tag("button", "?", type="button", id="help-button", title="Keys (?)", aria_label="Keys")
+        buttons = tag("span", theme, keys, class_="scripted-only")
+        bar = tag("header", self._trail(trail), tag("div", tools, buttons, class_="tools"), class_="top")
         skip = tag("a", "Skip to the content", href="#content", class_="skip")
         content = tag("main", *body, id="content")
         whole = tag("html", head, tag("body", skip, bar, content, _help()), lang="en")
@@ -123,12 +126,6 @@ def key_link(text: Child, key: str, address: str | None, **attributes: str) -> H
     if address is None:
         return tag("span", text, " ", keys, class_="button off", **attributes)
     return tag("a", text, " ", keys, href=address, class_="button", data_key=key, **attributes)
-
-
-def _buttons() -> Html:
-    theme = tag("button", "◐", type="button", id="theme", title="Light or dark (t)", aria_label="Light or dark")
-    keys = tag("button", "?", type="button", id="help-button", title="Keys (?)", aria_label="Keys")
-    return tag("span", theme, keys, class_="scripted-only")
 
 
 def _help() -> Html:
