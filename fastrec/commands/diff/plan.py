@@ -25,15 +25,7 @@ import msgspec
 from fastrec.commands.diff.merge import CompareTask
 from fastrec.commands.diff.questions import ModelName, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines, text_hash
-from fastrec.corpus.scan import (
-    PartFile,
-    Position,
-    PositionOf,
-    SplitHashes,
-    find_split_hashes,
-    parts_of,
-    position_maker,
-)
+from fastrec.corpus.scan import PartFile, Position, PositionOf, SplitHashes, find_split_hashes, parts_of, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
 from fastrec.schemas.registry import CORPUS_LABELS

@@ -51,14 +51,7 @@ from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import Chosen
-from fastrec.summary.present_ranking import (
-    REASONS,
-    EvaluationJoins,
-    Overlap,
-    OverlapExample,
-    PairJoins,
-    QuestionGroup,
-)
+from fastrec.summary.present_ranking import REASONS, EvaluationJoins, Overlap, OverlapExample, PairJoins, QuestionGroup
 
 Asked = dict[tuple[bytes, bytes], int]
 """By question and sample_id (as spelled in JSON), the models that were asked it: a mask."""

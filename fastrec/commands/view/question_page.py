@@ -26,13 +26,7 @@ from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tell_apart, trial_of
 from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
-from fastrec.commands.view.addresses import (
-    AnswerName,
-    PageState,
-    QuestionAddresses,
-    answer_name_text,
-    query_pairs,
-)
+from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses, answer_name_text, query_pairs
 from fastrec.commands.view.layout import (
     FIGURES,
     MOST,
