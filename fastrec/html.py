@@ -95,7 +95,7 @@ def joined(*parts: Html) -> Html:
 
 
 def soft(*children: Child) -> Html:
-    """Make a paragraph that stands back, such as a note."""
+    """Make a paragraph of less weight, such as a note."""
     return tag("p", *children, class_="soft")
 
 

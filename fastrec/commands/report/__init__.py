@@ -100,12 +100,13 @@ def report(
         ShardError: A file of a corpus could not be read completely.
         FastrecError: The file cannot be written.
     """
-    check_jobs(jobs)
-    if questions < 0:
-        raise UsageError(f"questions must be at least 0, not {questions}")
+    # Long, because every section needs a few of the values that are read or computed here.
     path, lower, limits = os.fspath(corpus), as_tuple("lower_is_better", lower_is_better), current_limits()
     if isinstance(output, (str, os.PathLike)):
         _check_target(Path(output), path, overwrite=overwrite)
+    check_jobs(jobs)
+    if questions < 0:
+        raise UsageError(f"questions must be at least 0, not {questions}")
     paths, wanted, groups = several_paths("trend", trend), make_filters(**filters), parse_groups(group_by)
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
@@ -113,10 +114,10 @@ def report(
     with contextlib.ExitStack() as stack:
         matching = matching_corpus(path, wanted, jobs=jobs, progress=progress, limits=limits)
         directory = stack.enter_context(matching)
-        index = stack.enter_context(opened(directory, cache=cache_of(directory, (path,))))
-        index.direct(lower)
         manifest = read_manifest(directory)
         summary = read_summary(directory, manifest)
+        index = stack.enter_context(opened(directory, cache=cache_of(directory, (path,))))
+        index.direct(lower)
         if repeats.kind != "mean":
             summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
         choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
@@ -179,7 +180,7 @@ def report(
         # Replaces the file that a symbolic link points to, not the link.
         LOCAL.write_all(str(Path(output).resolve()), page)
     except OSError as exc:
-        raise FastrecError(f"{shown(os.fspath(output))} cannot be written: {exc.strerror}") from exc
+        raise FastrecError(f"{shown(str(Path(output)))} cannot be written: {exc.strerror}") from exc
     return len(page)
 
 
