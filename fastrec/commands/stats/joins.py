@@ -1,4 +1,4 @@
-"""Which questions do models have in common, and why others not (`stats --joins`)? Which do evaluations (`--overlap`)?
+"""Questions that models (`stats --joins`) or evaluations (`--overlap`) have in common, and what keeps others apart.
 
     one task per part:   read ──▶ for each evaluation and metric: which model was asked what, under which id
     the driver:          adds up, then counts for each pair of models
@@ -7,8 +7,8 @@ Two models were asked the same question if the `sample_hash` is the same, whatev
 if a metric has the hash split (`keys.is_split`). If hashes differ, but the `sample_id` is the same, the digests of
 prompt and references tell what differs; texts are never kept.
 
-Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 kB more for each question of the evaluation that
-is being counted. A model adds one bit to each.
+Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 to 2 kB more for each question of the evaluation
+that is being counted. A model adds one bit to each.
 
 Counting: models are bits of a mask. A *row* is a mask: the models that were asked one question, or that have one prompt
 at one id. Transposed, every model has an integer with one bit per row, and two models agree in as many rows as the two
