@@ -7,7 +7,7 @@ Two models were asked the same question if the `sample_hash` is the same, whatev
 if a metric has the hash split (`keys.is_split`). If hashes differ, but the `sample_id` is the same, the digests of
 prompt and references tell what differs; texts are never kept.
 
-Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 to 2 kB more for each question of the evaluation
+Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 kB more for each question of the evaluation
 that is being counted. A model adds one bit to each.
 
 Counting: models are bits of a mask. A *row* is a mask: the models that were asked one question, or that have one prompt
