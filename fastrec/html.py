@@ -94,6 +94,11 @@ def joined(*parts: Html) -> Html:
     return Html("".join(parts))
 
 
+def soft(*children: Child) -> Html:
+    """Make a paragraph of less weight, such as a note."""
+    return tag("p", *children, class_="soft")
+
+
 def num(value: float | None, spec: str = ",", *more: Child, class_: str = "num", none: str = "") -> Html:
     """Make a cell with a formatted number, which its column is sorted by; `none` is shown instead of None."""
     return tag("td", none if value is None else format(value, spec), *more, class_=class_, data_v=value)

@@ -21,6 +21,7 @@ import pytest
 
 import fastrec
 from fastrec.cli import main
+from fastrec.limits import LIMITS, Limits, use_limits
 
 
 def run_command(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[bytes]:
@@ -35,6 +36,14 @@ def run_command(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[
     done = subprocess.run(command, check=False, **settings)
     assert b"Traceback" not in (done.stdout or b"") + (done.stderr or b"")
     return done
+
+
+def make_page(corpus: str | os.PathLike[str], limits: Limits = LIMITS, **options: Any) -> bytes:
+    """Return the page that `report` writes."""
+    page = io.BytesIO()
+    with use_limits(limits):
+        assert fastrec.report(corpus, page, **options) == len(page.getvalue())
+    return page.getvalue()
 
 
 def run_here(

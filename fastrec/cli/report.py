@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import click
@@ -71,18 +72,15 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
       fastrec report corpus -o - | gzip > report.html.gz
       fastrec report corpus -o ours.html --model 'org/*' --exclude-model org/old
     """
-    from fastrec.commands.report import make_page
     from fastrec.commands.report import report as run
 
     prepare_reading(options["jobs"])
     stages = ("sort", "merge", "index") if given_filters(options) or options["group_by"] else ("index",)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
-        if output == "-":
-            page = make_page(corpus, **options, progress=progress)
-        else:
-            size = run(corpus, output, overwrite=overwrite, **options, progress=progress)
+        page = BytesIO()
+        size = run(corpus, page if output == "-" else output, overwrite=overwrite, **options, progress=progress)
     with allow_broken_pipe():
         if output == "-":
-            print_exactly(page)
+            print_exactly(page.getvalue())
         else:
             click.echo(f"{shown(output)}: {format_bytes(size)}", err=True)

@@ -52,6 +52,13 @@ class PartFile(msgspec.Struct, frozen=True):
     entry: PartEntry
 
 
+class PartTask(msgspec.Struct, frozen=True):
+    part: PartFile
+
+    def __str__(self) -> str:
+        return f"reading {shown(self.part.path)}"
+
+
 def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
     """List the parts in order; CorpusError if the manifest has a schema or a value that fastrec does not write."""
     path = join(corpus, MANIFEST)
@@ -96,15 +103,11 @@ SplitHashes = frozenset[tuple[str, str | None, str]]
 """evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question (`keys.is_split`)."""
 
 
-class _SplitTask(msgspec.Struct, frozen=True):
-    part: PartFile
+class _SplitTask(PartTask, frozen=True):
     scopes: frozenset[tuple[str, str | None]]
     sort_fields: tuple[str, ...]
     sorted_by_question: bool
     limits: Limits
-
-    def __str__(self) -> str:
-        return f"reading {shown(self.part.path)}"
 
 
 _Samples = dict[tuple[str, str | None, str], set[tuple[tuple[str, str], bytes]]]

@@ -19,12 +19,12 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.commands.report import make_page, report
+from fastrec.commands.report import report
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.html import tag
 from fastrec.judge.findings import CODES
 from fastrec.limits import Limits
-from tests.running import run_command
+from tests.running import make_page, run_command
 from tests.samples import sample, sample_of
 
 ROOT = Path(__file__).parents[2]

@@ -14,9 +14,9 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import fastrec
-from fastrec.commands.report import make_page
 from fastrec.limits import Limits
 from tests.commands.test_report import MARKUP, ROOT, corpus_of, hostile_corpus, marked
+from tests.running import make_page
 from tests.samples import sample
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")

@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.commands.report import make_page
 from fastrec.corpus.manifest import skipped_lines
+from tests.running import make_page
 from tests.samples import sample
 
 SAID = "incomplete: 1 shard could not be read and was skipped:\n  "

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.commands.report import make_page
 from fastrec.errors import UsageError
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
@@ -35,6 +34,7 @@ from fastrec.summary.summarize import hash_counts, summarize
 from fastrec.summary.tally import Tally
 from fastrec.wording import titles
 from tests.normalize.normalizing import Corpus
+from tests.running import make_page
 from tests.samples import sample_of
 from tests.sizes import examples
 from tests.summary.naive import naive_models, near_root

@@ -4,7 +4,7 @@
 2. Skip parts that are the same in both; cut the rest into ranges of sort positions (`plan`).
 3. One task per range merges both corpora and counts what differs (`merge`, `questions`).
 4. The numbers of questions that were not read follow from the two summaries, and must add up (`questions`).
-5. Test the differences for significance, and decide about failures (`_Gate`).
+5. Test the differences for significance, and decide about failures.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any, Literal, Unpack
-
-import msgspec
 
 from fastrec.commands.diff.document import (
     ChangedField,
@@ -45,8 +43,8 @@ from fastrec.commands.diff.questions import (
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
-from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, field_names, make_filters
-from fastrec.limits import Limits, current_limits
+from fastrec.filters import FilterArguments, Strings, as_tuple, field_names, make_filters
+from fastrec.limits import current_limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.summary.document import ModelSummary
 from fastrec.summary.significance import adjust, paired_test, power, to_double
@@ -84,7 +82,7 @@ def _compare_models(
             raise CorpusError(new.path, reason) from None
         kinds = ("rose", "fell") if lower else ("fell", "rose")
         flips = [flip for kind in kinds for flip in changes.examples[*name, kind]]
-        enough = 100 * compared.questions >= Fraction(str(min_compared)) * compared.old_answered
+        enough = 100 * compared.old_compared.answered >= Fraction(str(min_compared)) * compared.old.answered
         models.append(
             ModelDifference(
                 evaluation_name=evaluation,
@@ -110,15 +108,14 @@ def _compare_models(
 
 
 def _position(name: ModelName) -> tuple[str, bool, str, str]:
-    """Sort by evaluation, then by metric, records without one first, then by model."""
-    evaluation, metric, model_id = name
+    evaluation, metric, model_id = name  # records without a metric come first
     return evaluation, metric is not None, metric or "", model_id
 
 
 def _status(before: ModelSummary | None, after: ModelSummary | None, compared: Compared, *, enough: bool) -> Status:
     if not before or not after:
         return "missing" if before else "new"
-    if not compared.old_answered:
+    if not compared.old.answered:
         return "unanswered"
     return "compared" if enough else "incomplete"
 
@@ -134,7 +131,7 @@ def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Cou
 
 def _statistics(compared: Compared, read: Read, *, scored: bool, lower: bool) -> dict[str, Any]:
     """Compute the fields of a `ModelDifference` about its questions; `lower` says whether a lower score is better."""
-    number = compared.questions
+    number = compared.old_compared.answered
     gain, squares = read.gain.total(), read.squares.total()
     test, p, detectable, needed = None, None, None, None
     if number:
@@ -142,15 +139,13 @@ def _statistics(compared: Compared, read: Read, *, scored: bool, lower: bool) ->
         changed = read.fell + read.rose
         test, p = paired_test(read.differences, number, changed=changed, total=gain, squares=squares, binary=binary)
         detectable, needed = power(number, gain, squares, test)
-    means = [
-        to_double(total / number) if number and total is not None else None
-        for total in (compared.old_means, compared.new_means)
-    ]
+    totals = (compared.old_compared.means, compared.new_compared.means)
+    means = [to_double(total / number) if number and total is not None else None for total in totals]
     accuracies, scores = ([None, None], means) if scored else (means, [None, None])
     return {
-        "old_questions": compared.old_questions,
-        "new_questions": compared.new_questions,
-        "old_answered": compared.old_answered,
+        "old_questions": compared.old.questions,
+        "new_questions": compared.new.questions,
+        "old_answered": compared.old.answered,
         "questions": number,
         "old_accuracy": accuracies[0],
         "new_accuracy": accuracies[1],
@@ -166,8 +161,17 @@ def _statistics(compared: Compared, read: Read, *, scored: bool, lower: bool) ->
     }
 
 
-class _Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of `diff` that decide which models make the comparison fail.
+def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared: float) -> None:
+    if not 0 <= p <= 1 or (fail_on is not None and not 0 <= fail_on < math.inf):
+        raise UsageError("fail_on is a number of points, at least 0, and p a probability, from 0 to 1")
+    if not 0 <= min_compared <= 100:
+        raise UsageError(f"min_compared is a percentage, from 0 to 100, not {min_compared}")
+    if p_adjust not in ("bh", "none"):
+        raise UsageError(f"p_adjust must be 'bh' or 'none', not {p_adjust!r}")
+
+
+def _find_failures(found: Difference) -> Iterator[Failure]:
+    """Mark the models that regressed, and yield why the exit code is 1; nothing without `fail_on`.
 
         regressed    the accuracy or the mean score fell by more than the limit, and chance does not explain it
         missing      OLD has records of the model on this evaluation and metric, NEW has none
@@ -175,52 +179,23 @@ class _Gate(msgspec.Struct, frozen=True, kw_only=True):
 
     A model without any answer in OLD has nothing to lose: its status says that it was not compared.
     """
-
-    fail_on: float | None
-    p: float
-    p_adjust: Literal["bh", "none"]
-    min_compared: float
-    allow_missing: tuple[str, ...]
-
-    def check(self) -> None:
-        """Raise UsageError if a value is out of range."""
-        if not 0 <= self.p <= 1 or (self.fail_on is not None and not 0 <= self.fail_on < math.inf):
-            raise UsageError("fail_on is a number of points, at least 0, and p a probability, from 0 to 1")
-        if not 0 <= self.min_compared <= 100:
-            raise UsageError(f"min_compared is a percentage, from 0 to 100, not {self.min_compared}")
-        if self.p_adjust not in ("bh", "none"):
-            raise UsageError(f"p_adjust must be 'bh' or 'none', not {self.p_adjust!r}")
-
-    def mark_regressed(self, models: Sequence[ModelDifference]) -> None:
-        """Set `regressed` of the models that lost more than `fail_on` points with a p-value below `p`."""
-        if self.fail_on is None:
-            return
-        for model in models:
-            p_value = model.p_adjusted if self.p_adjust == "bh" else model.p
-            if p_value is not None and model.points is not None:
-                model.regressed = p_value < self.p and -model.points > self.fail_on
-
-    def failures(self, models: Sequence[ModelDifference]) -> Iterator[Failure]:
-        """Yield why the exit code is 1, regressions first; nothing without `fail_on`."""
-        if self.fail_on is None:
-            return
-        p_value = "adjusted p" if self.p_adjust == "bh" else "p"
-        loss = f"lost more than {self.fail_on:g} points with {p_value} < {self.p:g}"
-        required = [model for model in models if not any(_matches(pattern, model) for pattern in self.allow_missing)]
-        found: list[tuple[ModelDifference, Literal["regressed", "missing", "incomplete"], str]] = [
-            *((model, "regressed", loss) for model in models if model.regressed),
-            *((model, "missing", "is missing in NEW") for model in required if model.status == "missing"),
-            *((model, "incomplete", _shortfall(model)) for model in required if model.status == "incomplete"),
-        ]
-        for model, reason, message in found:
-            names = {name: getattr(model, name) for name in ("evaluation_name", "metric", "model_id")}
-            yield Failure(**names, reason=reason, message=message)
-
-    def notices(self, models: Sequence[ModelDifference]) -> Iterator[str]:
-        """Yield a notice for each pattern that matches no model of OLD: it may be misspelled."""
-        for pattern in self.allow_missing:
-            if not any(model.old_records and _matches(pattern, model) for model in models):
-                yield f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
+    if found.fail_on is None:
+        return
+    for model in found.models:
+        p_value = model.p_adjusted if found.p_adjust == "bh" else model.p
+        if p_value is not None and model.points is not None:
+            model.regressed = p_value < found.p and -model.points > found.fail_on
+    p_name = "adjusted p" if found.p_adjust == "bh" else "p"
+    loss = f"lost more than {found.fail_on:g} points with {p_name} < {found.p:g}"
+    required = [one for one in found.models if not any(_matches(pattern, one) for pattern in found.allow_missing)]
+    reasons: list[tuple[ModelDifference, Literal["regressed", "missing", "incomplete"], str]] = [
+        *((model, "regressed", loss) for model in found.models if model.regressed),
+        *((model, "missing", "is missing in NEW") for model in required if model.status == "missing"),
+        *((model, "incomplete", _shortfall(model)) for model in required if model.status == "incomplete"),
+    ]
+    for model, reason, message in reasons:
+        names = {name: getattr(model, name) for name in ("evaluation_name", "metric", "model_id")}
+        yield Failure(**names, reason=reason, message=message)
 
 
 def _find_scopes(patterns: Sequence[str], scored: Collection[Scope]) -> tuple[set[Scope], list[str]]:
@@ -307,12 +282,17 @@ def diff(
     if examples < 0:
         raise UsageError(f"examples must be at least 0, not {examples}")
     allowed, lower = as_tuple("allow_missing", allow_missing), as_tuple("lower_is_better", lower_is_better)
-    gate = _Gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared, allow_missing=allowed)
-    gate.check()
+    _check_gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared)
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
     with contextlib.ExitStack() as stack:
-        before, after = _read(stack, [os.fspath(old), os.fspath(new)], wanted, jobs, limits)
+        corpora: list[Corpus] = []
+        for path in (os.fspath(old), os.fspath(new)):
+            # One of them may have no matching record: its models are missing.
+            allow_empty = not corpora or corpora[0].manifest.records > 0
+            matching = matching_corpus(path, wanted, jobs=jobs, allow_empty=allow_empty, limits=limits)
+            corpora.append(read_corpus(stack.enter_context(matching), path, jobs=jobs, limits=limits))
+        before, after = corpora
         scored = frozenset() if accuracy else before.graded | after.graded
         plan = make_plan(
             before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples, limits=limits
@@ -330,20 +310,16 @@ def diff(
         errors_as_wrong=errors_as_wrong,
         all_read=plan.read_all,
     )
-    gate.mark_regressed(models)
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
-    sides = [
-        Side(
-            corpus=utf8(corpus.path),
-            records=corpus.manifest.records,
-            text_xxh3_128=corpus.manifest.text_xxh3_128,
-            text_sha256=corpus.manifest.text_sha256,
-        )
-        for corpus in (before, after)
+    only = [f"only records that match {wanted}"] if wanted else []
+    unmatched = [
+        f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
+        for pattern in allowed
+        if not any(model.old_records and _matches(pattern, model) for model in models)
     ]
-    return Difference(
-        old=sides[0],
-        new=sides[1],
+    found = Difference(
+        old=_side(before),
+        new=_side(after),
         by=plan.by,
         question=plan.fields,
         errors_as_wrong=errors_as_wrong,
@@ -353,8 +329,8 @@ def diff(
         p=p,
         p_adjust=p_adjust,
         min_compared=min_compared,
-        allow_missing=gate.allow_missing,
-        failures=list(gate.failures(models)),
+        allow_missing=allowed,
+        failures=[],
         counts=Counts(
             **{name: sum(getattr(model.counts, name) for model in models) for name in Counts.__struct_fields__}
         ),
@@ -362,23 +338,16 @@ def diff(
         fields=[ChangedField(path=path, records=records) for path, records in changed],
         examples=Examples(**{kind: changes.examples[kind] for kind in Examples.__struct_fields__}),
         filters=wanted.spelled(),
-        notices=[
-            *([f"only records that match {wanted}"] if wanted else []),
-            *plan.notices,
-            *lower_notices,
-            *gate.notices(models),
-        ],
+        notices=[*only, *plan.notices, *lower_notices, *unmatched],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
         parts_skipped=plan.skipped,
         seconds=time.perf_counter() - started,
     )
-
-
-def _read(stack: contextlib.ExitStack, paths: list[str], filters: Filters, jobs: int, limits: Limits) -> list[Corpus]:
-    """Read both corpora, or what matches of them. One of them may have no matching record: its models are missing."""
-    found: list[Corpus] = []
-    for path in paths:
-        allow_empty = not found or found[0].manifest.records > 0
-        matching = matching_corpus(path, filters, jobs=jobs, allow_empty=allow_empty, limits=limits)
-        found.append(read_corpus(stack.enter_context(matching), path, jobs=jobs, limits=limits))
+    found.failures = list(_find_failures(found))
     return found
+
+
+def _side(corpus: Corpus) -> Side:
+    manifest = corpus.manifest
+    hashes = {"text_xxh3_128": manifest.text_xxh3_128, "text_sha256": manifest.text_sha256}
+    return Side(corpus=utf8(corpus.path), records=manifest.records, **hashes)

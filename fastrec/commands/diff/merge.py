@@ -77,8 +77,7 @@ class _Reader:
         self._buffers = self._read(parts, bounds, limits)
         self.path = ""
         self._offset = 0  # of the buffer in the text of the part
-        self.data = bytearray()
-        """Whole lines; those from `start` to `end` are still to be read."""
+        self.data = bytearray()  # whole lines; those from `start` to `end` are still to be read
         self.view = memoryview(self.data)  # to slice without copying
         self.start = self.end = 0
         self._key: bytes | None = None  # of the line at `start`, once it was read
@@ -211,17 +210,12 @@ class CompareTask(msgspec.Struct, frozen=True):
     new: Sequence[PartFile]
     bounds: Bounds
     fields: tuple[str, ...]  # of a position
-    rest: tuple[str, ...]
-    """The other fields to compare by: they distinguish the records of one position."""
-    by_metric: bool
-    """Whether the records of one position may have several metrics."""
-    scored: frozenset[Scope]
-    """What is compared by score; all else is compared by the share of right answers."""
+    rest: tuple[str, ...]  # the other fields to compare by: they distinguish the records of one position
+    by_metric: bool  # whether the records of one position may have several metrics
+    scored: frozenset[Scope]  # what is compared by score; all else is compared by the share of right answers
     errors_as_wrong: bool
-    read_all: bool
-    """Whether to read the questions without a difference, too: the summaries do not have their numbers."""
-    split: SplitHashes
-    """Hashes of which each `sample_id` is a question."""
+    read_all: bool  # whether to read the questions without a difference, too: the summaries do not have their numbers
+    split: SplitHashes  # hashes of which each `sample_id` is a question
     examples: int
     limits: Limits
 
@@ -343,9 +337,7 @@ class _Merger:
     def _match(self, olds: Sequence[bytes], news: Sequence[bytes]) -> None:
         """Pair records of a group, each the only one of its run in both corpora; the others are repeats."""
         left: _Pair = ([], [])
-        for old, new in (
-            _group(olds, news, partial(_fields_of, fields=FIELDS)) if len(olds) + len(news) > 2 else [(olds, news)]
-        ):
+        for old, new in _group(olds, news, partial(_fields_of, fields=FIELDS)):
             if len(old) == len(new) == 1:
                 self._compare(old[0], new[0], key_of(new[0]))
             else:

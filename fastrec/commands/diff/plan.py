@@ -25,15 +25,7 @@ import msgspec
 from fastrec.commands.diff.merge import CompareTask
 from fastrec.commands.diff.questions import ModelName, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines, text_hash
-from fastrec.corpus.scan import (
-    PartFile,
-    Position,
-    PositionOf,
-    SplitHashes,
-    find_split_hashes,
-    parts_of,
-    position_maker,
-)
+from fastrec.corpus.scan import PartFile, Position, PositionOf, SplitHashes, find_split_hashes, parts_of, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import Limits
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -55,34 +47,25 @@ class Corpus(msgspec.Struct):
     parts: list[PartFile]
     schema: Schema
     models: dict[ModelName, ModelSummary]
-    metrics: dict[str, list[str | None]]
-    """The metrics of each evaluation; None for records that name none."""
-    graded: frozenset[Scope]
-    lower: frozenset[Scope]
-    """Metrics whose records say that lower scores are better."""
-    """What has scores other than 0 and 1."""
-    one_id_per_hash: bool
-    """Whether in each evaluation, every sample_hash has one sample_id, and the other way round."""
+    metrics: dict[str, list[str | None]]  # the metrics of each evaluation; None for records that name none
+    graded: frozenset[Scope]  # what has scores other than 0 and 1
+    lower: frozenset[Scope]  # metrics whose records say that lower scores are better
+    one_id_per_hash: bool  # whether in each evaluation, every sample_hash has one sample_id, and the other way round
     split: SplitHashes
 
 
 class Plan(msgspec.Struct):
     tasks: list[CompareTask]
     by: tuple[str, ...]
-    fields: tuple[str, ...]
-    """The fields that identify a question of a model."""
+    fields: tuple[str, ...]  # the fields that identify a question of a model
     read_all: bool
-    text_bytes: int
-    """Text of the parts to read."""
+    text_bytes: int  # text of the parts to read
     skipped: int
     notices: list[str]
 
 
 def read_corpus(directory: str, path: str, *, jobs: int, limits: Limits) -> Corpus:
-    """Read the manifest and the summary; UsageError if it is not a corpus, CorpusError if it is damaged.
-
-    `path` is what the user gave: the directory may have only the matching records.
-    """
+    """Read the documents of a corpus; `path` is what the user gave, and `directory` may have only matching records."""
     manifest = read_manifest(directory)
     parts = parts_of(directory, manifest)
     summary = read_summary(directory, manifest)
@@ -96,9 +79,7 @@ def read_corpus(directory: str, path: str, *, jobs: int, limits: Limits) -> Corp
         frozenset((each.evaluation_name, each.metric) for each in summary.evaluations if getattr(each, name))
         for name in ("graded", "lower_is_better")
     )
-    one_id_per_hash = not any(
-        evaluation.ids_with_many_hashes or evaluation.hashes_with_many_ids for evaluation in summary.evaluations
-    )
+    one_id_per_hash = not any(each.ids_with_many_hashes or each.hashes_with_many_ids for each in summary.evaluations)
     split = find_split_hashes(parts, manifest, summary.evaluations, jobs=jobs, limits=limits)
     schema = CORPUS_LABELS[manifest.schema]
     return Corpus(path, manifest, parts, schema, models, metrics, graded, lower, one_id_per_hash, split)

@@ -42,11 +42,9 @@ Rate = Callable[[Raw, bool], Value]
 
 _RUN, _MODEL, _OUTPUT, _TAIL = map(key_mark, ("evaluation_id", "model_id", "output", "answer_attribution"))
 
-Scope = tuple[str, str | None]
-"""An evaluation_name and one of its metrics; None for records that name no metric."""
+Scope = tuple[str, str | None]  # an evaluation_name and one of its metrics; None for records that name no metric
 
-ModelName = tuple[str, str | None, str]
-"""An evaluation_name, a metric and a model_id."""
+ModelName = tuple[str, str | None, str]  # an evaluation_name, a metric and a model_id
 
 OTHER_FIELDS: Final = "(other fields)"
 _ROUNDING = Fraction(1, 10**12)  # of a mean
@@ -60,12 +58,9 @@ _decode_object = msgspec.json.Decoder(_Object).decode
 _decode_array = msgspec.json.Decoder(list[Raw]).decode
 
 
-class _Correctness(msgspec.Struct):
-    is_correct: bool
-
-
-class _Score(msgspec.Struct):
+class _Evaluation(msgspec.Struct):
     score: Raw
+    is_correct: bool
 
 
 class _Record(msgspec.Struct):
@@ -74,8 +69,7 @@ class _Record(msgspec.Struct):
 
 
 _decode_record = msgspec.json.Decoder(_Record).decode
-_decode_correctness = msgspec.json.Decoder(_Correctness).decode
-_decode_score = msgspec.json.Decoder(_Score).decode
+_decode_evaluation = msgspec.json.Decoder(_Evaluation).decode
 
 
 def rate_maker(*, scored: bool, errors_as_wrong: bool) -> Rate:
@@ -85,10 +79,10 @@ def rate_maker(*, scored: bool, errors_as_wrong: bool) -> Rate:
     """
     if scored:
         return lambda evaluation, failed: (
-            None if failed and not errors_as_wrong else _score_of(bytes(_decode_score(evaluation).score))
+            None if failed and not errors_as_wrong else _score_of(bytes(_decode_evaluation(evaluation).score))
         )
     of_failed = False if errors_as_wrong else None
-    return lambda evaluation, failed: of_failed if failed else _decode_correctness(evaluation).is_correct
+    return lambda evaluation, failed: of_failed if failed else _decode_evaluation(evaluation).is_correct
 
 
 @lru_cache(maxsize=4_096)
@@ -182,8 +176,7 @@ class Answers(NamedTuple):
 
     records: int
     answers: int
-    total: int | Fraction
-    """The number of right answers, or the sum of scores."""
+    total: int | Fraction  # the number of right answers, or the sum of scores
 
     def mean(self) -> Fraction:
         if self.answers == 1 and isinstance(self.total, Fraction):
@@ -196,10 +189,8 @@ class Outcome(NamedTuple):
 
     old: Answers
     new: Answers
-    old_compared: Answers
-    """Without records that have no counterpart in NEW."""
-    new_compared: Answers
-    """Without records that have no counterpart in OLD."""
+    old_compared: Answers  # without records that have no counterpart in NEW
+    new_compared: Answers  # without records that have no counterpart in OLD
 
 
 def count_answers(values: Sequence[Value]) -> Answers:
@@ -212,11 +203,9 @@ class Totals(msgspec.Struct):
 
     records: int = 0
     answers: int = 0
-    correct: int | None = 0
-    """Right answers; None if scores are compared."""
+    correct: int | None = 0  # right answers; None if scores are compared
     questions: int = 0
-    answered: int = 0
-    """Questions with at least one answer."""
+    answered: int = 0  # questions with at least one answer
     means: Fraction | None = Fraction()
     """Sum of the means of these questions; None if the summary has no mean, because it overflows a double."""
 
@@ -225,10 +214,10 @@ class Totals(msgspec.Struct):
         """Take the numbers from a summary; None is a model without records."""
         if model is None:
             return cls(correct=None if scored else 0)
-        means: ModelSummary | ErrorsAsWrong = model.errors_as_wrong if errors_as_wrong else model
+        means: ModelSummary | ErrorsAsWrong = model
         answers, answered = model.answers, model.questions_answered
         if errors_as_wrong:
-            answers, answered = model.records, model.questions
+            means, answers, answered = model.errors_as_wrong, model.records, model.questions
         if scored:
             mean = means.mean_score if answered else 0.0
             total = None if mean is None else Fraction(mean) * answered
@@ -280,14 +269,12 @@ class Read:
         self.scored = scored
         self._counts = [Totals(correct=None if scored else 0) for _ in Outcome._fields]
         self._means = [ExactSum() for _ in Outcome._fields]
-        self.size = ExactSum()
-        """Of the absolute values of all means, which bounds what rounding may amount to."""
+        self.size = ExactSum()  # of the absolute values of all means, which bounds what rounding may amount to
         self.gain, self.squares = ExactSum(), ExactSum()
         self.differences: Counter[Fraction] | None = Counter()
         """Number of compared questions by difference, without those that did not change; None if there are too many
         different ones for an exact test."""
-        self.fell = self.rose = 0
-        """Compared questions whose mean fell or rose."""
+        self.fell = self.rose = 0  # compared questions whose mean fell or rose
 
     def add(self, outcome: Outcome, number: int = 1) -> None:
         old, new = (answers.mean() if answers.answers else None for answers in outcome[:2])
@@ -317,7 +304,7 @@ class Read:
                 self.differences = None
 
     def merge(self, other: Read) -> None:
-        self._counts = [ours.plus(theirs) for ours, theirs in zip(self._counts, other._counts, strict=True)]
+        self._counts = list(map(Totals.plus, self._counts, other._counts))
         for ours, theirs in zip(self._sums(), other._sums(), strict=True):
             ours.merge(theirs)
         self.fell, self.rose = self.fell + other.fell, self.rose + other.rose
@@ -335,19 +322,14 @@ class Read:
         return [msgspec.structs.replace(counts, means=means.total()) for counts, means in pairs]
 
 
-class Compared(msgspec.Struct, frozen=True):
-    """The questions of a model on an evaluation and metric that could be compared."""
+class Compared(NamedTuple):
+    """All questions of a model on an evaluation and metric, and those that could be compared."""
 
-    questions: int
-    old_questions: int
-    """All of OLD, compared or not; so are the next two."""
-    new_questions: int
-    old_answered: int
-    old_means: Fraction | None
-    """Sum of the means of the compared questions in OLD; None if it overflows a double."""
-    new_means: Fraction | None
-    repeats: bool
-    """Whether a compared question has several answers in a corpus."""
+    old: Totals
+    new: Totals
+    old_compared: Totals
+    new_compared: Totals
+    repeats: bool  # whether a compared question has several answers in a corpus
 
 
 def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool) -> Compared:
@@ -357,7 +339,7 @@ def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool)
     records there must be.
     """
     old, new = totals
-    old_read, new_read, *compared = read.totals()
+    old_read, new_read, was, now = read.totals()
     if all_read:
         if (old_read.records, new_read.records) != (old.records, new.records):
             raise MismatchError
@@ -374,16 +356,8 @@ def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool)
                 raise MismatchError
         if same.correct is not None and same.answers == same.answered:  # no repeats are left, so the sum is exact
             same.means = Fraction(same.correct)
-    sums = [same.plus(side) for side in compared]
-    return Compared(
-        questions=sums[0].answered,
-        old_questions=old.questions,
-        new_questions=new.questions,
-        old_answered=old.answered,
-        old_means=sums[0].means,
-        new_means=sums[1].means,
-        repeats=any(total.answers > total.answered for total in (same, *compared)),
-    )
+    repeats = any(total.answers > total.answered for total in (same, was, now))
+    return Compared(old, new, same.plus(was), same.plus(now), repeats)
 
 
 class Changes(msgspec.Struct):

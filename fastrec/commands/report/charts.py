@@ -1,18 +1,22 @@
-"""Charts as plain SVG: bars and ranges next to a number, a stacked bar, a histogram, dot plots; and heat maps."""
+"""Charts as plain SVG: bars and ranges next to a number, a stacked bar, histograms, dots, trends; and heat maps."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from fastrec.errors import counted
-from fastrec.html import Html, joined, lazy, short_cell, short_row, table, tag
+from fastrec.errors import counted, listed
+from fastrec.filters import Filters
+from fastrec.html import Html, joined, lazy, num, row, short_cell, short_row, soft, table, tag
 from fastrec.limits import Limits
+from fastrec.progress import Progress
 from fastrec.summary.calibration import Calibration
+from fastrec.summary.document import LineCounts
 from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats
+from fastrec.trends import EvaluationTrend, ModelTrend, Trend, collect_trend
 
 
 def is_large(stats: Stats, limits: Limits) -> bool:
@@ -20,22 +24,35 @@ def is_large(stats: Stats, limits: Limits) -> bool:
     return sum(len(one.by_model) for one in stats.evaluations) > limits.report_static_rows
 
 
+def result_of(model: ModelStats, *, accuracy: bool) -> tuple[float | None, float | None, float | None, str]:
+    """The accuracy or mean score of a model, the ends of its interval, and how all of them are formatted."""
+    if accuracy:
+        return model.accuracy, model.accuracy_low, model.accuracy_high, ".1%"
+    return model.mean_score, model.score_low, model.score_high, ".4g"
+
+
 def are_shares(models: Sequence[ModelStats]) -> bool:
     """Whether all mean scores are from 0 to 1, so that they can be drawn like an accuracy."""
     return all(0 <= model.mean_score <= 1 for model in models if model.mean_score is not None)
 
 
-def position(value: float, low: float, high: float) -> float:
+def _position(value: float, low: float, high: float) -> float:
     """Where a value is on a scale, from 0 to 1. The halves keep huge doubles from overflowing."""
     share = (value / 2 - low / 2) / (high / 2 - low / 2) if high > low else 0.5
     return min(max(share, 0.0), 1.0)
 
 
 def left_out(shown: int, total: int, what: str) -> Html:
-    """Say how many are shown, if not all are."""
-    if shown >= total:
+    return soft(f"Shown: {shown:,} of {total:,} {what}; `fastrec stats` lists all.") if shown < total else Html("")
+
+
+def gallery(about: str, cards: Iterable[Html], class_: str, stats: Stats, everything: Stats) -> Html:
+    """Show a card for each evaluation that has one; empty if none has."""
+    made = list(filter(None, cards))
+    if not made:
         return Html("")
-    return tag("p", f"Shown: {shown:,} of {total:,} {what}; `fastrec stats` lists all.", class_="soft")
+    most = left_out(len(stats.evaluations), len(everything.evaluations), "evaluations with the most records")
+    return joined(soft(about), tag("div", *made, class_=class_), most)
 
 
 _WIDTH: Final = 90
@@ -101,7 +118,7 @@ def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmi
     low, high = min(scaled), max(scaled)
     counts = [0] * _BINS
     for value in scaled:
-        counts[min(int(position(value, low, high) * _BINS), _BINS - 1)] += 1
+        counts[min(int(_position(value, low, high) * _BINS), _BINS - 1)] += 1
     most = max(counts)
     bars = [
         tag("rect", class_="fill", x=10 * number + 1, width=8, y=_short(60 - height), height=_short(height))
@@ -112,9 +129,21 @@ def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmi
     label = f"{title}: {counted(len(values), 'model')} from {ends[0]} to {ends[1]}, at most {most} in one bar"
     axis = tag("line", class_="axis", x1=0, x2=200, y1=60.5, y2=60.5)
     drawing = tag("svg", *bars, axis, viewBox="0 0 200 61", role="img", aria_label=label)
-    return tag(
-        "figure", tag("figcaption", title), drawing, tag("p", *(tag("span", end) for end in ends), class_="ends")
-    )
+    return tag("figure", tag("figcaption", title), drawing, _ends(*ends))
+
+
+def _ends(*texts: str) -> Html:
+    return tag("p", *(tag("span", text) for text in texts), class_="ends")
+
+
+def _plot(height: int, label: str, *paths: Html | None) -> Html:
+    """Make a drawing that is stretched to any width."""
+    box = f"0 0 {_PLOT_WIDTH} {height}"
+    return tag("svg", *paths, viewBox=box, height=height, preserveAspectRatio="none", role="img", aria_label=label)
+
+
+def _path(class_: str, steps: Iterable[str]) -> Html:
+    return tag("path", class_=class_, d="".join(steps))
 
 
 def _small(*parts: Html) -> Html:
@@ -152,26 +181,23 @@ class _Dot(NamedTuple):
 
 def dot_plots(stats: Stats, everything: Stats) -> Html:
     """Show the models of each evaluation as dots with intervals, the best first; say how many there are in all."""
-    cards = [card for one in stats.evaluations if (card := _card(one, accuracy=stats.shows_accuracy(one)))]
-    if not cards:
-        return Html("")
-    return joined(
-        tag("p", _ABOUT, class_="soft"),
-        tag("div", *cards, class_="plots"),
-        left_out(len(stats.evaluations), len(everything.evaluations), "evaluations with the most records"),
-    )
+    cards = (_card(one, accuracy=stats.shows_accuracy(one)) for one in stats.evaluations)
+    return gallery(_ABOUT, cards, "plots", stats, everything)
 
 
 def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
-    dots = [dot for model in evaluation.by_model if (dot := _dot(model, accuracy=accuracy))]
+    dots, spec = [], ""
+    for model in evaluation.by_model:
+        value, low, high, spec = result_of(model, accuracy=accuracy)
+        if value is not None:
+            interval = value if low is None else low, value if high is None else high
+            dots.append(_Dot(model.model_id, value, *interval))
     if not dots:
         return Html("")
-    dots.sort(
-        key=lambda dot: dot.value if evaluation.lower_is_better else -dot.value
-    )  # another order may have been chosen
+    # Another order may have been chosen.
+    dots.sort(key=lambda dot: dot.value if evaluation.lower_is_better else -dot.value)
     shares = accuracy or are_shares(evaluation.by_model)
-    low, high = (0.0, 1.0) if shares else (min(dot.low for dot in dots), max(dot.high for dot in dots))
-    spec = ".1%" if accuracy else ".4g"
+    least, most = (0.0, 1.0) if shares else (min(dot.low for dot in dots), max(dot.high for dot in dots))
     measure = "accuracy" if accuracy else "mean score"
     notes = [f"{measure}, {counted(evaluation.questions, 'question')}"]
     if len(dots) < len(evaluation.by_model):
@@ -179,59 +205,39 @@ def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
     named = [
         tag("li", tag("span", dot.name), tag("b", format(dot.value, spec)), title=dot.name) for dot in dots[:_NAMED]
     ]
-    ends = (f"{low:.0%}", f"{high:.0%}") if accuracy else (f"{low:.4g}", f"{high:.4g}")
+    best, worst = (f"{dot.name}, {dot.value:{spec}}" for dot in (dots[0], dots[-1]))
+    said = f"{len(dots):,} from {best}, to {worst}" if len(dots) > 1 else best
+    ends = ("0%", "100%") if accuracy else (f"{least:.4g}", f"{most:.4g}")
     return tag(
         "article",
         tag("h3", evaluation.title),
-        tag("p", "; ".join(notes), class_="soft"),
-        tag("div", tag("ol", *named), _drawing(dots[:_MOST], low, high, f"{measure} of models: {_spoken(dots, spec)}")),
-        tag("p", *(tag("span", end) for end in ends), class_="ends"),
+        soft("; ".join(notes)),
+        tag("div", tag("ol", *named), _drawing(dots[:_MOST], least, most, f"{measure} of models: {said}")),
+        _ends(*ends),
         _without_names(len(dots)),
         class_="dots",
     )
 
 
-def _dot(model: ModelStats, *, accuracy: bool) -> _Dot | None:
-    if accuracy:
-        value, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
-    else:
-        value, low, high = model.mean_score, model.score_low, model.score_high
-    if value is None:
-        return None
-    return _Dot(model.model_id, value, value if low is None else low, value if high is None else high)
-
-
 def _drawing(dots: Sequence[_Dot], low: float, high: float, label: str) -> Html:
     def at(value: float) -> int:
-        return round(position(value, low, high) * _PLOT_WIDTH)
+        return round(_position(value, low, high) * _PLOT_WIDTH)
 
     named = min(len(dots), _NAMED)
     rows = [_ROW * row + _ROW // 2 for row in range(named)]
     rows += [_ROW * named + _THIN * row + 1 for row in range(len(dots) - named)]
     height = _ROW * named + _THIN * (len(dots) - named)
     lines = [f"M{at(dot.low)} {row}H{at(dot.high)}" for dot, row in zip(dots, rows, strict=True)]
-    grid = "".join(f"M{x} 0V{height}" for x in range(0, _PLOT_WIDTH + 1, _PLOT_WIDTH // 4))
     spots = [f"M{at(dot.value)} {row}h0" for dot, row in zip(dots, rows, strict=True)]
-    return tag(
-        "svg",
-        tag("path", class_="grid", d=grid),
-        tag("path", class_="span", d="".join(lines[:named])),
-        tag("path", class_="spot", d="".join(spots[:named])),
-        tag("path", class_="thin-span", d="".join(lines[named:])) if lines[named:] else None,
-        tag("path", class_="thin-spot", d="".join(spots[named:])) if spots[named:] else None,
-        viewBox=f"0 0 {_PLOT_WIDTH} {height}",
-        height=height,
-        preserveAspectRatio="none",
-        role="img",
-        aria_label=label,
+    return _plot(
+        height,
+        label,
+        _path("grid", (f"M{x} 0V{height}" for x in range(0, _PLOT_WIDTH + 1, _PLOT_WIDTH // 4))),
+        _path("span", lines[:named]),
+        _path("spot", spots[:named]),
+        _path("thin-span", lines[named:]) if lines[named:] else None,
+        _path("thin-spot", spots[named:]) if spots[named:] else None,
     )
-
-
-def _spoken(dots: Sequence[_Dot], spec: str) -> str:
-    best, worst = dots[0], dots[-1]
-    if len(dots) == 1:
-        return f"{best.name}, {best.value:{spec}}"
-    return f"{len(dots):,} from {best.name}, {best.value:{spec}}, to {worst.name}, {worst.value:{spec}}"
 
 
 def _without_names(dots: int) -> Html | None:
@@ -239,7 +245,7 @@ def _without_names(dots: int) -> Html | None:
         return None
     drawn = min(dots, _MOST) - _NAMED
     more = f"; {dots - _MOST:,} more are not drawn" if dots > _MOST else ""
-    return tag("p", f"The {_NAMED} best have a name; {drawn:,} others have a dot only{more}.", class_="soft")
+    return soft(f"The {_NAMED} best have a name; {drawn:,} others have a dot only{more}.")
 
 
 _MOST_UPRIGHT: Final = 10  # with more columns their headings are rotated
@@ -288,7 +294,7 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
 
 
 def _result(model: ModelStats, *, accuracy: bool, coloured: bool) -> Html:
-    value, spec = (model.accuracy, ".1%") if accuracy else (model.mean_score, ".4g")
+    value, _, _, spec = result_of(model, accuracy=accuracy)
     return _heat(value, spec, model.errors, coloured=coloured)
 
 
@@ -301,11 +307,13 @@ def _heat(value: float | None, spec: str, errors: int = 0, *, coloured: bool = T
 
 def reliability_plots(models: Sequence[Calibration], limits: Limits) -> Html:
     """Draw the share of right answers against their confidence, for each model; on the line, both are equal."""
+    if not models:
+        return Html("")
     known = [one for one in models if one.answers]
     plots = [_reliability(one) for one in known[: limits.report_scopes]]
     about = "Each circle is a tenth of the range of confidence. On the line, as many answers are right as stated."
     note = left_out(len(plots), len(known), "models and evaluations")
-    return joined(tag("p", about, class_="soft"), note, tag("div", *plots, class_="plots cards"))
+    return joined(soft(about), note, tag("div", *plots, class_="plots cards"))
 
 
 def _reliability(one: Calibration) -> Html:
@@ -319,7 +327,157 @@ def _reliability(one: Calibration) -> Html:
     title = " · ".join(filter(None, (one.evaluation_name, one.metric, one.model_id)))
     about = f"{counted(one.answers, 'answer')}, calibration error {one.ece:.3f}, Brier score {one.brier:.3f}"
     drawing = tag("svg", frame, *circles, viewBox="-12 -12 224 224", role="img", aria_label=f"{title}: {about}")
-    ends = tag(
-        "p", *(tag("span", text) for text in ("0%", "confidence, and share of right answers", "100%")), class_="ends"
+    ends = _ends("0%", "confidence, and share of right answers", "100%")
+    return tag("article", tag("h3", title), soft(about), tag("figure", drawing, ends))
+
+
+# Results over several corpora: a line for each of a few models of each evaluation, with changes marked.
+
+_LINES: Final = 8  # models of a plot; page.css has as many colours
+_TREND_HEIGHT: Final = 160
+_MARGIN: Final = 8  # pixels above and below
+_MOST_CHANGES: Final = 500
+_COUNTS: Final = LineCounts.__struct_fields__
+
+
+def trend_plots(
+    paths: Sequence[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
+) -> Html:
+    """Show how models changed over corpora: plots, a table of changes, and the line counts of each corpus."""
+    if not paths:
+        return Html("")
+    trend = collect_trend(paths, filters=filters, jobs=jobs, progress=progress, limits=limits)
+    names = [corpus.name for corpus in trend.corpora]
+    ends = names if len(names) == 1 else [names[0], names[-1]]
+    corpora = f"1 corpus, {ends[0]}" if len(ends) == 1 else f"{len(names):,} corpora, from {' to '.join(ends)}"
+    about = (
+        f"{corpora}. Lines: models that changed by more than chance, then the best. A ring "
+        f"marks such a change: p < {trend.p:g}, adjusted for {counted(trend.comparisons, 'comparison')}. Each model "
+        "is compared with the last corpus before in which it has answers, on the questions that it answered in both."
     )
-    return tag("article", tag("h3", title), tag("p", about, class_="soft"), tag("figure", drawing, ends))
+    shown = trend.evaluations[: limits.report_scopes]
+    return joined(
+        *map(soft, (about, *trend.notices)),
+        tag("div", *(_trend_card(names, ends, one) for one in shown), class_="plots"),
+        _not_drawn(len(trend.evaluations) - len(shown), "evaluation"),
+        _changes(trend),
+        _line_counts(trend),
+    )
+
+
+def _not_drawn(number: int, what: str) -> Html:
+    return soft(f"{counted(number, f'more {what}')} not drawn.") if number else Html("")
+
+
+def _trend_card(corpora: Sequence[str], ends: Sequence[str], evaluation: EvaluationTrend) -> Html:
+    models = _drawn_models(evaluation)
+    return tag(
+        "article",
+        tag("h3", evaluation.title),
+        soft(evaluation.measure),
+        _trend_drawing(corpora, evaluation, models),
+        _ends(*ends),
+        tag("ul", *(_legend(evaluation, model, number) for number, model in enumerate(models))),
+        _not_drawn(len(evaluation.models) - len(models), "model"),
+        class_="trend",
+    )
+
+
+def _drawn_models(evaluation: EvaluationTrend) -> list[ModelTrend]:
+    """Choose the models with the least likely changes, then those with the best last value, and sort them by it."""
+    sign = 1 if evaluation.lower_is_better else -1
+
+    def best_first(model: ModelTrend) -> tuple[float, str]:
+        value = _last(model)
+        return math.inf if value is None else sign * value, model.model_id
+
+    changed = [
+        (min(change.p_adjusted or 0.0 for change in model.changes if change.significant), model.model_id, model)
+        for model in evaluation.models
+        if any(change.significant for change in model.changes)
+    ]
+    chosen = [model for _, _, model in sorted(changed, key=lambda one: one[:2])][:_LINES]
+    best = sorted(evaluation.models, key=best_first)
+    chosen += [model for model in best if model not in chosen and _last(model) is not None][: _LINES - len(chosen)]
+    return sorted(chosen, key=best_first)
+
+
+def _last(model: ModelTrend) -> float | None:
+    return next((point.value for point in reversed(model.points) if point.value is not None), None)
+
+
+def _trend_drawing(corpora: Sequence[str], evaluation: EvaluationTrend, models: Sequence[ModelTrend]) -> Html:
+    values = [point.value for model in models for point in model.points if point.value is not None]
+    low, high = (min(values), max(values)) if values else (0.0, 1.0)
+    columns = {name: number for number, name in enumerate(corpora)}
+
+    def place(value: float, column: int) -> tuple[int, int]:
+        x = round(column / (len(columns) - 1) * _PLOT_WIDTH) if len(columns) > 1 else _PLOT_WIDTH // 2
+        return x, _TREND_HEIGHT - _MARGIN - round(_position(value, low, high) * (_TREND_HEIGHT - 2 * _MARGIN))
+
+    heights = (_MARGIN, _TREND_HEIGHT // 2, _TREND_HEIGHT - _MARGIN)
+    paths = [_path("grid", (f"M0 {y}H{_PLOT_WIDTH}" for y in heights))]
+    for number, model in enumerate(models):
+        known = ((columns[point.corpus], point.value) for point in model.points)
+        at = {column: place(value, column) for column, value in known if value is not None}
+        changed = [at[columns[change.after]] for change in model.changes if change.significant]
+        # The line has a gap where a corpus has no value.
+        line = (f"{'L' if column - 1 in at else 'M'}{x} {y}" for column, (x, y) in at.items())
+        paths.append(_path(f"line c{number}", line))
+        paths.append(_path(f"spot c{number}", (f"M{x} {y}h0" for x, y in at.values())))
+        if changed:
+            rings = [f"M{x} {y}h0" for x, y in changed]
+            paths += [_path(f"ring c{number}", rings), _path("hole", rings)]
+    label = f"{evaluation.measure} of {counted(len(models), 'model')} in {len(columns):,} corpora"
+    scale = [tag("span", evaluation.spelled(end)) for end in (high, low)] if values else []
+    return tag("div", tag("p", *scale, class_="scale"), _plot(_TREND_HEIGHT, label, *paths))
+
+
+def _legend(evaluation: EvaluationTrend, model: ModelTrend, number: int) -> Html:
+    spelled = evaluation.spelled
+    changes = [
+        f"{'▲' if (change.difference or 0) > 0 else '▼'} {change.after}: {spelled(change.old)} → {spelled(change.new)}"
+        for change in model.changes
+        if change.significant
+    ][:_LINES]
+    key, value = tag("i", class_=f"key c{number}"), tag("b", spelled(_last(model)))
+    return tag("li", key, tag("span", model.model_id), value, *(tag("small", change) for change in changes))
+
+
+def _changes(trend: Trend) -> Html:
+    found = trend.significant_changes()
+    if not found:
+        return tag("p", "No change is more than chance.")
+    rows = [
+        row(
+            evaluation.title,
+            model.model_id,
+            change.before,
+            change.after,
+            *(num(value, ".4g" if evaluation.graded else ".1%") for value in (change.old, change.new)),
+            num(change.questions),
+            num(change.better),
+            num(change.worse),
+            tag("td", change.p_text, class_="num", data_v=change.p_adjusted),
+        )
+        for evaluation, model, change in found[:_MOST_CHANGES]
+    ]
+    title = f"Changes that are more than chance: {len(found):,}"
+    if len(found) > len(rows):
+        title += f", of which {len(rows):,} are shown"
+    heads = ("evaluation", "model", "from", "to", "old", "new", "questions", "better", "worse", "p")
+    return table(title, heads, rows)
+
+
+def _line_counts(trend: Trend) -> Html:
+    rows = [
+        row(
+            corpus.name,
+            *(num(getattr(corpus.line_counts, name)) for name in _COUNTS),
+            num(corpus.models),
+            listed(corpus.appeared),
+            listed(corpus.disappeared),
+        )
+        for corpus in trend.corpora
+    ]
+    return table("Line counts of each corpus", ("corpus", *_COUNTS, "models", "appear", "disappear"), rows)

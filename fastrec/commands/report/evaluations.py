@@ -7,15 +7,25 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from glob import escape
 from operator import itemgetter
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
-from fastrec.commands.report.charts import are_shares, bar, histogram, is_large, latency_range, latency_scale, left_out
+from fastrec.commands.report.charts import (
+    are_shares,
+    bar,
+    gallery,
+    histogram,
+    is_large,
+    latency_range,
+    latency_scale,
+    left_out,
+    result_of,
+)
 from fastrec.errors import counted
-from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, table, tag
+from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, soft, table, tag
 from fastrec.limits import Limits
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import (
@@ -33,32 +43,28 @@ from fastrec.wording import metrics_of, score_text, tally_facts, title_of
 _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 
 
-def evaluation_tables(stats: Stats, limits: Limits) -> Html:
-    """Show all models of each evaluation, the best first."""
+def evaluation_tables(stats: Stats, everything: Stats, limits: Limits) -> Html:
+    """Show all models of each evaluation, the best first; the evaluations without a table share one."""
     most = max(limits.report_rows // max(len(stats.evaluations), 1), 10)
-    lines = tag("p", " ".join(legend(stats)), class_="soft") if stats.evaluations else Html("")
+    lines = soft(" ".join(legend(stats))) if stats.evaluations else Html("")
     large = is_large(stats, limits)
     tables = [_evaluation(one, most, accuracy=stats.shows_accuracy(one), drawn=not large) for one in stats.evaluations]
-    return joined(lines, *map(lazy, tables) if large else tables)
+    others = Html("") if stats is everything else _other_evaluations(stats, everything, limits)
+    return joined(lines, *map(lazy, tables) if large else tables, others)
 
 
-def other_evaluations(stats: Stats, everything: Stats, limits: Limits) -> Html:
-    """List the evaluations that have no table of their own, with their best model."""
-    if stats is everything:
-        return Html("")
+def _other_evaluations(stats: Stats, everything: Stats, limits: Limits) -> Html:
     shown = {id(one) for one in stats.evaluations}
     others = [one for one in everything.evaluations if id(one) not in shown]
-    rows = [_other(one, accuracy=stats.shows_accuracy(one)) for one in others[: limits.report_other_scopes]]
+    rows = []
+    for one in others[: limits.report_other_scopes]:
+        best = one.by_model[0]
+        value, _, _, spec = result_of(best, accuracy=stats.shows_accuracy(one))
+        counts = map(_number, (one.models, one.questions, one.records))
+        rows.append(short_row(one.title, *counts, short_cell(best.model_id), _number(value, spec)))
     title = f"{counted(len(others), 'other evaluation')}, with fewer records"
     heads = ("evaluation", "models", "questions", "records", "best model", "accuracy or score")
     return joined(lazy(table(title, heads, rows)), left_out(len(rows), len(others), "other evaluations"))
-
-
-def _other(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
-    best = evaluation.by_model[0]
-    result = _number(best.accuracy, ".1%") if accuracy else _number(best.mean_score, ".4g")
-    counts = (evaluation.models, evaluation.questions, evaluation.records)
-    return short_row(evaluation.title, *map(_number, counts), short_cell(best.model_id), result)
 
 
 def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn: bool) -> Html:
@@ -69,9 +75,8 @@ def _evaluation(evaluation: EvaluationStats, most: int, *, accuracy: bool, drawn
     title = f"{evaluation.title}: {about(evaluation)}"
     all_of_them = table(title, ["model", *columns], rows, class_="models")
     explained = any(model.score_standard_error is not None for model in models) and accuracy
-    note = tag("p", _PLUS_MINUS, class_="soft") if explained else Html("")
-    unranked = [tag("p", line, class_="soft") for line in unranked_in_words(evaluation)]
-    return joined(all_of_them, note, *unranked, left_out(len(models), len(evaluation.by_model), best))
+    notes = [*([_PLUS_MINUS] if explained else []), *unranked_in_words(evaluation)]
+    return joined(all_of_them, *map(soft, notes), left_out(len(models), len(evaluation.by_model), best))
 
 
 def _columns(
@@ -83,10 +88,9 @@ def _columns(
     """
     if any(model.rank for model in models):
         yield "rank", lambda model: short_cell(model.rank or "–")
-    if accuracy:
-        yield "accuracy, 95% interval", partial(_accuracy, drawn=drawn)
-    else:
-        yield "score, 95% interval", partial(_score, drawn=drawn and are_shares(models))
+    drawable = drawn and (accuracy or are_shares(models))
+    measure = "accuracy" if accuracy else "score"
+    yield f"{measure}, 95% interval", partial(_result, accuracy=accuracy, drawn=drawable)
     if evaluation.errors:
         yield "errors", lambda model: _number(model.errors)
     if accuracy:
@@ -117,20 +121,14 @@ def _latency(model: ModelStats, *, scale: tuple[float, float], drawn: bool) -> H
     return short_cell(spelled, latency_range(quantiles, scale) if drawn else None)
 
 
-def _accuracy(model: ModelStats, *, drawn: bool) -> Html:
-    accuracy, low, high = model.accuracy, model.accuracy_low, model.accuracy_high
-    if accuracy is None or low is None or high is None:
+def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
+    value, low, high, spec = result_of(model, accuracy=accuracy)
+    if value is None:
         return short_cell("–")
-    interval = tag("small", f" {100 * low:.1f}–{high:.1%}")
-    return _number(accuracy, ".1%", interval, bar(accuracy, low, high) if drawn else None)
-
-
-def _score(model: ModelStats, *, drawn: bool) -> Html:
-    score, low, high = model.mean_score, model.score_low, model.score_high
-    if score is None or low is None or high is None:
-        return _number(score, ".4g") if score is not None else short_cell("–")
-    interval = tag("small", f" {low:.4g} to {high:.4g}")
-    return _number(score, ".4g", interval, bar(score, max(low, 0), min(high, 1)) if drawn else None)
+    if low is None or high is None:
+        return _number(value, spec)
+    interval = f" {100 * low:.1f}–{high:.1%}" if accuracy else f" {low:.4g} to {high:.4g}"
+    return _number(value, spec, tag("small", interval), bar(value, max(low, 0), min(high, 1)) if drawn else None)
 
 
 def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
@@ -138,21 +136,16 @@ def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
 
 
 def histograms(stats: Stats, everything: Stats) -> Html:
-    cards = []
-    for evaluation in stats.evaluations:
-        scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
-        latencies = [model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None]
-        by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
-        charts = joined(histogram("Mean score", scores), by_latency)
-        if charts:
-            cards.append(tag("article", tag("h3", evaluation.title), charts))
-    if not cards:
-        return Html("")
-    return joined(
-        tag("p", "Number of models by mean score and by median latency, for each evaluation.", class_="soft"),
-        tag("div", *cards, class_="cards"),
-        left_out(len(stats.evaluations), len(everything.evaluations), "evaluations with the most records"),
-    )
+    about = "Number of models by mean score and by median latency, for each evaluation."
+    return gallery(about, map(_histograms, stats.evaluations), "cards", stats, everything)
+
+
+def _histograms(evaluation: EvaluationStats) -> Html:
+    scores = [model.mean_score for model in evaluation.by_model if model.mean_score is not None]
+    latencies = [model.latency_ms.p50 for model in evaluation.by_model if model.latency_ms.p50 is not None]
+    by_latency = histogram("Median latency, logarithmic", latencies, unit=" ms", logarithmic=True)
+    charts = joined(histogram("Mean score", scores), by_latency)
+    return tag("article", tag("h3", evaluation.title), charts) if charts else charts
 
 
 def tokens(summary: Summary, limits: Limits) -> Html:
@@ -223,7 +216,7 @@ def question_cards(index: Index, number: int, corpus: str, stats: Stats) -> Html
         "Hardest: the smallest share of models is right. Most disputed: about half of them are, or scores differ most. "
         "Each evaluation has one before any has two. All questions: "
     )
-    return joined(tag("p", about, command, class_="soft"), *groups)
+    return joined(soft(about, command), *groups)
 
 
 def _choose(
@@ -231,15 +224,14 @@ def _choose(
 ) -> list[_Chosen]:
     """Choose questions besides others: the first of each scope, then the second, and so on; each time by `_rank`."""
     known = {(scope, row.name) for scope, row in others}
-    rounds: dict[int, list[_Chosen]] = {}
+    ranked: list[tuple[Any, _Chosen]] = []
     for scope in scopes:
         query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort=kind)
         rows = index.page(query, limit=max(_CANDIDATES, 2 * number)).rows if number else []
         found = [(scope, row) for row in rows if _is_of(kind, scope, row) and (scope, row.name) not in known]
-        for place, one in enumerate(sorted(found, key=lambda one: _rank(kind, one))[:number]):
-            rounds.setdefault(place, []).append(one)
-    ordered = [one for _, some in sorted(rounds.items()) for one in sorted(some, key=lambda one: _rank(kind, one))]
-    return ordered[:number]
+        best = sorted(((_rank(kind, one), one) for one in found), key=itemgetter(0))[:number]
+        ranked += (((place, rank), one) for place, (rank, one) in enumerate(best))
+    return [one for _, one in sorted(ranked, key=itemgetter(0))[:number]]
 
 
 def _is_of(kind: _Kind, scope: Scope, row: QuestionRow) -> bool:
@@ -272,11 +264,11 @@ def _card(index: Index, chosen: _Chosen, metrics: int, corpus: str) -> Html:
     return tag(
         "article",
         tag("h4", title_of(scope.evaluation_name, scope.metric, metrics)),
-        tag("p", "; ".join([*tally_facts(row, graded=scope.graded), f"sample {row.sample_id}"]), class_="soft"),
+        soft("; ".join([*tally_facts(row, graded=scope.graded), f"sample {row.sample_id}"])),
         tag("div", multiline(_cut(asked.question, _QUESTION_CHARS)), class_="text"),
         _references(asked),
         tag("dl", *(_answer(answer, told, graded=scope.graded) for answer, told in found)),
-        tag("p", notes, tag("code", command), class_="soft"),
+        soft(notes, tag("code", command)),
         class_="question",
     )
 
@@ -314,9 +306,8 @@ def _answer(answer: Answer, told: Transcript, *, graded: bool) -> Html:
     turns = f"the last of {counted(len(told.turns), 'turn')}" if len(told.turns) > 1 else ""
     text = told.final_text
     taken = ", ".join(told.extracted)
-    extracted = None
-    if taken and taken != text:
-        extracted = tag("p", f"taken as the answer: {_cut(taken, _ANSWER_CHARS)}", class_="soft")
+    differs = taken and taken != text
+    extracted = soft(f"taken as the answer: {_cut(taken, _ANSWER_CHARS)}") if differs else None
     name = tag("dt", tag("b", verdict, class_=f"verdict {kind}"), " ", answer.model_id, " ", tag("small", turns))
     said = tag("div", multiline(_cut(text, _ANSWER_CHARS)) if text else "(nothing)", class_="text")
     return joined(name, tag("dd", said, extracted))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from fastrec.commands.report.charts import stacked
@@ -9,7 +10,7 @@ from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.rejects import decode_rejected, numbered_lines
 from fastrec.errors import counted, listed
 from fastrec.filters import Filters
-from fastrec.html import Html, code, counts_table, joined, num, row, table, tag, tiles
+from fastrec.html import Html, code, counts_table, joined, num, row, soft, table, tag, tiles
 from fastrec.judge.findings import CODES
 from fastrec.storage import join, parent_and_name
 from fastrec.summary.document import Identities, SampleHashes, Summary
@@ -25,18 +26,18 @@ def repaired_lines(summary: Summary) -> Html:
     found = summary.repaired
     if not found.lines:
         return Html("")
-    counts = [row(name, _meaning(name), num(count)) for name, count in found.by_code.items()]
     changes = [
         row(one.code, one.evaluation_name, one.model_id, one.sample_id, one.path, one.message) for one in found.examples
     ]
     return joined(
         tiles(("repaired lines", found.lines)),
-        table("Repairs by code", ("code", "meaning", "lines"), counts),
+        _codes("Repairs by code", found.by_code),
         table("Examples of repairs", ("code", "evaluation", "model", "sample_id", "path", "message"), changes),
     )
 
 
-def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
+def rejected_lines(summary: Summary, corpus: str, manifest: Manifest) -> Html:
+    examples = _examples(corpus, manifest)
     counts = sorted(summary.rejected_by_code.items(), key=lambda item: (-item[1], item[0]))
     if not counts:
         return tag("p", "No line was rejected.")
@@ -49,33 +50,25 @@ def rejected_lines(summary: Summary, examples: dict[str, list[Html]]) -> Html:
         if name in examples
     ]
     by_code = table("Rejected lines by code", ("code", "meaning", "lines", "share"), rows)
-    return joined(by_code, *details, _repairs(summary))
+    repairs, found = [], summary.repairable
+    if found.lines:
+        kept = f", normalize would keep {found.lines:,} of {counted(summary.line_counts.rejected, 'rejected line')}."
+        repairs.append(tag("p", "With ", tag("code", "--repair all"), kept))
+        repairs.append(_codes("Repairs that would keep rejected lines", found.by_code))
+    return joined(by_code, *details, *repairs)
 
 
-def _repairs(summary: Summary) -> Html:
-    """Show which repairs would keep rejected lines, if any would."""
-    found = summary.repairable
-    if not found.lines:
-        return Html("")
-    rows = [row(name, _meaning(name), num(count)) for name, count in found.by_code.items()]
-    rejected = counted(summary.line_counts.rejected, "rejected line")
-    return joined(
-        tag("p", "With ", tag("code", "--repair all"), f", normalize would keep {found.lines:,} of {rejected}."),
-        table("Repairs that would keep rejected lines", ("code", "meaning", "lines"), rows),
-    )
+def _codes(title: str, counts: Mapping[str, int]) -> Html:
+    rows = [row(name, _meaning(name), num(count)) for name, count in counts.items()]
+    return table(title, ("code", "meaning", "lines"), rows)
 
 
 def _meaning(name: str) -> str:
     return CODES[name].meaning if name in CODES else ""
 
 
-def examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
-    """Read the first rejected lines of each code with different messages, as rows of a table.
-
-    Raises:
-        CorpusError: The rejects file is damaged.
-        ShardError: It could not be read completely.
-    """
+def _examples(corpus: str, manifest: Manifest) -> dict[str, list[Html]]:
+    """Read the first rejected lines of each code with different messages, as rows of a table."""
     found: dict[str, dict[tuple[str, str], Html]] = {}
     if manifest.rejects is None:
         return {}
@@ -96,46 +89,33 @@ _MOST_TITLES: Final = 10  # evaluations in the banner
 _COUNTS: Final = ("kept", "duplicates", "rejected", "blank")
 
 
-def only_matching(filters: Filters) -> Html:
-    """Show at the top which filters were given; nothing if there are none."""
-    if not filters:
-        return joined()
-    about = tag("p", "All numbers on this page are those of the matching records.")
-    return tag("div", tag("strong", f"only records that match {filters}"), about, class_="banner", role="note")
-
-
-def repeated(stats: Stats) -> Html:
-    """Show at the top what several answers to a question become, unless it is their mean."""
-    if stats.repeats_as == "mean":
-        return joined()
-    about = tag("p", " ".join(repeats_in_words(stats.repeats_as)))
-    return tag("div", tag("strong", f"accuracy and score are {stats.repeats_as}"), about, class_="banner", role="note")
-
-
-def skipped(manifest: Manifest) -> Html:
-    """Show at the top which shards the corpus lacks; nothing if it lacks none."""
-    first, *rest = skipped_lines(manifest.skipped) or [""]
-    if not first:
-        return joined()
-    shards = tag("ul", *(tag("li", line.strip()) for line in rest))
-    about = tag("p", "The numbers on this page are those of the other shards.")
-    return tag("div", tag("strong", first), shards, about, class_="banner", role="note")
-
-
-def not_judged(stats: Stats) -> Html:
-    """Show at the top which models have nothing but errors on an evaluation; nothing if all have answers."""
-    found = {
+def banners(filters: Filters, stats: Stats, manifest: Manifest) -> Html:
+    """Show at the top what the numbers are about: filters, repeats, skipped shards, models with nothing but errors."""
+    found: list[tuple[str, list[str], str]] = []
+    if filters:
+        about = "All numbers on this page are those of the matching records."
+        found.append((f"only records that match {filters}", [], about))
+    if stats.repeats_as != "mean":
+        about = " ".join(repeats_in_words(stats.repeats_as))
+        found.append((f"accuracy and score are {stats.repeats_as}", [], about))
+    if skipped := skipped_lines(manifest.skipped):
+        shards = [line.strip() for line in skipped[1:]]
+        found.append((skipped[0], shards, "The numbers on this page are those of the other shards."))
+    not_judged = {
         one.title: names for one in stats.evaluations if (names := [m.model_id for m in one.by_model if not m.answers])
     }
-    if not found:
-        return joined()
-    first = [f"{title}: {listed(names)}" for title, names in list(found.items())[:_MOST_TITLES]]
-    if len(found) > _MOST_TITLES:
-        first.append(f"… and on {counted(len(found) - _MOST_TITLES, 'more evaluation')}")
-    models = counted(len({name for names in found.values() for name in names}), "model")
-    about = tag("p", "All their records have an error, so they have no accuracy and no score there.")
-    strong = tag("strong", f"not judged: {models}, on {counted(len(found), 'evaluation')}")
-    return tag("div", strong, tag("ul", *(tag("li", line) for line in first)), about, class_="banner", role="note")
+    if not_judged:
+        first = [f"{title}: {listed(names)}" for title, names in list(not_judged.items())[:_MOST_TITLES]]
+        if len(not_judged) > _MOST_TITLES:
+            first.append(f"… and on {counted(len(not_judged) - _MOST_TITLES, 'more evaluation')}")
+        models = counted(len({name for names in not_judged.values() for name in names}), "model")
+        about = "All their records have an error, so they have no accuracy and no score there."
+        found.append((f"not judged: {models}, on {counted(len(not_judged), 'evaluation')}", first, about))
+    made = []
+    for title, lines, about in found:
+        items = tag("ul", *(tag("li", line) for line in lines)) if lines else None
+        made.append(tag("div", tag("strong", title), items, tag("p", about), class_="banner", role="note"))
+    return joined(*made)
 
 
 def line_counts(summary: Summary, manifest: Manifest) -> Html:
@@ -145,37 +125,33 @@ def line_counts(summary: Summary, manifest: Manifest) -> Html:
     return joined(
         tiles(("lines", summary.line_counts.lines), *counts),
         stacked(counts),
-        tag("p", f"Every line{whose} is counted once: lines = kept + duplicates + rejected + blank.", class_="soft"),
+        soft(f"Every line{whose} is counted once: lines = kept + duplicates + rejected + blank."),
         tag("div", types, class_="pair"),
     )
 
 
 def versions(summary: Summary) -> Html:
-    """Show which schema versions the lines follow, and what was noted about them."""
-    facts = facts_of(summary)
-    mismatches = summary.notes.get("version.mismatch", 0)
-    repairs = summary.repaired.by_code  # these have a section of their own
-    notes = [row(name, _meaning(name), num(count)) for name, count in summary.notes.items() if name not in repairs]
+    # Repairs have a section of their own.
+    notes = {name: count for name, count in summary.notes.items() if name not in summary.repaired.by_code}
     about = f"The corpus has schema {summary.schema}. The version of a line is told by its shape; duplicates count."
     return joined(
         tiles(
             ("valid lines", sum(summary.versions.values())),
-            ("upgraded", facts.upgraded),
-            ("with a label of another version", mismatches),
+            ("upgraded", facts_of(summary).upgraded),
+            ("with a label of another version", summary.notes.get("version.mismatch", 0)),
         ),
-        tag("p", about, class_="soft"),
+        soft(about),
         tag(
             "div",
             counts_table("Valid lines by schema version", "version", "lines", summary.versions),
             counts_table("Kept records by schema_version", "schema_version", "records", summary.schema_versions),
             class_="pair",
         ),
-        table("Notes on valid lines", ("code", "meaning", "lines"), notes),
+        _codes("Notes on valid lines", notes),
     )
 
 
 def repeats(summary: Summary) -> Html:
-    """Show how many duplicates were dropped, and the identities that have several records."""
     repeated, contradicting = summary.repeats, summary.contradictions
     numbers = tiles(
         ("duplicates dropped", summary.line_counts.duplicates),
@@ -184,11 +160,9 @@ def repeats(summary: Summary) -> Html:
         ("identities with contradictions", contradicting.identities),
         ("their records", contradicting.records),
     )
-    about = tag(
-        "p",
+    about = soft(
         "Repeats: an epoch, a trial or the output tells the records of an identity apart. "
-        "Contradictions: the same output has different verdicts.",
-        class_="soft",
+        "Contradictions: the same output has different verdicts."
     )
     identities = _identities("Contradictions", contradicting), _identities("Repeats", repeated)
     same = summary.same_run
@@ -217,7 +191,6 @@ def _identities(kind: str, found: Identities) -> Html:
 
 
 def hashes(summary: Summary) -> Html:
-    """Show wrong hashes, and ids and hashes that do not match one to one."""
     found = summary.sample_hash
     wrong = [
         row(one.evaluation_name, one.model_id, one.sample_id, code(one.given), code(one.computed))
@@ -238,17 +211,14 @@ def hashes(summary: Summary) -> Html:
     mismatches = [row(title, *(num(getattr(one, name)) for name in counts)) for title, one in differing[:_MOST_ROWS]]
     cut = f": the first {_MOST_ROWS:,} of {len(differing):,} evaluations" if len(differing) > _MOST_ROWS else ""
     wrong_title = f"Wrong hashes: the first {len(wrong):,} of {found.replaced:,}"
-    wrong_heads = ("evaluation", "model", "sample_id", "given", "computed")
     return joined(
         tiles(("verified", found.verified), ("filled in", found.filled), ("replaced", found.replaced)),
-        tag(
-            "p",
+        soft(
             f"The corpus has hashes of recipe {found.recipe}, computed with {found.algorithm}. A given hash is "
-            "verified if any known recipe gives it. The numbers count lines, duplicates too.",
-            class_="soft",
+            "verified if any known recipe gives it. The numbers count lines, duplicates too."
         ),
         _recipes(found),
-        table(wrong_title, wrong_heads, wrong),
+        table(wrong_title, ("evaluation", "model", "sample_id", "given", "computed"), wrong),
         table(f"Ids and hashes that do not match one to one{cut}", ("evaluation", *counts.values()), mismatches)
         or tag("p", "Every id has one hash, and every hash has one id."),
     )
@@ -274,7 +244,6 @@ def _recipes(found: SampleHashes) -> Html:
 
 
 def inputs(manifest: Manifest) -> Html:
-    """Show the line counts of each shard, and the shards that were skipped."""
     numbers = ("bytes", "lines", *_COUNTS)
     rows = [
         row(entry.path, entry.format, *(num(getattr(entry, name)) for name in numbers))
@@ -284,9 +253,8 @@ def inputs(manifest: Manifest) -> Html:
     about = f"{read:,} of {counted(read + len(manifest.skipped), 'shard')} read, in input order"
     if len(rows) < read:
         about += f"; the first {len(rows):,}"
-    parts = (
-        [tag("details", tag("summary", about), table("Shards", ("shard", "format", *numbers), rows))] if rows else []
-    )
+    shards = table("Shards", ("shard", "format", *numbers), rows)
+    parts = [tag("details", tag("summary", about), shards)] if rows else []
     if manifest.skipped:
         reasons = tag("ul", *(tag("li", reason) for reason in manifest.skipped))
         parts += [tag("p", "Skipped, because they could not be read:"), reasons]

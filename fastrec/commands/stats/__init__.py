@@ -5,7 +5,7 @@
    corpus would have. Nothing is published.
 2. Choose evaluations, metrics and models (`summary.present_choice`). Filters by sample, hash or outcome make a corpus
    of the matching records first.
-3. With `common`, recount the chosen models on the questions that all of them answered (`common`).
+3. With `common`, recount the chosen models on the questions that all of them answered.
 4. Rank the models (`summary.present_ranking`), and test which of them differ (`answers.ranks`).
 5. With `group_by`, do the same for each group of records, in a corpus where each group is an evaluation.
 6. With `joins`, find out which questions the chosen models have in common (`joins`).
@@ -15,23 +15,35 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
 from importlib import import_module
-from typing import TypedDict, Unpack
+from itertools import chain, groupby, islice
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
 from fastrec.answers.calibration import find_calibration
 from fastrec.answers.index import cache_of, open_index, reduce_repeats
 from fastrec.answers.trials import parse_repeats
-from fastrec.commands.stats.common import only_common
-from fastrec.commands.stats.joins import find_joins
-from fastrec.commands.stats.overlap import find_overlap
+from fastrec.commands.stats.joins import find_joins, find_overlap
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
-from fastrec.corpus.scan import is_sorted_by_question
-from fastrec.errors import BadShardsError, FastrecError, UsageError, counted
+from fastrec.corpus.scan import (
+    VERIFY_HINT,
+    PartTask,
+    find_split_hashes,
+    is_sorted_by_question,
+    parts_of,
+    run_in_order,
+    unsorted_error,
+    with_progress,
+)
+from fastrec.errors import BadShardsError, CorpusError, FastrecError, UsageError, counted
 from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, as_tuple, make_filters
+from fastrec.judge.judge import Judge, judge_slice
+from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import (
@@ -43,11 +55,17 @@ from fastrec.normalize.scratch import (
     scratch_corpus,
 )
 from fastrec.progress import Progress
-from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.schemas.registry import CORPUS_LABELS, TARGETS
+from fastrec.sorting.keys import KeyColumns, encode_text, key_maker, key_splitter, question_of, scope_of, text_of
 from fastrec.sources.inputs import find_shards
+from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage import join, storage_of
-from fastrec.summary.present_choice import choose
+from fastrec.summary.census import QuestionCounts
+from fastrec.summary.present_choice import Chosen, choose
 from fastrec.summary.present_ranking import MIN_COVERAGE, RANKINGS, EvaluationStats, Stats, add_groups, facts_of, rank
+from fastrec.summary.rows import Column, Sums, outcome_of, row_maker
+from fastrec.summary.summarize import model_summary
+from fastrec.summary.tally import Tally, add_repeats
 
 
 def stats(
@@ -124,10 +142,9 @@ def stats(
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
     reading = _Reading(jobs=jobs, progress=progress, limits=current_limits())
     with contextlib.ExitStack() as stack:
-        made = stack.enter_context(_corpus_of(paths, options, progress=progress, notice=note))
+        published = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+        made = _corpus_of(published, options, stack, progress, note)
         corpus, manifest, summary = made
-        given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-        published = [os.fspath(name) for name in given]
         calibration = None
         if repeats.kind != "mean" or confidence is not None:
             with open_index(corpus, cache=cache_of(corpus, published), **reading) as index:
@@ -177,12 +194,15 @@ def stats(
         if joins:
             found.joins = find_joins(chosen, corpus, manifest, **reading)
         if common:
-            corpus, manifest = stack.enter_context(_by_question(made, options, progress=progress, notice=note))
-            recounted = only_common(chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, **reading)
+            corpus, manifest, _ = _by_question(made, options, stack, progress, note)
+            recounted = _only_common(chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, **reading)
             found.evaluations = ranked(recounted).evaluations
             if tests:
                 test(found.evaluations, corpus, common=True)
         return found
+
+
+_Notice = Callable[[str], None]
 
 
 class _Reading(TypedDict):
@@ -211,61 +231,204 @@ def _add_ranks(
             add_ranks(tested, index, common=common)
 
 
-@contextlib.contextmanager
 def _corpus_of(
-    paths: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-    options: Options,
-    *,
-    progress: Progress | None,
-    notice: Callable[[str], None],
-) -> Iterator[ScratchCorpus]:
-    """Yield a corpus with the matching records: of a published one, or of shards."""
-    names = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+    names: Sequence[str], options: Options, stack: contextlib.ExitStack, progress: Progress | None, notice: _Notice
+) -> ScratchCorpus:
+    """Make a corpus with the matching records: of a published one, or of shards."""
     if len(names) == 1 and storage_of(names[0]).exists(join(names[0], MANIFEST)):
         jobs, work_dir = options.jobs, options.work_dir
-        with matching_corpus(names[0], options.filters, jobs=jobs, work_dir=work_dir, progress=progress) as corpus:
-            manifest = read_manifest(corpus)
-            yield ScratchCorpus(corpus, manifest, read_summary(corpus, manifest))
-        return
-    with _sorted(names, options, progress=progress, notice=notice) as made:
-        counts = made.summary.line_counts
-        if counts.rejected:
-            notice(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
-        if saved := made.summary.repairable.lines:
-            notice(f"`fastrec normalize --repair all` would keep {saved:,} of them")
-        yield made
+        matching = matching_corpus(names[0], options.filters, jobs=jobs, work_dir=work_dir, progress=progress)
+        corpus = stack.enter_context(matching)
+        manifest = read_manifest(corpus)
+        return ScratchCorpus(corpus, manifest, read_summary(corpus, manifest))
+    made = _sorted(names, options, stack, progress, notice)
+    counts = made.summary.line_counts
+    if counts.rejected:
+        notice(f"{counts.rejected:,} of {counts.lines:,} lines are invalid and do not count")
+    if saved := made.summary.repairable.lines:
+        notice(f"`fastrec normalize --repair all` would keep {saved:,} of them")
+    return made
 
 
-@contextlib.contextmanager
 def _by_question(
-    made: ScratchCorpus, options: Options, *, progress: Progress | None, notice: Callable[[str], None]
-) -> Iterator[tuple[str, Manifest]]:
-    """Yield a corpus that is sorted by question, with its manifest; sort it again if it is not."""
-    corpus, manifest, _ = made
-    if is_sorted_by_question(manifest):
-        yield corpus, manifest
-        return
-    order = ", ".join(manifest.sort_fields[:2])
+    made: ScratchCorpus, options: Options, stack: contextlib.ExitStack, progress: Progress | None, notice: _Notice
+) -> ScratchCorpus:
+    """Sort a corpus again if it is not sorted by question."""
+    if is_sorted_by_question(made.manifest):
+        return made
+    order = ", ".join(made.manifest.sort_fields[:2])
     notice(f"the corpus is sorted by {order}; sorting it again to find the common questions")
-    schema = CORPUS_LABELS[manifest.schema].name
+    schema = CORPUS_LABELS[made.manifest.schema].name
     keeping = {"schema": schema, "sample_hash": "fill", "filters": Filters()}  # keeps versions and hashes
     options = msgspec.structs.replace(options, **keeping)
-    with _sorted([corpus], options, progress=progress, notice=notice) as again:
-        yield again.directory, again.manifest
+    return _sorted([made.directory], options, stack, progress, notice)
 
 
-@contextlib.contextmanager
 def _sorted(
-    names: Sequence[str], options: Options, *, progress: Progress | None, notice: Callable[[str], None]
-) -> Iterator[ScratchCorpus]:
+    names: Sequence[str], options: Options, stack: contextlib.ExitStack, progress: Progress | None, notice: _Notice
+) -> ScratchCorpus:
     shards, notices = find_shards(names)
     for message in notices:
         notice(message)
-    with contextlib.ExitStack() as stack:
-        try:
-            corpus = stack.enter_context(scratch_corpus(shards, options, progress=progress, notice=notice))
-        except BadShardsError as exc:
-            lines = [f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no statistics:"]
-            lines += [f"  {error}" for error in exc.errors]
-            raise FastrecError("\n".join([*lines, "Download them again, or leave them out."])) from exc
-        yield corpus
+    try:
+        return stack.enter_context(scratch_corpus(shards, options, progress=progress, notice=notice))
+    except BadShardsError as exc:
+        lines = [f"{counted(len(exc.errors), 'shard')} could not be read completely, so there are no statistics:"]
+        lines += [f"  {error}" for error in exc.errors]
+        raise FastrecError("\n".join([*lines, "Download them again, or leave them out."])) from exc
+
+
+# Statistics on common questions: those that all of the chosen models of an evaluation have answered.
+#
+# With metrics, each metric has its own common questions. The records of a hash are adjacent, whatever their metrics. Of
+# a split hash (`keys.is_split`), each sample_id is a question.
+#
+# An answer is a record without an error. A model without any answer has no say in what is common; of such a model, only
+# the errors on common questions count. If errors count as wrong, every record is an answer.
+#
+#     one task per part:   read · judge ──▶ group records by question ──▶ answered by all models? ──▶ tally
+#     the driver:          joins questions whose records span two parts, and adds up the tallies
+#
+# Memory holds one chunk of text and the rows of one question, whatever the size of the corpus.
+
+
+class _ChosenModels(NamedTuple):
+    """The chosen models of an evaluation, as spelled in sort keys."""
+
+    all: frozenset[bytes]
+    answering: frozenset[bytes]  # those that have answers. A common question has an answer of each.
+    errors_as_wrong: bool
+
+
+_Models = dict[bytes, _ChosenModels]  # by scope (an evaluation with a metric, if it has one), as spelled in sort keys
+_Answer = tuple[Sequence[bytes], Any]
+"""A record of a chosen model: the fields of its sort key (scope, sample_hash, model_id, …), and its row."""
+
+
+class _PartTask(PartTask, frozen=True):
+    schema: str
+    sort_fields: tuple[str, ...]
+    models: _Models
+    split: frozenset[tuple[bytes, bytes]]  # scope and sample_hash of split hashes
+    limits: Limits
+
+
+class _CommonQuestions(Sums):
+    """The common questions of some records: their counts by scope, and the tally of their records."""
+
+    questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
+    tally: Tally = msgspec.field(default_factory=Tally)
+    edges: list[list[_Answer]] = msgspec.field(default_factory=list)
+    """The first and the last hash of each part: the neighbouring parts may have more of their records."""
+
+
+def _only_common(
+    chosen: Sequence[Chosen],
+    corpus: str,
+    manifest: Manifest,
+    *,
+    errors_as_wrong: bool,
+    jobs: int,
+    progress: Progress | None,
+    limits: Limits,
+) -> list[Chosen]:
+    """Recount the chosen models of a corpus on the questions that all of them have answered."""
+    models: _Models = {}
+    for one in chosen:
+        everyone = frozenset(encode_text(model.model_id) for model in one.models)
+        answering = frozenset(encode_text(model.model_id) for model in one.models if errors_as_wrong or model.answers)
+        scope = scope_of(one.evaluation.evaluation_name, one.evaluation.metric)
+        models[scope] = _ChosenModels(everyone, answering or everyone, errors_as_wrong)
+    parts = parts_of(corpus, manifest)
+    schema = CORPUS_LABELS[manifest.schema].name
+    found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs, limits=limits)
+    split = frozenset((scope_of(name, metric), encode_text(hash_)) for name, metric, hash_ in found_split)
+    tasks = [_PartTask(part, schema, manifest.sort_fields, models, split, limits) for part in parts]
+    found = _CommonQuestions()
+    results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+    for part in with_progress(results, parts, progress, "count"):
+        found += part
+    pieces = groupby(found.edges, key=lambda answers: question_of(answers[0][0]))
+    found += _count((list(chain.from_iterable(group)) for _, group in pieces), models, split, limits)
+    recounted = []
+    for one, (scope, names) in zip(chosen, models.items(), strict=True):
+        counts = found.questions[scope]
+        summaries = [
+            model_summary(text_of(name), found.tally.models[scope, name], counts.repeats[name])
+            for name in sorted(names.all)
+            if (scope, name) in found.tally.models
+        ]
+        recounted.append(msgspec.structs.replace(one, models=summaries, common_questions=counts.questions))
+    return recounted
+
+
+def _count(
+    hashes: Iterable[list[_Answer]], models: _Models, split: frozenset[tuple[bytes, bytes]], limits: Limits
+) -> _CommonQuestions:
+    """Count the common questions, given the answers of each hash."""
+    found = _CommonQuestions()
+
+    def common() -> Iterator[_Answer]:
+        for every in hashes:
+            questions: dict[tuple[bytes, bytes], list[_Answer]] = defaultdict(list)
+            for answer in every:
+                scope, sample_hash, _, _, sample_id = answer[0]
+                questions[scope, sample_id if (scope, sample_hash) in split else b""].append(answer)
+            for (scope, _), answers in questions.items():
+                chosen = models[scope]
+                answering = {fields[2] for fields, row in answers if chosen.errors_as_wrong or not row[Column.ERROR]}
+                if chosen.answering <= answering:
+                    counts = found.questions[scope]
+                    counts.questions += 1
+                    add_repeats(counts.repeats, ((fields[2], outcome_of(row)) for fields, row in answers))
+                    yield from answers
+
+    records = common()
+    while batch := list(islice(records, limits.stats_batch_records)):  # the tally is fastest with many at a time
+        found.tally.add(KeyColumns.of(fields for fields, _ in batch), [row for _, row in batch])
+    return found
+
+
+@lru_cache(maxsize=1)
+def _judge(schema: str) -> Judge:
+    return Judge(JudgeSettings(schema=schema, sample_hash="fill"))  # keeps the hashes, which identify the questions
+
+
+def _read_part(task: _PartTask) -> _CommonQuestions:
+    """Find the common questions of one part. Runs in a worker."""
+    # The sort order makes the records of a question adjacent.
+    groups = groupby(_answers(task), key=lambda answer: question_of(answer[0]))
+    hashes = (list(answers) for _, answers in groups)
+    edges = list(islice(hashes, 2))
+
+    def inner() -> Iterator[list[_Answer]]:
+        for answers in hashes:
+            yield edges.pop()
+            edges.append(answers)
+
+    found = _count(inner(), task.models, task.split, task.limits)
+    found.edges = edges
+    return found
+
+
+def _answers(task: _PartTask) -> Iterator[_Answer]:
+    path, expected = task.part.path, task.part.entry.records
+    row_of = row_maker(TARGETS[task.schema])
+    key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
+    records, last = 0, b""
+    # No limit on the line length: `normalize` accepted these lines.
+    for judged in judge_slice(_judge(task.schema), Slice(shard_at(path)), max_line_bytes=sys.maxsize):
+        batch = judged.batch
+        for invalid in batch.rejected:
+            raise CorpusError(path, f"not a valid record: {invalid.findings[0].message}; {VERIFY_HINT}", invalid.line)
+        records += len(batch.records)
+        for record, line in zip(batch.records, batch.numbers, strict=True):
+            key = key_of(record)
+            if key < last:
+                raise unsorted_error(path, line)
+            last, fields = key, split(key)
+            chosen = task.models.get(fields[0])
+            if chosen is not None and fields[2] in chosen.all:
+                yield fields, row_of(record, 0, line)
+    if records != expected:
+        raise CorpusError(path, f"has {records:,} records, but the manifest says {expected:,}; {VERIFY_HINT}")

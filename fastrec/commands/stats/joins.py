@@ -1,4 +1,4 @@
-"""`stats --joins`: why do two models share no question?
+"""Questions that models (`stats --joins`) or evaluations (`--overlap`) have in common, and what keeps others apart.
 
     one task per part:   read ──▶ for each evaluation and metric: which model was asked what, under which id
     the driver:          adds up, then counts for each pair of models
@@ -7,8 +7,8 @@ Two models were asked the same question if the `sample_hash` is the same, whatev
 if a metric has the hash split (`keys.is_split`). If hashes differ, but the `sample_id` is the same, the digests of
 prompt and references tell what differs; texts are never kept.
 
-Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 kB more for each question of the evaluation that
-is being counted. A model adds one bit to each.
+Memory: about 0.4 kB for each question (hash and id) of a metric, and 1 kB more for each question of the evaluation
+that is being counted. A model adds one bit to each.
 
 Counting: models are bits of a mask. A *row* is a mask: the models that were asked one question, or that have one prompt
 at one id. Transposed, every model has an integer with one bit per row, and two models agree in as many rows as the two
@@ -17,6 +17,9 @@ integers have bits in common. That takes microseconds for a pair of models, howe
 At an id where each model has one question, what differs follows from five agreements: in the id, in the question, in
 its exact texts, in its texts but for white space, and in prompt or references alone. Ids where a model has several
 questions, as those of many subjects in one evaluation, are looked at for each model.
+
+Evaluations share a question if the `sample_hash` is the same, or the input but for white space. Their records of a
+question follow each other, so most lines are skipped without decoding them.
 """
 
 from __future__ import annotations
@@ -33,18 +36,26 @@ from msgspec import UNSET, Raw, UnsetType
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
 from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.scan import PartFile, decode_lines, find_split_hashes, parts_of, run_in_order, with_progress
-from fastrec.errors import shown
+from fastrec.corpus.scan import (
+    PartTask,
+    decode_lines,
+    decode_sample_id,
+    find_split_hashes,
+    parts_of,
+    read_head,
+    run_in_order,
+    skim_lines,
+    with_progress,
+)
 from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import Chosen
-from fastrec.summary.present_ranking import REASONS, EvaluationJoins, PairJoins, QuestionGroup
+from fastrec.summary.present_ranking import REASONS, EvaluationJoins, Overlap, OverlapExample, PairJoins, QuestionGroup
 
 Asked = dict[tuple[bytes, bytes], int]
 """By question and sample_id (as spelled in JSON), the models that were asked it: a mask."""
-Question = tuple[bytes, int]
-"""A question at some id, and the models that were asked it there."""
+Question = tuple[bytes, int]  # a question at some id, and the models that were asked it there
 Scope = tuple[str, str | None]  # evaluation and metric
 
 
@@ -64,28 +75,19 @@ class _Line(msgspec.Struct, gc=False):
     evaluation_result_id: str | UnsetType = UNSET
 
 
-class _Task(msgspec.Struct, frozen=True):
-    part: PartFile
-    models: list[tuple[Scope, dict[str, int]]]
-    split: frozenset[tuple[str, str]]
-    """Evaluation and sample_hash of split hashes."""
+class _Task(PartTask, frozen=True):
+    models: dict[Scope, dict[str, int]]
+    split: frozenset[tuple[str, str]]  # evaluation and sample_hash of split hashes
     sort_fields: tuple[str, ...]
     limits: Limits
-
-    def __str__(self) -> str:
-        return f"reading {shown(self.part.path)}"
 
 
 _EXAMPLES: Final = 3
 _PAIRS_WITH_EXAMPLES: Final = 50  # looking for examples takes much longer than counting
-# By reason, what two questions still agree in: a slice of their facts (four digests: prompt, references, both without
-# white space). The closest come first, as in REASONS. With the last reason, `prompt_and_reference`, nothing agrees.
-_AGREEMENTS: Final = {
-    "hash": slice(16),
-    "white_space": slice(16, 32),
-    "reference": slice(16, 24),
-    "prompt": slice(24, 32),
-}
+# For each reason, what two questions still agree in: a slice of their facts (four digests: prompt, references, both
+# without white space). The closest come first, as in REASONS. With the last reason, `prompt_and_reference`, nothing
+# agrees.
+_AGREEMENTS: Final = (slice(16), slice(16, 32), slice(16, 24), slice(24, 32))
 
 _decode: Final = msgspec.json.Decoder(_Line).decode
 _decode_text: Final = msgspec.json.Decoder(str).decode
@@ -103,18 +105,13 @@ def find_joins(
     models: dict[Scope, dict[str, int]] = {}  # each with its number, which is the same for all metrics of an evaluation
     for name, some in evaluations.items():
         everyone[name] = sorted({model.model_id for one in some for model in one.models})
+        numbers = {model_id: number for number, model_id in enumerate(everyone[name])}
         for one in some:
-            chosen_here = {model.model_id for model in one.models}
-            models[name, one.evaluation.metric] = {
-                model_id: number for number, model_id in enumerate(everyone[name]) if model_id in chosen_here
-            }
+            models[name, one.evaluation.metric] = {model.model_id: numbers[model.model_id] for model in one.models}
     parts = parts_of(corpus, manifest)
-    evaluated = (one.evaluation for one in chosen)
-    split = frozenset(
-        (name, sample_hash)
-        for name, _, sample_hash in find_split_hashes(parts, manifest, evaluated, jobs=jobs, limits=limits)
-    )
-    tasks = [_Task(part, list(models.items()), split, manifest.sort_fields, limits) for part in parts]
+    found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs, limits=limits)
+    split = frozenset((name, sample_hash) for name, _, sample_hash in found_split)
+    tasks = [_Task(part, models, split, manifest.sort_fields, limits) for part in parts]
     asked: dict[Scope, Asked] = {scope: {} for scope in models}
     facts: dict[bytes, bytes] = {}
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
@@ -125,27 +122,22 @@ def find_joins(
                 whole[key] = whole.get(key, 0) | mask
         for question, texts in found_facts.items():  # equal, unless two questions have one hash
             facts[question] = min(texts, facts.get(question, texts))
-    return [
-        count_joins(
-            name,
-            everyone[name],
-            {one.evaluation.metric: asked.pop((name, one.evaluation.metric)) for one in some},
-            facts,
-        )
-        for name, some in evaluations.items()
-    ]
+    joins = []
+    for name, some in evaluations.items():
+        by_metric = {one.evaluation.metric: asked.pop((name, one.evaluation.metric)) for one in some}
+        joins.append(count_joins(name, everyone[name], by_metric, facts))
+    return joins
 
 
 def _read_part(task: _Task) -> tuple[dict[Scope, Asked], dict[bytes, bytes]]:
     """Collect what the chosen models were asked in one part, and the facts of each question. Runs in a worker."""
-    models = dict(task.models)
     asked: dict[Scope, Asked] = defaultdict(dict)
     facts: dict[bytes, bytes] = {}
     for lines, _ in decode_lines(task.part, _decode, task.limits.chunk_bytes, task.sort_fields):
         for line in lines:
             metric = line.evaluation_result_id
             scope = line.evaluation_name, None if isinstance(metric, UnsetType) else metric
-            number = models.get(scope, {}).get(line.model_id)
+            number = task.models.get(scope, {}).get(line.model_id)
             if number is None:
                 continue
             sample_id = bytes(line.sample_id)
@@ -189,8 +181,8 @@ def count_joins(
     scored = _scored(by_metric, by_question, len(models))
     groups = _groups(models, _columns(asked.values(), len(models)), *scored)
     first_of = [models.index(group[0]) for group in groups]
-    split = {sample_id: questions for sample_id, questions in sorted(by_id.items()) if len(questions) > 1}
-    reasons = _reasons(split, facts, len(models), first_of)
+    split = {id_: _agreeing(questions, facts) for id_, questions in sorted(by_id.items()) if len(questions) > 1}
+    reasons = _reasons(split.values(), len(models), first_of)
     pairs = [
         PairJoins(
             first=one,
@@ -207,7 +199,7 @@ def count_joins(
     counts = [questions_of[number].bit_count() for number in first_of]
     pairs.sort(key=lambda pair: pair.common / (min(counts[pair.first], counts[pair.second]) or 1))
     for pair in [pair for pair in pairs if pair.apart][:_PAIRS_WITH_EXAMPLES]:
-        pair.examples = _examples(split, facts, first_of[pair.first], first_of[pair.second], pair.reasons)
+        pair.examples = _examples(split, first_of[pair.first], first_of[pair.second], pair.reasons)
     everyone = (1 << len(models)) - 1
     return EvaluationJoins(
         evaluation_name=evaluation,
@@ -261,15 +253,24 @@ def _groups(models: Sequence[str], *columns: Sequence[int]) -> list[list[str]]:
     return sorted((sorted(group) for group in groups.values()), key=lambda group: (-len(group), group))
 
 
+def _agreeing(questions: Sequence[Question], facts: dict[bytes, bytes]) -> list[list[int]]:
+    """The masks of models that have a question of an id in common, that agree in its exact texts, and so on."""
+    found = [[mask for _, mask in questions]]
+    for part in _AGREEMENTS:
+        masks: dict[bytes, int] = defaultdict(int)
+        for question, mask in questions:
+            masks[facts[question][part]] |= mask
+        found.append(list(masks.values()))
+    return found
+
+
 def _reasons(
-    split: dict[bytes, list[Question]], facts: dict[bytes, bytes], models: int, first_of: Sequence[int]
+    split: Iterable[list[list[int]]], models: int, first_of: Sequence[int]
 ) -> dict[tuple[int, int], Counter[str]]:
     """Count for each pair of groups the ids whose questions a reason keeps apart."""
     rows: list[list[int]] = [[] for _ in range(6)]
     several: list[list[list[int]]] = []
-    for questions in split.values():
-        agreeing = [[mask for _, mask in questions]]
-        agreeing += [_agreeing(questions, facts, part) for part in _AGREEMENTS.values()]
+    for agreeing in split:
         everyone = _union(agreeing[0])
         if sum(mask.bit_count() for mask in agreeing[0]) != everyone.bit_count():
             several.append(agreeing)  # a model has several questions of this id
@@ -299,10 +300,7 @@ def _reasons(
 
 
 def _kept_apart(agreeing: Sequence[Sequence[int]], model: int) -> list[int]:
-    """Find for each reason the models that it keeps apart from one model at an id; the closest questions count.
-
-    The masks are of models that have a question in common there, that agree in its exact texts, and so on.
-    """
+    """Find for each reason the models that it keeps apart from one model at an id; the closest questions count."""
     bit = 1 << model
     others = _union(agreeing[0])
     if not others & bit:
@@ -315,36 +313,60 @@ def _kept_apart(agreeing: Sequence[Sequence[int]], model: int) -> list[int]:
     return [*found[1:], others]
 
 
-def _agreeing(questions: Iterable[Question], facts: dict[bytes, bytes], part: slice) -> list[int]:
-    """The masks of models whose questions agree in a part of their facts."""
-    masks: dict[bytes, int] = defaultdict(int)
-    for question, mask in questions:
-        masks[facts[question][part]] |= mask
-    return list(masks.values())
-
-
-def _reason(questions: Sequence[Question], facts: dict[bytes, bytes], a: int, b: int) -> str | None:
-    """What keeps the questions of two models at an id apart; None if they share one, or have none there."""
-    first = {question for question, mask in questions if mask >> a & 1}
-    second = {question for question, mask in questions if mask >> b & 1}
-    if not first or not second or first & second:
-        return None
-    return min((_difference(facts[one], facts[other]) for one in first for other in second), key=list(REASONS).index)
-
-
-def _difference(one: bytes, other: bytes) -> str:
-    reasons = (reason for reason, part in _AGREEMENTS.items() if one[part] == other[part])
-    return next(reasons, "prompt_and_reference")
-
-
 def _examples(
-    split: dict[bytes, list[Question]], facts: dict[bytes, bytes], a: int, b: int, reasons: Iterable[str]
+    split: Mapping[bytes, list[list[int]]], a: int, b: int, reasons: Iterable[str]
 ) -> dict[str, list[int | str]]:
     found: dict[str, list[int | str]] = {reason: [] for reason in REASONS if reason in reasons}
-    for spelled, questions in split.items():
+    for spelled, agreeing in split.items():
         if all(len(examples) == _EXAMPLES for examples in found.values()):
             break
-        reason = _reason(questions, facts, a, b)
-        if reason and len(found[reason]) < _EXAMPLES:
-            found[reason].append(parse(spelled)[0])
+        for reason, mask in zip(REASONS, _kept_apart(agreeing, a), strict=True):
+            if mask >> b & 1 and len(found[reason]) < _EXAMPLES:
+                found[reason].append(parse(spelled)[0])
+    return found
+
+
+class _OverlapTask(PartTask, frozen=True):
+    limits: Limits
+
+
+def find_overlap(
+    corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
+) -> list[Overlap]:
+    """Compare all pairs of evaluations; those with the most questions in common come first."""
+    parts = parts_of(corpus, manifest)
+    tasks = [_OverlapTask(part, limits) for part in parts]
+    done = run_in_order(_questions, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+    by_hash: dict[str, dict[str, tuple[str, bytes]]] = {}  # by evaluation, hash and id of the first such question
+    by_text: dict[bytes, dict[str, tuple[str, bytes]]] = {}
+    for questions in with_progress(done, parts, progress, "count"):
+        for evaluation, sample_hash, sample_id, text in questions:
+            by_hash.setdefault(sample_hash, {}).setdefault(evaluation, (sample_hash, sample_id))
+            by_text.setdefault(text, {}).setdefault(evaluation, (sample_hash, sample_id))
+    found: dict[tuple[str, str], Overlap] = {}
+    for kind, shared in (("hashes", by_hash.values()), ("inputs", by_text.values())):
+        for group in shared:
+            for first, second in combinations(sorted(group), 2):
+                pair = found.setdefault((first, second), Overlap(first=first, second=second))
+                setattr(pair, kind, getattr(pair, kind) + 1)
+                if kind == "inputs" and len(pair.examples) < _EXAMPLES:
+                    (one, id_), (other, other_id) = group[first], group[second]
+                    ids = {"sample_id": decode_sample_id(id_), "other_sample_id": decode_sample_id(other_id)}
+                    pair.examples.append(OverlapExample(sample_hash=one, other_sample_hash=other, **ids))
+    return sorted(found.values(), key=lambda one: (-one.inputs, -one.hashes, one.first, one.second))
+
+
+def _questions(task: _OverlapTask) -> list[tuple[str, str, bytes, bytes]]:
+    """List the questions of a part: evaluation, hash, id, and digest of the input. Runs in a worker."""
+    found = []
+    last = ("", "")
+    for data, end in skim_lines(task.part, task.limits):
+        for line in bytes(memoryview(data)[: end - 1]).split(b"\n"):
+            head = read_head(line)
+            if (head.evaluation_name, head.sample_hash) != last:
+                last = head.evaluation_name, head.sample_hash
+                record = _decode(line)
+                text = " ".join(_decode_text(record.input.raw).split())
+                digest = xxh3_128_digest(text.encode(errors="surrogatepass"))
+                found.append((*last, bytes(record.sample_id), digest))
     return found

@@ -1,9 +1,5 @@
 """`view`: look at the questions and answers of a corpus in a browser.
 
-    index ──▶ app: addresses ──▶ pages (start, table, question, answer) ──▶ HTML, escaped by construction
-                ▲
-    browser ──▶ guard: Host header, method, token
-
 Pages are rendered here and work without a script. The script adds keys, the theme, and search within a transcript.
 The server listens on the loopback interface only, and changes nothing.
 """

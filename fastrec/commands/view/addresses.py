@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import Final, get_args
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, get_args
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, Which
 
-_ESCAPE: Final = re.compile(r"\\(?:(\\)|x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))")
+_ESCAPE: Final = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _ORDINAL: Final = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
 
 
@@ -45,23 +45,14 @@ def name_text(name: str) -> str:
 
 
 def _spelled(char: str) -> str:
-    if char == "\\":
-        return "\\\\"
     if char.isprintable():
-        return char
+        return char.replace("\\", "\\\\")
     code = ord(char)
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def name_of(text: str) -> str:
-    return _ESCAPE.sub(_char, text)
-
-
-def _char(found: re.Match[str]) -> str:
-    if found[1]:
-        return "\\"
-    code = int(found[2] or found[3] or found[4], 16)
-    return chr(code) if code < 0x110000 else "\ufffd"
+    return _ESCAPE.sub(lambda found: found[0].encode().decode("unicode_escape", "replace"), text)
 
 
 def answer_name_text(name: AnswerName) -> str:
@@ -79,7 +70,15 @@ def _answer_name_of(text: str) -> AnswerName:
 
 PAGE_SIZE: Final = 100
 LARGEST_PAGE: Final = 1_000
-_WHICH: Final = get_args(Which)
+# The fields of a query, each with its parameter, in the order of addresses.
+_KEYS: Final = (
+    "evaluation", "metric", "model", "which", "right", "wrong", "outcome", "least", "most", "text", "in", "id", "hash",
+    "where", "sort",
+)  # fmt: skip
+_PARAMETERS: Final = dict(zip(_KEYS, Query.__struct_fields__, strict=True))
+_TYPED: Final = ("text", "where")  # as the user has typed them; others are names
+_CHOICES: Final[dict[str, Sequence[str]]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
+_ALL: Final = Query(evaluation_name="")
 _OUTCOMES: Final = get_args(OutcomeFilter)
 _MOST_DIGITS: Final = 12
 
@@ -90,12 +89,9 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     query: Query
     page: int = 1
     size: int = PAGE_SIZE
-    show: tuple[AnswerName, ...] = ()
-    """The answers side by side; all if there are none."""
-    differences: bool = False
-    """Whether the differences between the first two of them are highlighted."""
-    whole: bool = False
-    """Whether long texts are shown whole."""
+    show: tuple[AnswerName, ...] = ()  # the answers side by side; all if there are none
+    differences: bool = False  # whether the differences between the first two of them are highlighted
+    whole: bool = False  # whether long texts are shown whole
 
 
 def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
@@ -108,28 +104,20 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
     def one(key: str) -> str:
         return values.get(key, [""])[-1]
 
-    def names(key: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(map(name_of, values.get(key, ()))))
-
-    query = Query(
-        evaluation_name=name_of(one("evaluation")),
-        metric=name_of(one("metric")) if "metric" in values else None,
-        models=names("model"),
-        which=one("which") if one("which") in _WHICH else "all",  # type: ignore[arg-type]
-        right=names("right"),
-        wrong=names("wrong"),
-        outcomes=tuple(one for one in _OUTCOMES if one in values.get("outcome", ())),
-        least_score=_number(one("least")),
-        most_score=_number(one("most")),
-        text=one("text"),
-        place=one("in") if one("in") in PLACES else "both",  # type: ignore[arg-type]
-        sample_ids=names("id"),
-        hashes=names("hash"),
-        where=tuple(dict.fromkeys(values.get("where", ()))),
-        sort=one("sort") if one("sort") in SORTS else "order",  # type: ignore[arg-type]
-    )
+    fields: dict[str, Any] = {"evaluation_name": ""}
+    for key, given in values.items():
+        field = _PARAMETERS.get(key, "")
+        read = given if key in _TYPED else [name_of(value) for value in given]
+        if key == "outcome":
+            fields[field] = tuple(outcome for outcome in _OUTCOMES if outcome in given)
+        elif key in ("least", "most"):
+            fields[field] = _number(given[-1])
+        elif field and isinstance(getattr(_ALL, field), tuple):
+            fields[field] = tuple(dict.fromkeys(read))
+        elif field and given[-1] in _CHOICES.get(key, given):
+            fields[field] = read[-1]
     return PageState(
-        query=query,
+        query=Query(**fields),
         page=_count(one("page"), 1, 10**_MOST_DIGITS),
         size=_count(one("size"), PAGE_SIZE, LARGEST_PAGE),
         show=tuple(dict.fromkeys(map(_answer_name_of, values.get("show", ())))),
@@ -162,21 +150,12 @@ def number_text(value: float) -> str:
 
 
 def query_pairs(query: Query) -> list[tuple[str, str]]:
-    pairs = [("evaluation", name_text(query.evaluation_name))]
-    pairs += [] if query.metric is None else [("metric", name_text(query.metric))]
-    pairs += [("model", name_text(name)) for name in query.models]
-    pairs += [("which", query.which)] if query.which != "all" else []
-    pairs += [("right", name_text(name)) for name in query.right]
-    pairs += [("wrong", name_text(name)) for name in query.wrong]
-    pairs += [("outcome", outcome) for outcome in query.outcomes]
-    scores = ("least", query.least_score), ("most", query.most_score)
-    pairs += [(key, number_text(value)) for key, value in scores if value is not None]
-    pairs += [("text", query.text)] if query.text else []
-    pairs += [("in", query.place)] if query.place != "both" else []
-    pairs += [("id", name_text(name)) for name in query.sample_ids]
-    pairs += [("hash", name_text(name)) for name in query.hashes]
-    pairs += [("where", condition) for condition in query.where]
-    pairs += [("sort", query.sort)] if query.sort != "order" else []
+    pairs = []
+    for key, field in _PARAMETERS.items():
+        value = getattr(query, field)
+        if key == "evaluation" or value != getattr(_ALL, field):
+            spell = number_text if key in ("least", "most") else str if key in _TYPED else name_text
+            pairs += [(key, spell(one)) for one in (value if isinstance(value, tuple) else [value])]
     return pairs
 
 
@@ -210,37 +189,23 @@ class Addresses:
         return lambda name: f"{self._prefix}/question/{quote(name, safe='')}?{parameters}"
 
     def question(self, state: PageState, name: str) -> str:
-        return self.of_question("question", state, name)
-
-    def of_question(self, page: str, state: PageState, name: str) -> str:
-        """Another page about a question: `answer`, `record`, `disagreement`."""
-        return self._of(f"{page}/{quote(name, safe='')}", state)
+        return self.questions(state)(name)
 
     def _of(self, page: str, state: PageState) -> str:
         return f"{self._prefix}/{page}?{urlencode(state_pairs(state))}"
 
 
-class QuestionAddresses:
+class QuestionAddresses(Addresses):
+    """Makes the addresses of pages about a question: `question`, `answer`, `record`, `disagreement`."""
+
     def __init__(self, addresses: Addresses, state: PageState, name: str) -> None:
-        self.all = addresses
+        super().__init__(addresses.plain().removesuffix("/"))
         self.state = state
         self.name = name
 
-    def table(self) -> str:
-        return self.all.table(self.state)
+    def to(self, page: str = "question", name: str | None = None, **changes: object) -> str:
+        """A page about this question, or about another one, with changes of its state."""
+        return self._of(f"{page}/{quote(name or self.name, safe='')}", replace(self.state, **changes))
 
-    def question(self, **changes: object) -> str:
-        return self.all.question(replace(self.state, **changes), self.name)
-
-    def disagreement(self) -> str:
-        """Leads to the next question on which the models disagree."""
-        return self.all.of_question("disagreement", replace(self.state, whole=False), self.name)
-
-    def answer(self, chosen: AnswerName, *, name: str | None = None, whole: bool = False) -> str:
-        """One answer to this question, or to another one."""
-        state = replace(self.state, show=(chosen,), differences=False, whole=whole)
-        return self.all.of_question("answer", state, name or self.name)
-
-    def record(self, chosen: AnswerName) -> str:
-        state = replace(self.state, show=(chosen,), differences=False, whole=False)
-        return self.all.of_question("record", state, self.name)
+    def answer(self, chosen: AnswerName, page: str = "answer", *, name: str | None = None, whole: bool = False) -> str:
+        return self.to(page, name, show=(chosen,), differences=False, whole=whole)

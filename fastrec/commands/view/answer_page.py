@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -13,18 +14,16 @@ from fastrec.answers.table import QuestionRow
 from fastrec.answers.transcript import Call, Transcript, Turn
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses
 from fastrec.commands.view.layout import Frame, block, facts, key_link, verdict
-from fastrec.commands.view.question_page import NumberedAnswer, folded, numbered, question_card, repeat_text
+from fastrec.commands.view.question_page import NumberedAnswer, folded, question_card, repeat_text
 from fastrec.errors import counted
-from fastrec.html import Html, joined, tag
+from fastrec.html import Html, joined, soft, tag
 
-_SHORT: Final = 400
-"""A longer result of a tool, or system prompt, is folded."""
+_SHORT: Final = 400  # a longer result of a tool, or system prompt, is folded
 _LINES: Final = 8
 _KNOWN_ROLES: Final = {"user", "assistant", "tool", "system"}
 
 
 def _error_marks(total: int) -> Iterator[Html]:
-    """Number the errors of a page, and link each to the next one."""
     for number in range(1, total + 1):
         following = f"#error-{number + 1}" if number < total else "#error-1"
         text = "next error ↓" if number < total else "first error ↑"
@@ -61,16 +60,12 @@ def _turn(turn: Turn, errors: Iterator[Html], most: int | None, whole: str) -> H
         is_folded = turn.role == "system" and _is_long(turn.text)  # the same for all answers, most often
         parts.append(folded("Prompt", turn.text, most, whole) if is_folded else block(turn.text, most, whole))
     parts += [_call(call, errors, most, whole) for call in turn.calls]
-    parts += _others(turn.other)
+    parts.append(_others(turn.other))
     class_ = f"turn {role}" + (" failed" if failed else "")
     return tag("li", *parts, class_=class_, id=f"turn-{turn.number}")
 
 
 def _call(call: Call, errors: Iterator[Html], most: int | None, whole: str) -> Html:
-    arguments = [
-        tag("div", tag("dt", name), tag("dd", block(value, most, whole, class_="text code")))
-        for name, value in call.arguments.items()
-    ]
     head = tag(
         "header",
         tag("span", "⚙ ", aria_hidden="true"),
@@ -78,15 +73,15 @@ def _call(call: Call, errors: Iterator[Html], most: int | None, whole: str) -> H
         tag("span", call.id, class_="soft"),
         next(errors) if call.failed else None,
     )
-    listed = tag("dl", *arguments, class_="arguments") if arguments else None
-    parts = (head, listed, _result(call, most, whole), *_others(call.other))
+    listed = _list(call.arguments, most, whole, "text code") if call.arguments else None
+    parts = (head, listed, _result(call, most, whole), _others(call.other))
     return tag("section", *parts, class_="call failed" if call.failed else "call")
 
 
 def _result(call: Call, most: int | None, whole: str) -> Html:
     """Show what a tool returned; a long result is folded, an error never."""
     if call.result is None:
-        return tag("p", "no result", class_="soft")
+        return soft("no result")
     if _is_long(call.result) and not call.failed:
         return folded("Result", call.result, most, whole, class_="text code")
     return joined(tag("p", "Result", class_="soft label"), block(call.result, most, whole, class_="text code"))
@@ -96,25 +91,19 @@ def _is_long(text: str) -> bool:
     return len(text) > _SHORT or text.count("\n") >= _LINES
 
 
-def _others(values: Mapping[str, str]) -> Sequence[Html]:
+def _others(values: Mapping[str, str]) -> Html:
     if not values:
-        return ()
-    rows = (tag("div", tag("dt", key), tag("dd", block(value, _SHORT))) for key, value in values.items())
+        return Html("")
     title = tag("summary", counted(len(values), "unknown key"))
-    return (tag("details", title, tag("dl", *rows, class_="arguments"), class_="folded"),)
+    return tag("details", title, _list(values, _SHORT), class_="folded")
 
 
-_MOST: Final = 100_000
-"""A longer text is cut, until it is asked for."""
+def _list(values: Mapping[str, str], most: int | None, whole: str | None = None, class_: str = "text") -> Html:
+    rows = ((tag("dt", key), tag("dd", block(value, most, whole, class_=class_))) for key, value in values.items())
+    return tag("dl", *(tag("div", *row) for row in rows), class_="arguments")
 
 
-def chosen_answer(index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer | None:
-    """Read the answer that a state shows; None if there is none."""
-    if not state.show:
-        return None
-    wanted = state.show[0]
-    found = numbered(index.answers(row, (wanted.model,)))
-    return next((one for one in found if one.name == wanted), None)
+_MOST: Final = 100_000  # a longer text is cut, until it is asked for
 
 
 def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer) -> Html:
@@ -122,30 +111,32 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
     answer, transcript = shown.answer, shown.transcript
     whole = here.answer(shown.name, whole=True)
     most = None if state.whole else _MOST
+    extracted = (block(value, most, whole, class_="text code") for value in transcript.extracted)
+    record = here.answer(shown.name, "record")
     errors = sum(call.failed for turn in transcript.turns for call in turn.calls)
     errors += sum(turn.failed and not turn.is_result for turn in transcript.turns)
     body = [
         tag(
             "header",
             tag("h1", answer.model_id),
-            _repeats(here, shown),
+            _repeats(here, shown) if shown.total > 1 else None,
             tag("p", verdict(answer.outcome), facts(answer), class_="line"),
             _attributes(shown),
         ),
-        tag("p", "Error: ", answer.error, class_="error-text") if answer.error else Html(""),
-        _links_to_errors(errors),
+        tag("p", "Error: ", answer.error, class_="error-text") if answer.error else None,
+        _links_to_errors(errors) if errors else None,
         _conversation(transcript, errors, most, whole),
-        _extracted(transcript.extracted, most, whole),
-        _table("Metadata", transcript.metadata, most, whole),
-        _table("Unknown keys", transcript.other, most, whole),
-        tag("p", tag("a", "The record as JSON", href=here.record(shown.name)), f" ({len(answer.line):,} bytes)"),
+        tag("section", tag("h2", "Extracted answer"), *extracted, class_="card") if any(transcript.extracted) else None,
+        _table("Metadata", transcript.metadata, most, whole) if transcript.metadata else None,
+        _table("Unknown keys", transcript.other, most, whole) if transcript.other else None,
+        tag("p", tag("a", "The record as JSON", href=record), f" ({len(answer.line):,} bytes)"),
     ]
     above = QuestionAddresses(frame.addresses, replace(state, show=()), row.name)
     asked = tag("section", question_card(above, transcript), class_="asked")
     title = str(row.sample_id)
     return frame.page(
         f"{answer.model_id} · {title}",
-        [(state.query.evaluation_name, here.table()), (title, above.question(whole=False)), (answer.model_id, None)],
+        [(state.query.evaluation_name, here.table(state)), (title, above.to(whole=False)), (answer.model_id, None)],
         _links(here, index, shown.name),
         tag("div", asked, tag("section", *body, class_="said"), class_="columns reading"),
         tools=_search(),
@@ -155,11 +146,9 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
 def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
     """Link to the same model's answers to other questions, and to other models' answers to this one."""
     query = here.state.query
-    before, after = index.neighbours(query, here.name)
-
-    def question(other: QuestionRow | None) -> str | None:
-        return here.answer(AnswerName(chosen.model), name=other.name) if other else None
-
+    one = AnswerName(chosen.model)
+    rows = index.neighbours(query, here.name)
+    before, after = (here.answer(one, name=row.name) if row else None for row in rows)
     models = [model for model, outcome in index.outcomes(query, here.name).items() if outcome != "none"]
     number = models.index(chosen.model) if chosen.model in models else 0
 
@@ -168,8 +157,8 @@ def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
 
     return tag(
         "nav",
-        key_link("← Previous question", "k p", question(before), rel="prev"),
-        key_link("Next question →", "j n", question(after), rel="next"),
+        key_link("← Previous question", "k p", before, rel="prev"),
+        key_link("Next question →", "j n", after, rel="next"),
         key_link("← Model", "h", model(number - 1)),
         key_link("Model →", "l", model(number + 1)),
         class_="steps",
@@ -178,9 +167,6 @@ def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
 
 
 def _repeats(here: QuestionAddresses, shown: NumberedAnswer) -> Html:
-    """Say which of several answers of its model this is, and link to the others."""
-    if shown.total == 1:
-        return Html("")
     others = (
         tag("a", f"{number:,}", href=here.answer(AnswerName(shown.name.model, number)))
         if number != shown.name.ordinal
@@ -200,26 +186,14 @@ def _attributes(shown: NumberedAnswer) -> Html:
 
 
 def _links_to_errors(errors: int) -> Html:
-    if not errors:
-        return Html("")
     link = tag("a", "Go to the first ", tag("kbd", "e"), href="#error-1", class_="button", data_key="e")
     said = f"{counted(errors, 'tool call')} {'ends' if errors == 1 else 'end'} with an error."
     return tag("p", said, " ", link, class_="line", id="error-0")
 
 
-def _extracted(values: Sequence[str], most: int | None, whole: str) -> Html:
-    if not any(values):
-        return Html("")
-    blocks = (block(value, most, whole, class_="text code") for value in values)
-    return tag("section", tag("h2", "Extracted answer"), *blocks, class_="card")
-
-
 def _table(title: str, values: Mapping[str, str], most: int | None, whole: str) -> Html:
-    if not values:
-        return Html("")
-    rows = (tag("div", tag("dt", key), tag("dd", block(value, most, whole))) for key, value in values.items())
     summary = tag("summary", f"{title} ", tag("span", counted(len(values), "value"), class_="soft"))
-    return tag("details", summary, tag("dl", *rows, class_="arguments"), class_="card folded")
+    return tag("details", summary, _list(values, most, whole), class_="card folded")
 
 
 def _search() -> Html:
@@ -235,9 +209,5 @@ def record_text(shown: NumberedAnswer) -> str:
     """The record as indented JSON, in which characters that cannot be seen are escapes."""
     text = msgspec.json.format(shown.answer.line, indent=2).decode()
     odd = {char for char in set(text) if not char.isprintable() and char not in "\n "}
-    return text.translate({ord(char): _json_escape(char) for char in odd}) if odd else text
-
-
-def _json_escape(char: str) -> str:
-    units = char.encode("utf-16-be")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    escapes = {ord(char): re.sub("....", r"\\u\g<0>", char.encode("utf-16-be").hex()) for char in odd}
+    return text.translate(escapes)

@@ -13,8 +13,7 @@ from fastrec.html import Child, Exact, Html, joined, multiline, tag
 from fastrec.wording import NONE, SIGNS, latency_text, score_text, tokens_text
 
 FIGURES: Final = ("score", "tokens", "latency")
-MOST: Final = 1_000
-"""Models or answers of a page: a browser shows no more at once."""
+MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
 _BAR: Final = 60
 
 
@@ -98,7 +97,10 @@ class Frame:
             # Not deferred: the chosen theme must be known before anything is drawn.
             tag("script", src=self.addresses.plain("page.js")),
         )
-        bar = tag("header", self._trail(trail), tag("div", tools, _buttons(), class_="tools"), class_="top")
+        theme = tag("button", "◐", type="button", id="theme", title="Light or dark (t)", aria_label="Light or dark")
+        keys = tag("button", "?", type="button", id="help-button", title="Keys (?)", aria_label="Keys")
+        buttons = tag("span", theme, keys, class_="scripted-only")
+        bar = tag("header", self._trail(trail), tag("div", tools, buttons, class_="tools"), class_="top")
         skip = tag("a", "Skip to the content", href="#content", class_="skip")
         content = tag("main", *body, id="content")
         whole = tag("html", head, tag("body", skip, bar, content, _help()), lang="en")
@@ -124,12 +126,6 @@ def key_link(text: Child, key: str, address: str | None, **attributes: str) -> H
     if address is None:
         return tag("span", text, " ", keys, class_="button off", **attributes)
     return tag("a", text, " ", keys, href=address, class_="button", data_key=key, **attributes)
-
-
-def _buttons() -> Html:
-    theme = tag("button", "◐", type="button", id="theme", title="Light or dark (t)", aria_label="Light or dark")
-    keys = tag("button", "?", type="button", id="help-button", title="Keys (?)", aria_label="Keys")
-    return tag("span", theme, keys, class_="scripted-only")
 
 
 def _help() -> Html:

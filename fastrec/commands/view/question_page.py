@@ -26,13 +26,7 @@ from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tell_apart, trial_of
 from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
-from fastrec.commands.view.addresses import (
-    AnswerName,
-    PageState,
-    QuestionAddresses,
-    answer_name_text,
-    query_pairs,
-)
+from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses, answer_name_text, query_pairs
 from fastrec.commands.view.layout import (
     FIGURES,
     MOST,
@@ -47,16 +41,14 @@ from fastrec.commands.view.layout import (
 )
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
-from fastrec.html import Child, Exact, Html, joined, multiline, tag
+from fastrec.html import Child, Exact, Html, joined, multiline, soft, tag
 from fastrec.wording import SIGNS, signs_of, tally_facts
 
-_LONGEST: Final = 20_000
-"""Characters of each text that are compared."""
+_LONGEST: Final = 20_000  # characters of each text that are compared
 _MOST_EDITS: Final = 1_200
 _WORDS: Final = re.compile(r"\w+\s*|\s+|[^\w\s]\s*")
 _SENTENCES: Final = re.compile(r"[^.!?\n]*[.!?\n]+\s*|[^.!?\n]+")
-_NOISE: Final = 2
-"""So many equal words between two differences do not count."""
+_NOISE: Final = 2  # so many equal words between two differences do not count
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -90,8 +82,12 @@ def _compare(a: Sequence[str], b: Sequence[str]) -> list[Piece] | None:
     runs = _equal_runs(a_rest[: len(a_rest) - end], b_rest[: len(b_rest) - end])
     if runs is None:
         return None
-    middle = [(start + i, start + j, length) for i, j, length in runs]
-    return list(_pieces(a, b, [(0, 0, start), *_without_noise(a, middle), (len(a) - end, len(b) - end, end)]))
+    blocks = [(0, 0, start)]
+    for i, j, length in runs:
+        words = sum(any(map(str.isalnum, word)) for word in a_rest[i : i + length])
+        if words > _NOISE:  # few words are equal by chance
+            blocks.append((start + i, start + j, length))
+    return list(_pieces(a, b, [*blocks, (len(a) - end, len(b) - end, end)]))
 
 
 def _common(a: Sequence[str], b: Sequence[str]) -> int:
@@ -150,14 +146,6 @@ def _trace(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
     return None
 
 
-def _without_noise(a: Sequence[str], runs: Sequence[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """Leave out short runs of equal words: they are equal by chance."""
-    for i, j, length in runs:
-        words = sum(any(map(str.isalnum, word)) for word in a[i : i + length])
-        if words > _NOISE:
-            yield i, j, length
-
-
 def _pieces(a: Sequence[str], b: Sequence[str], blocks: Sequence[tuple[int, int, int]]) -> Iterator[Piece]:
     """Yield the equal blocks, and what is between them."""
     x = y = 0
@@ -169,8 +157,7 @@ def _pieces(a: Sequence[str], b: Sequence[str], blocks: Sequence[tuple[int, int,
         x, y = i + length, j + length
 
 
-_MOST_CARDS: Final = 12
-"""With more answers than this, the page is a list."""
+_MOST_CARDS: Final = 12  # with more answers than this, the page is a list
 _CARD_TEXT: Final = 2_000
 _LISTED_TEXT: Final = 600
 _START: Final = 160
@@ -184,8 +171,7 @@ class NumberedAnswer(msgspec.Struct, frozen=True):
     name: AnswerName
     answer: Answer
     transcript: Transcript
-    total: int
-    """How many answers the model has to the question."""
+    total: int  # how many answers the model has to the question
     trial: dict[str, str]
 
 
@@ -234,7 +220,7 @@ def _compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnsw
     if texts[0] == texts[1]:
         note = "Both answers are equal, to the letter."
     sides = _card(here, left, _marked(pieces, "left")), _card(here, right, _marked(pieces, "right"))
-    return joined(tag("p", note, class_="soft"), tag("div", *sides, class_="cards pair"))
+    return joined(soft(note), tag("div", *sides, class_="cards pair"))
 
 
 def _marked(pieces: Sequence[Piece], side: str) -> Html:
@@ -314,8 +300,7 @@ def folded(title: str, text: str, most: int | None, address: str | None, *, clas
     return tag("details", tag("summary", f"{title} ", size), block(text, most, address, class_=class_), class_="folded")
 
 
-NO_MORE: Final = "no-more"
-"""The anchor of a note that is visible only if an address has it."""
+NO_MORE: Final = "no-more"  # the anchor of a note that is visible only if an address has it
 _INPUT: Final = 6_000
 _PROMPT: Final = 3_000
 
@@ -332,15 +317,15 @@ def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, ro
     metric = [] if scope.metric is None else [metric_name(scope.metric)]
     question = joined(
         tag("h1", title),
-        tag("p", " · ".join([*metric, *tally_facts(row, graded=scope.graded)]), class_="soft"),
+        soft(" · ".join([*metric, *tally_facts(row, graded=scope.graded)])),
         *(question_card(here, one.transcript) for one in some[:1]),
     )
-    other = metric_links(index, query, lambda metric: here.question(query=replace(query, metric=metric)))
+    other = metric_links(index, query, lambda metric: here.to(query=replace(query, metric=metric)))
     outcomes = _glance(here, index.outcomes(query, row.name), index.trials(query, row.name))
     answers = _answers(here, shown)
     return frame.page(
         f"{title} · {query.evaluation_name}",
-        [(query.evaluation_name, here.table()), (title, None)],
+        [(query.evaluation_name, here.table(state)), (title, None)],
         _links(here, index),
         tag("p", "There is no disagreement after this question.", id=NO_MORE, class_="card"),
         other,
@@ -349,18 +334,13 @@ def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, ro
 
 
 def _links(here: QuestionAddresses, index: Index) -> Html:
-    """Link to the questions before and after this one, in the order of the table."""
-    before, after = index.neighbours(here.state.query, here.name)
-    state = replace(here.state, whole=False)
-
-    def link(row: QuestionRow | None) -> str | None:
-        return here.all.question(state, row.name) if row else None
-
+    rows = index.neighbours(here.state.query, here.name)
+    before, after = (here.to(name=row.name, whole=False) if row else None for row in rows)
     return tag(
         "nav",
-        key_link("← Previous", "k p", link(before), rel="prev"),
-        key_link("Next →", "j n", link(after), rel="next"),
-        key_link("Next disagreement", "d", here.disagreement()),
+        key_link("← Previous", "k p", before, rel="prev"),
+        key_link("Next →", "j n", after, rel="next"),
+        key_link("Next disagreement", "d", here.to("disagreement", whole=False)),
         tag("a", "Answers ↓", href="#answers", class_="button narrow-only"),
         class_="steps",
         aria_label="Questions",
@@ -368,17 +348,23 @@ def _links(here: QuestionAddresses, index: Index) -> Html:
 
 
 def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
-    whole = here.question(whole=True)
+    whole = here.to(whole=True)
     most = None if here.state.whole else _INPUT
     parts = [tag("h2", "Question"), block(transcript.question, most, whole)]
     if transcript.choices:
         expected = _expected(transcript)
-        items = (_choice(choice, expected=number in expected) for number, choice in enumerate(transcript.choices))
+        note = tag("span", " ✓ reference", class_="note")
+        items = (
+            tag("li", block(choice, _PROMPT), note, class_="expected")
+            if number in expected
+            else tag("li", block(choice, _PROMPT))
+            for number, choice in enumerate(transcript.choices)
+        )
         parts += [tag("h2", "Choices"), tag("ol", *items, class_="choices")]
     references = [block(reference, most, whole, class_="text reference") for reference in transcript.references]
     parts += [tag("h2", "Reference" if len(references) == 1 else "References"), *references]
     if not references:
-        parts.append(tag("p", "none", class_="soft"))
+        parts.append(soft("none"))
     if transcript.prompt and transcript.prompt != transcript.question:
         parts.append(folded("Prompt as formatted", transcript.prompt, None if here.state.whole else _PROMPT, whole))
     parts.append(tag("p", tag("code", here.name, title="sample_hash"), class_="soft hash"))
@@ -391,11 +377,6 @@ def _expected(transcript: Transcript) -> set[int]:
     by_text = {number for number, choice in enumerate(choices) if choice in references}
     letters = list(ascii_uppercase[: len(choices)])
     return by_text or {letters.index(one) for one in references if one in letters}
-
-
-def _choice(choice: str, *, expected: bool) -> Html:
-    note = tag("span", " ✓ reference", class_="note") if expected else None
-    return tag("li", block(choice, _PROMPT, class_="text"), note, class_="expected" if expected else None)
 
 
 def _glance(here: QuestionAddresses, outcomes: Mapping[str, Outcome], trials: Mapping[str, Sequence[Outcome]]) -> Html:
@@ -412,7 +393,7 @@ def _glance(here: QuestionAddresses, outcomes: Mapping[str, Outcome], trials: Ma
         "div",
         tag("h2", "All models"),
         tag("div", *squares, class_="squares"),
-        tag("p", f"and {len(outcomes) - MOST:,} more", class_="soft") if len(outcomes) > MOST else None,
+        soft(f"and {len(outcomes) - MOST:,} more") if len(outcomes) > MOST else None,
         tag("p", *legend, class_="legend"),
         class_="card glance",
     )
@@ -429,7 +410,7 @@ def _square(here: QuestionAddresses, model: str, outcome: Outcome, trials: Seque
 
 def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
     state = here.state
-    all_answers = here.question(show=(), differences=False)
+    all_answers = here.to(show=(), differences=False)
     rest, two = shown, None
     if state.differences and len(shown) > 1:
         two, rest = _compared(here, *shown[:2]), shown[2:]
@@ -448,12 +429,8 @@ def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
         class_="answer-tools",
     )
     listed = _cards(here, rest[:MOST]) if rest else None
-    more = f"These are the first {MOST:,} answers; the table has a filter for models." if len(rest) > MOST else None
-    parts = (
-        hidden_fields(query_pairs(state.query)),
-        tools,
-        tag("p", more, class_="note") if more else None,
-        two,
-        listed,
-    )
-    return tag("form", *parts, action=all_answers.partition("?")[0], id="answers")
+    more = None
+    if len(rest) > MOST:
+        more = tag("p", f"These are the first {MOST:,} answers; the table has a filter for models.", class_="note")
+    hidden = hidden_fields(query_pairs(state.query))
+    return tag("form", hidden, tools, more, two, listed, action=all_answers.partition("?")[0], id="answers")

@@ -29,7 +29,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Send
+from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -37,9 +37,9 @@ from fastrec.answers.index import Index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import Addresses, PageState, state_of
-from fastrec.commands.view.answer_page import answer_page, chosen_answer, record_text
+from fastrec.commands.view.answer_page import answer_page, record_text
 from fastrec.commands.view.layout import Frame
-from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, question_page
+from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import FastrecError, UsageError, shown
@@ -61,7 +61,6 @@ HEADERS: Final = {
     "cross-origin-opener-policy": "same-origin",
     "cache-control": "no-store",
 }
-_SPELLED: Final = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
 _HINT: Final = "Open the address that `fastrec view` has printed: it is new at every start."
 
 
@@ -76,19 +75,10 @@ class _Guard:
             self._hosts |= {b"127.0.0.1", b"localhost"}
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # a web socket: not one of ours
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message = {**message, "headers": [*message.get("headers", ()), *_SPELLED]}
-            await send(message)
-
-        problem = self._problem(scope)
-        if problem is None:
-            await self._app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send_with_headers)
-        else:
-            await _refuse(scope, send_with_headers, *problem)
+        if scope["type"] == "http":  # else a web socket: not one of ours
+            problem = self._problem(scope)
+            app = _refusal(*problem) if problem else self._app
+            await app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send)
 
     def _problem(self, scope: HttpScope) -> tuple[int, str] | None:
         """The status and the reason why a request is refused."""
@@ -107,9 +97,9 @@ class _Protocol(H11Protocol):
     """HTTP as uvicorn speaks it; what it refuses itself, such as a request without a Host, has our headers, too."""
 
     def send_400_response(self, msg: str) -> None:
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close"), *_SPELLED]
+        headers = {"content-type": "text/plain; charset=utf-8", "connection": "close", **HEADERS}
         for event in (
-            h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
+            h11.Response(status_code=400, headers=list(headers.items()), reason=b"Bad Request"),
             h11.Data(data=msg.encode("ascii")),
             h11.EndOfMessage(),
         ):
@@ -117,17 +107,10 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
 
-async def _refuse(scope: HttpScope, send: Send, status: int, reason: str) -> None:
-    body = (
-        "<!doctype html>" + tag("html", tag("title", "fastrec view"), tag("h1", reason), tag("p", _HINT), lang="en")
-    ).encode()
-    headers = [
-        (b"content-type", b"text/html; charset=utf-8"),
-        (b"content-length", str(len(body)).encode()),
-        *([(b"allow", b"GET, HEAD")] if status == 405 else []),
-    ]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+def _refusal(status: int, reason: str) -> Response:
+    page = tag("html", tag("title", "fastrec view"), tag("h1", reason), tag("p", _HINT), lang="en")
+    headers = {"allow": "GET, HEAD"} if status == 405 else None
+    return HTMLResponse(f"<!doctype html>{page}", status, headers)
 
 
 _TYPES: Final = {"page.css": "text/css", "page.js": "text/javascript"}
@@ -137,8 +120,7 @@ class _MissingError(Exception):
     """There is no such page; the message says why."""
 
 
-_KEPT: Final = 4
-"""Indexes of matching records."""
+_KEPT: Final = 4  # indexes of matching records
 
 
 class _Pages:
@@ -221,10 +203,8 @@ class _Pages:
         make_filters(where=query.where)  # refuses what is no condition
         with self._matching_lock:  # nobody closes an index that is in use
             if query.where not in self._matching:
-                stack = ExitStack()
-                index = stack.enter_context(
-                    open_matching(self._index.corpus, Filters(where=query.where), limits=current_limits())
-                )
+                stack, filters = ExitStack(), Filters(where=query.where)
+                index = stack.enter_context(open_matching(self._index.corpus, filters, limits=current_limits()))
                 self._matching[query.where] = index, stack
                 if len(self._matching) > _KEPT:
                     self._matching.popitem(last=False)[1][1].close()
@@ -260,10 +240,11 @@ class _Pages:
 
 
 def _answer(index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
-    answer = chosen_answer(index, row, state)
-    if answer is None:
-        raise _MissingError("The model has no such answer to this question.")
-    return answer
+    for wanted in state.show[:1]:
+        for one in numbered(index.answers(row, (wanted.model,))):
+            if one.name == wanted:
+                return one
+    raise _MissingError("The model has no such answer to this question.")
 
 
 def _html(page: Html, status: int = 200) -> Response:
@@ -306,8 +287,7 @@ def _make_app(pages: _Pages) -> Starlette:
 
 _HOST = "127.0.0.1"
 _COLUMNS = 24  # evaluations in the leaderboard
-_LONGEST_REQUEST = 4 << 20
-"""Bytes of a request's head: an address may name hundreds of models."""
+_LONGEST_REQUEST = 4 << 20  # bytes of a request's head: an address may name hundreds of models
 
 
 class View:
@@ -325,6 +305,7 @@ class View:
         config = uvicorn.Config(
             _Guard(_make_app(self._pages), token, port),
             http=_Protocol,
+            headers=list(HEADERS.items()),
             ws="none",
             loop="asyncio",
             lifespan="off",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
@@ -22,7 +22,7 @@ from fastrec.commands.view.addresses import (
 )
 from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link
 from fastrec.errors import counted
-from fastrec.html import Child, Exact, Html, joined, tag, tiles
+from fastrec.html import Child, Exact, Html, soft, tag, tiles
 from fastrec.wording import NONE, found_in, percent, score_text
 
 
@@ -32,31 +32,30 @@ def metric_name(metric: str | None) -> str:
 
 
 def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
-    evaluations = {scope.evaluation_name for scope in index.scopes}
+    evaluations = [list(same) for _, same in groupby(index.scopes, key=lambda scope: scope.evaluation_name)]
     numbers = tiles(
         ("evaluations", len(evaluations)),
-        ("questions", sum(max(one.questions for one in scopes) for scopes in _by_evaluation(index.scopes))),
+        ("questions", sum(max(one.questions for one in scopes) for scopes in evaluations)),
         ("models", len(index.models)),
         ("records", index.manifest.records),
     )
-    rows = [row for scopes in _by_evaluation(index.scopes) for row in _rows(frame, scopes)]
-    names = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
-    heads = tag("tr", *(tag("th", name, scope="col", class_=class_) for name, class_ in names.items()))
-    table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list scopes")
-    nothing = tag("p", "This corpus has no records.", class_="soft")
+    rows = [row for scopes in evaluations for row in _rows(frame, scopes)]
+    heads = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
 
     def questions_of(evaluation: BoardEvaluation, model: str) -> str:
         query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric, models=(model,))
         return frame.addresses.table(PageState(query=query))
 
-    ranked = joined(tag("h1", "Leaderboard"), board.to_html(questions_of)) if rows else Html("")
-    heading = tag("h2", "Evaluations and metrics")
-    listed = joined(heading, table) if rows else nothing
-    return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), ranked, listed)
+    body = [soft("This corpus has no records.")]
+    if rows:
+        body = [tag("h1", "Leaderboard"), board.to_html(questions_of)]
+        body += [tag("h2", "Evaluations and metrics"), _table(heads, rows, "list scopes")]
+    return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), *body)
 
 
-def _by_evaluation(scopes: Sequence[Scope]) -> list[list[Scope]]:
-    return [list(same) for _, same in groupby(scopes, key=lambda scope: scope.evaluation_name)]
+def _table(heads: Mapping[str, str | None], rows: Sequence[Html], class_: str) -> Html:
+    cells = (tag("th", name, scope="col", class_=kind) for name, kind in heads.items())
+    return tag("table", tag("thead", tag("tr", *cells)), tag("tbody", *rows), class_=class_)
 
 
 def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
@@ -100,13 +99,10 @@ def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
             tag("td", row.excerpt, class_="excerpt"),
         )
         rows.append(tag("tr", *cells))
-    names = ("Question", "Evaluation", "Right", "Input")
-    heads = tag("tr", *(tag("th", name, scope="col") for name in names))
-    table = tag("table", tag("thead", heads), tag("tbody", *rows), class_="list")
+    table = _table(dict.fromkeys(("Question", "Evaluation", "Right", "Input")), rows, "list")
     hint = tag("p", "A question is found by its sample_id, or by the first characters of its sample_hash.")
-    body = joined(_find_form(frame, text), table if rows else hint)
     title = f"{counted(len(rows), 'question')} found"
-    return frame.page(title, [("find", None)], tag("h1", title), body)
+    return frame.page(title, [("find", None)], tag("h1", title), _find_form(frame, text), table if rows else hint)
 
 
 _COLUMNS: Final[tuple[tuple[str, tuple[Sort, ...], str], ...]] = (
@@ -133,21 +129,20 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
     said, other, shown = f"{problem or 'No question matches'}. ", "Show all questions", plain
     if found.total:
         said, other, shown = "There are fewer pages. ", "Show the first page", replace(state, page=1)
-    nothing = tag(
-        "p", said, tag("a", other, href=frame.addresses.table(shown)), class_="card", role="alert" if problem else None
-    )
+    link = tag("a", other, href=frame.addresses.table(shown))
+    nothing = tag("p", said, link, class_="card", role="alert" if problem else None)
     about = f"{counted(scope.questions, 'question')}, {counted(len(scope.models), 'model')}"
     graded = ". Scores are graded: the mean score stands for the share of right answers" if scope.graded else ""
+
+    def in_metric(metric: str | None) -> str:
+        return frame.addresses.table(replace(state, query=replace(query, metric=metric), page=1))
+
     return frame.page(
         query.evaluation_name,
         [(query.evaluation_name, None)],
         tag("h1", query.evaluation_name),
-        tag("p", about + graded + ".", class_="soft"),
-        metric_links(
-            index,
-            query,
-            lambda metric: frame.addresses.table(replace(state, query=replace(query, metric=metric), page=1)),
-        ),
+        soft(about + graded + "."),
+        metric_links(index, query, in_metric),
         _filter_form(scope, state, action, frame.addresses.table(plain)),
         Html("") if problem else _paging(frame.addresses, state, found),
         table if rows else nothing,
@@ -183,24 +178,25 @@ def _head(addresses: Addresses, scope: Scope, state: PageState) -> Html:
 
 
 def _row(scope: Scope, row: QuestionRow, address: str) -> Html:
+    found = None
+    if row.in_input is not None:
+        found = tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft")
     link = tag(
         "a",
         tag("span", str(row.sample_id), class_="id"),
         tag("span", row.excerpt, class_="excerpt", dir="auto"),
-        None
-        if row.in_input is None
-        else tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft"),
+        found,
         href=address,
         class_="row-link",
     )
     right = score_text(row.mean_score) if scope.graded else percent(row.share)
     of_models = f"{row.right:.4g} of {counted(row.models, 'model')}"
-    disagreement = row.disagreement
+    disagreement = bar(row.disagreement, "disagree"), _number(row.disagreement, ".2f")
     return tag(
         "tr",
         tag("th", link, scope="row"),
         tag("td", bar(row.share), right, class_="num", title=of_models, data_label="right"),
-        tag("td", bar(disagreement, "disagree"), _number(disagreement, ".2f"), class_="num", data_label="disagree"),
+        tag("td", *disagreement, class_="num", data_label="disagree"),
         tag("td", f"{row.errors:,}" if row.errors else "", class_="num errors", data_label="errors"),
         tag("td", f"{row.input_chars:,}", class_="num", data_label="input"),
         tag("td", _number(row.output_chars, ",.0f"), class_="num", data_label="output"),
@@ -222,21 +218,17 @@ def _paging(addresses: Addresses, state: PageState, found: Page, *, keys: bool =
     def page(number: int) -> str | None:
         return addresses.table(replace(state, page=number)) if 1 <= number <= pages else None
 
-    links: Sequence[Html] = ()
-    if pages > 1:
-        links = key_link("← Previous", "[", page(state.page - 1)), key_link("Next →", "]", page(state.page + 1))
-    sizes: Sequence[Html] = ()
-    if found.total > PAGE_SIZE:
-        sizes = tuple(
-            tag("b", f"{size:,}") if size == state.size
-            else tag("a", f"{size:,}", href=addresses.table(replace(state, size=size, page=1)))
-            for size in (PAGE_SIZE, LARGEST_PAGE)
-        )  # fmt: skip
+    links = key_link("← Previous", "[", page(state.page - 1)), key_link("Next →", "]", page(state.page + 1))
+    sizes = (
+        tag("b", f"{size:,}") if size == state.size
+        else tag("a", f"{size:,}", href=addresses.table(replace(state, size=size, page=1)))
+        for size in (PAGE_SIZE, LARGEST_PAGE)
+    )  # fmt: skip
     return tag(
         "div",
         tag("span", said, id="matches" if keys else None),
-        tag("span", *links, class_="pages"),
-        tag("span", "per page: ", *sizes, class_="soft sizes") if sizes else None,
+        tag("span", *(links if pages > 1 else ()), class_="pages"),
+        tag("span", "per page: ", *sizes, class_="soft sizes") if found.total > PAGE_SIZE else None,
         class_="paging",
     )
 
@@ -265,24 +257,20 @@ def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Htm
         tag("input", name="where", value=Exact(one), placeholder="metadata.subject=law", spellcheck="false")
         for one in (*query.where, "")
     )
+    apply = tag("button", "Apply", class_="button main")
     return tag(
         "form",
         hidden_fields(hidden),
         _field("Search", text, "wide"),
-        _field("in", _select("in", list(_PLACES.items()), query.place)),
+        _field("in", _select("in", _PLACES, query.place)),
         *(_field("and where" if at else "Where", one, "wide") for at, one in enumerate(conditions)),
-        _field("Show", _select("which", list(_WHICH.items()), query.which)),
+        _field("Show", _select("which", _WHICH, query.which)),
         *(_field("Right", _models("right", scope, one)) for one in query.right or ("",)),
         *(_field("and wrong", _models("wrong", scope, one)) for one in query.wrong or ("",)),
         _field("Score from", _score("least", query.least_score), "small"),
         _field("to", _score("most", query.most_score), "small"),
         _counting(scope, query),
-        tag(
-            "div",
-            tag("button", "Apply", class_="button main"),
-            tag("a", "Reset", href=reset, class_="button"),
-            class_="field buttons",
-        ),
+        tag("div", apply, tag("a", "Reset", href=reset, class_="button"), class_="field buttons"),
         action=action,
         class_="card filters",
         role="search",
@@ -293,8 +281,8 @@ def _field(label: str, control: Html, class_: str = "") -> Html:
     return tag("label", tag("span", label), control, class_=f"field {class_}".strip())
 
 
-def _select(name: str, options: Sequence[tuple[str, str]], chosen: str) -> Html:
-    made = (tag("option", text, value=Exact(value), selected=value == chosen) for value, text in options)
+def _select(name: str, options: Mapping[str, str], chosen: str) -> Html:
+    made = (tag("option", text, value=Exact(value), selected=value == chosen) for value, text in options.items())
     return tag("select", *made, name=name)
 
 
@@ -303,7 +291,7 @@ def _models(name: str, scope: Scope, chosen: str) -> Html:
     if len(scope.models) > MOST:
         return tag("input", type="search", name=name, value=Exact(name_text(chosen)), placeholder="any model")
     models = [*scope.models, *({chosen} - {"", *scope.models})]
-    return _select(name, [("", "any model"), *((name_text(one), one) for one in models)], name_text(chosen))
+    return _select(name, {"": "any model", **{name_text(one): one for one in models}}, name_text(chosen))
 
 
 def _score(name: str, value: float | None) -> Html:
@@ -312,17 +300,13 @@ def _score(name: str, value: float | None) -> Html:
 
 
 def _counting(scope: Scope, query: Query) -> Html:
-    """Make the folded list of models that count."""
     few = scope.models if len(scope.models) <= MOST else ()
     models = [*few, *(one for one in query.models if one not in few)]
-    boxes: list[Child] = [
-        tag(
-            "label",
-            tag("input", type="checkbox", name="model", value=Exact(name_text(model)), checked=model in query.models),
-            tag("span", model),
-        )
-        for model in models
-    ]
+    boxes: list[Child] = []
+    for model in models:
+        value, checked = Exact(name_text(model)), model in query.models
+        box = tag("input", type="checkbox", name="model", value=value, checked=checked)
+        boxes.append(tag("label", box, tag("span", model)))
     if len(scope.models) > MOST:
         boxes.append(tag("input", type="search", name="model", placeholder="model_id", aria_label="One more model"))
     count = f"{len(query.models):,} of {len(scope.models):,}" if query.models else "all"
