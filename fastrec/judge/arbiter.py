@@ -1,9 +1,9 @@
 """Judge a line without the fast path: the verdict, the errors of an invalid line, and the normal form of a record.
 
 The arbiter is draft-07 over the schema file. It only says yes or no: its own list of errors takes a thousand times the
-size of a hostile line. To explain a refusal, every node of the schema becomes a function that walks a value and yields
-the errors in it, in the order of the schema. No list is made, so a caller can count a million errors and keep a few. A
-schema with a keyword that is not in the table is refused; tests compare the errors with those of another validator.
+size of a hostile line. To explain a refusal, a function for each keyword walks a value and yields the errors in it, in
+the order of the schema. No list is made, so a caller can count a million errors and keep a few. There is no keyword in
+our schemas that is not in the table; tests compare the errors with those of another validator.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from fastrec.schemas.registry import closest_version, contradicts_itself, versio
 from fastrec.schemas.schema import Schema, Shape
 
 Steps = list[str | int]
-Check = Callable[[Any, Steps], Iterator[Report]]
-"""From a value and the steps that lead to it to the errors in it. A check changes the steps between two errors."""
-
+Node = dict[str, Any]
+Check = Callable[[Node, Any, Steps], Iterator[Report]]
+"""From a node of the schema, a value and the steps to it to its errors. The steps change between two errors."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -122,13 +122,13 @@ def _plain(value: Any) -> Any:
 
 def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
     """Yield every error of a value: first those of its fields, then the conditional rules that it breaks."""
-    fields, rules = _compiled(schema)
-    yield from fields(value, [])
+    fields, rules = _parts(schema)
+    yield from _errors(fields, value, [])
     kind = value.get("interaction_type") if isinstance(value, dict) else None
     # With a wrong interaction_type it is chance which rules apply. That error has been reported already.
     by_field = schema.rules_by_type.get(kind, {}) if isinstance(kind, str) else {}
     seen = set()
-    for _, steps, _, found in rules(value, []) if by_field else ():
+    for _, steps, _, found in _errors(rules, value, []) if by_field else ():
         rule = by_field[str(steps[0])]
         if rule.code not in seen:
             seen.add(rule.code)
@@ -137,159 +137,104 @@ def errors_of(value: Any, schema: Schema) -> Iterator[Report]:
 
 
 @cache
-def _compiled(schema: Schema) -> tuple[Check, Check]:
+def _parts(schema: Schema) -> tuple[Node, Node]:
+    """The schema document without its conditional rules, and these."""
     document = dict(schema.document)
-    rules = document.pop("allOf", [])
-    return _compile(document), _compile({"allOf": rules})
+    return document, {"allOf": document.pop("allOf", [])}
 
 
-def _compile(node: dict[str, Any]) -> Check:
-    return _all([_KEYWORDS[keyword](node) for keyword in node if keyword not in _ANNOTATIONS])
+def _errors(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    for keyword in node:
+        if check := _KEYWORDS[keyword]:
+            yield from check(node, value, steps)
 
 
-def _all(checks: list[Check]) -> Check:
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        for check in checks:
-            yield from check(value, steps)
-
-    return checks[0] if len(checks) == 1 else errors
+def _is_valid(node: Node, value: Any) -> bool:
+    return next(_errors(node, value, []), None) is None
 
 
-def _is_valid(check: Check, value: Any) -> bool:
-    return next(check(value, []), None) is None
+def _type(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    names = _names(node)
+    for name in names:
+        if _TYPES[name](value):
+            return
+    yield "schema.type", steps, f"expected {_types(*names)}", value
 
 
-def _type(node: dict[str, Any]) -> Check:
-    tests = [_TYPES[name] for name in _names(node)]
-    expected = f"expected {_types(node)}"
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        for test in tests:
-            if test(value):
-                return
-        yield "schema.type", steps, expected, value
-
-    return errors
-
-
-def _enum(node: dict[str, Any]) -> Check:
+def _enum(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
     options = node["enum"] if "enum" in node else [node["const"]]
-    expected = "expected " + _either([f'"{option}"' for option in options])
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        if not isinstance(value, str) or value not in options:  # all options are strings
-            yield "schema.enum", steps, expected, value
-
-    return errors
+    if not isinstance(value, str) or value not in options:  # all options are strings
+        yield "schema.enum", steps, "expected " + _either([f'"{option}"' for option in options]), value
 
 
-def _minimum(node: dict[str, Any]) -> Check:
-    minimum, is_number = node["minimum"], _TYPES["number"]
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        if is_number(value) and value < minimum:
-            yield "schema.minimum", steps, f"expected at least {minimum}", value
-
-    return errors
+def _minimum(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    if _TYPES["number"](value) and value < node["minimum"]:
+        yield "schema.minimum", steps, f"expected at least {node['minimum']}", value
 
 
-def _required(node: dict[str, Any]) -> Check:
-    names = node["required"]
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        if isinstance(value, dict):
-            for name in names:
-                if name not in value:
-                    yield "schema.required", [*steps, name], "the required field is missing", NO_VALUE
-
-    return errors
+def _required(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    for name in node["required"] if isinstance(value, dict) else ():
+        if name not in value:
+            yield "schema.required", [*steps, name], "the required field is missing", NO_VALUE
 
 
-def _properties(node: dict[str, Any]) -> Check:
-    checks = {name: _compile(child) for name, child in node["properties"].items()}
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        if isinstance(value, dict):
-            for name, check in checks.items():
-                if name in value:
-                    steps.append(name)
-                    yield from check(value[name], steps)
-                    steps.pop()
-
-    return errors
-
-
-def _items(node: dict[str, Any]) -> Check:
-    check = _compile(node["items"])
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        for index, item in enumerate(value if isinstance(value, list) else ()):
-            steps.append(index)
-            yield from check(item, steps)
-            steps.pop()
-
-    return errors
-
-
-def _one_of(node: dict[str, Any]) -> Check:
-    forms = [_compile(form) for form in node["oneOf"]]
-    names = [_types(form) + (f" of {form['items']['type']}s" if "items" in form else "") for form in node["oneOf"]]
-    expected = f"expected {_either(names)}"
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        if sum(_is_valid(form, value) for form in forms) != 1:
-            yield "schema.one_of", steps, expected, value
-
-    return errors
-
-
-def _not(node: dict[str, Any]) -> Check:
-    check = _compile(node["not"])
-    expected = f"expected anything but {_types(node['not'])}"
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        if _is_valid(check, value):
-            yield "schema.type", steps, expected, value
-
-    return errors
-
-
-def _if(node: dict[str, Any]) -> Check:
-    condition, then = _compile(node["if"]), _compile(node["then"])
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        if _is_valid(condition, value):
-            yield from then(value, steps)
-
-    return errors
-
-
-def _additional_properties(node: dict[str, Any]) -> Check:
-    allowed, known = node["additionalProperties"], node.get("properties", {})
-    if allowed is True:
-        return _all([])
-    check = None if allowed is False else _compile(allowed)
-
-    def errors(value: Any, steps: Steps) -> Iterator[Report]:
-        for name, child in value.items() if isinstance(value, dict) else ():
-            if name in known:
-                continue
+def _properties(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    for name, child in node["properties"].items() if isinstance(value, dict) else ():
+        if name in value:
             steps.append(name)
-            if check is None:
-                yield "schema.unknown_key", steps, "this version allows no such key here", NO_VALUE
-            else:
-                yield from check(child, steps)
+            yield from _errors(child, value[name], steps)
             steps.pop()
 
-    return errors
+
+def _items(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    for index, item in enumerate(value if isinstance(value, list) else ()):
+        steps.append(index)
+        yield from _errors(node["items"], item, steps)
+        steps.pop()
 
 
-def _names(node: dict[str, Any]) -> list[str]:
+def _one_of(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    forms = node["oneOf"]
+    if sum(_is_valid(form, value) for form in forms) != 1:
+        names = [_types(*_names(form)) + (f" of {form['items']['type']}s" if "items" in form else "") for form in forms]
+        yield "schema.one_of", steps, f"expected {_either(names)}", value
+
+
+def _not(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    if _is_valid(node["not"], value):
+        yield "schema.type", steps, f"expected anything but {_types(*_names(node['not']))}", value
+
+
+def _all_of(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    for child in node["allOf"]:
+        yield from _errors(child, value, steps)
+
+
+def _if(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    if _is_valid(node["if"], value):
+        yield from _errors(node["then"], value, steps)
+
+
+def _additional_properties(node: Node, value: Any, steps: Steps) -> Iterator[Report]:
+    allowed, known = node["additionalProperties"], node.get("properties", {})
+    for name, child in value.items() if isinstance(value, dict) and allowed is not True else ():
+        if name in known:
+            continue
+        steps.append(name)
+        if allowed is False:
+            yield "schema.unknown_key", steps, "this version allows no such key here", NO_VALUE
+        else:
+            yield from _errors(allowed, child, steps)
+        steps.pop()
+
+
+def _names(node: Node) -> list[str]:
     return [node["type"]] if isinstance(node["type"], str) else node["type"]
 
 
-def _types(node: dict[str, Any]) -> str:
-    return _either([_with_article(name) for name in _names(node)])
+@cache
+def _types(*names: str) -> str:
+    return _either([_with_article(name) for name in names])
 
 
 def _with_article(name: str) -> str:
@@ -314,7 +259,7 @@ _TYPES: Final[dict[str, Callable[[Any], bool]]] = {
     ),
 }
 
-_KEYWORDS: Final[dict[str, Callable[[dict[str, Any]], Check]]] = {
+_KEYWORDS: Final[dict[str, Check | None]] = {
     "type": _type,
     "enum": _enum,
     "const": _enum,
@@ -324,11 +269,11 @@ _KEYWORDS: Final[dict[str, Callable[[dict[str, Any]], Check]]] = {
     "items": _items,
     "oneOf": _one_of,
     "not": _not,
-    "allOf": lambda node: _all([_compile(child) for child in node["allOf"]]),
+    "allOf": _all_of,
     "if": _if,
     "additionalProperties": _additional_properties,
+    **dict.fromkeys(("$schema", "description", "title", "version", "then")),  # `then` belongs to `if`
 }
-_ANNOTATIONS: Final = frozenset({"$schema", "description", "title", "version", "then"})  # `then` belongs to `if`
 
 
 def normal_form(value: dict[str, Any], shape: Shape, unknown: dict[str, set[str]]) -> dict[str, Any]:

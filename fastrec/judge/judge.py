@@ -33,7 +33,7 @@ from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInput
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SlowPath
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules, count_colons
-from fastrec.judge.warnings import gives_reason, label_code, warnings_of
+from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.limits import LIMITS
 from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.hashes import ABSENT, WRONG, RecipeFinder
@@ -203,7 +203,7 @@ class Judge:
                 batch.replaced.append(
                     HashReplaced(record.evaluation_name, record.model_id, record.sample_id, given, computed)
                 )
-            if with_warnings and (recipe == WRONG or not is_sure or gives_reason(record, target)):
+            if with_warnings:
                 for finding in warnings_of(record, target, label, schema, wrong_hash=recipe == WRONG):
                     batch.warnings.append((chunk.line + number, finding))
             if not is_sure and label not in schema.labels:

@@ -162,7 +162,7 @@ class RecipeFinder:
         references = [reference] if isinstance(reference, str) else reference
         for name in _candidates(self._last, raw, references):
             text = _text(name, raw, references)
-            if text is not None and _digest(text) == given:
+            if text is not None and sha256(text).hexdigest() == given:
                 self._last = name
                 return _name(name, text, raw, references)
         return None
@@ -177,10 +177,6 @@ def _candidates(last: str, raw: str, references: list[str]) -> Iterator[str]:
     if _is_plain(raw) and all(map(_is_plain, references)):
         same |= {"R8", "R10"}  # nothing to escape
     yield from (name for name in RECIPES if name not in same)
-
-
-def _digest(text: bytes) -> str:
-    return sha256(text).hexdigest()
 
 
 def _text(name: str, raw: str, references: list[str]) -> bytes | None:

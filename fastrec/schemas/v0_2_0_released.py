@@ -6,49 +6,30 @@ both is one of 0.2.0.
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from msgspec import UNSET, UnsetType
 
+from fastrec.schemas import v0_2_0
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.schema import Schema
-from fastrec.schemas.structs import Base, Free, labels_of
-from fastrec.schemas.v0_2_0 import RULES as RULES_0_2_0
-from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
-from fastrec.schemas.v0_2_0 import AnswerAttribution, Evaluation, Interaction, Performance, TokenUsage
+from fastrec.schemas.structs import labels_of
 
 
-class Input(Base, kw_only=True):
-    raw: str
-    formatted: str | UnsetType = UNSET
-    reference: list[str] | str
-    choices: list[str] | UnsetType = UNSET
+class Input(v0_2_0.Input, kw_only=True):
+    reference: list[str] | str  # type: ignore[assignment]
 
 
-class Output(Base, kw_only=True):
-    raw: list[str] | str
-    reasoning_trace: list[str] | str | UnsetType = UNSET
+class Output(v0_2_0.Output, kw_only=True):
+    raw: list[str] | str  # type: ignore[assignment]
+    reasoning_trace: list[str] | str | UnsetType = UNSET  # type: ignore[assignment]
 
 
-class Record(Base, kw_only=True):
+class Record(v0_2_0.Record, kw_only=True):
     """One answer of one model to one question: one line of a shard."""
 
-    schema_version: str
-    evaluation_id: str
-    model_id: str
-    evaluation_name: str
-    sample_id: int | str
-    sample_hash: str | UnsetType = UNSET
-    interaction_type: Literal["single_turn", "multi_turn", "agentic"]
     input: Input
     output: Output | UnsetType | None = UNSET
-    interactions: list[Interaction] | UnsetType | None = UNSET
-    answer_attribution: list[AnswerAttribution]
-    evaluation: Evaluation
-    token_usage: TokenUsage | UnsetType | None = UNSET
-    performance: Performance | UnsetType | None = UNSET
-    error: str | UnsetType | None = UNSET
-    metadata: dict[str, Free] | UnsetType = UNSET
 
 
 _LABELS: Final = labels_of("0.2.0")
@@ -82,11 +63,11 @@ SCHEMA: Final = Schema(
     labels=_LABELS,
     file="instance_level_eval_0.2.0-released.schema.json",
     record=Record,
-    rules=RULES_0_2_0,
+    rules=v0_2_0.RULES,
     hashes=LIST_HASHES,
     recipe="R5",
-    identity=V0_2_0.identity,
-    sort_fields=V0_2_0.sort_fields,
+    identity=v0_2_0.SCHEMA.identity,
+    sort_fields=v0_2_0.SCHEMA.sort_fields,
     turns_field="interactions",
     sure_labels=frozenset(),  # a record with these labels may be of 0.2.0
     claims=_claims,

@@ -6,10 +6,10 @@ from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
+from fastrec.schemas import v0_2_0
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.schema import MANY, METRICS_NUM_TURNS, ONE, Rule, Schema
-from fastrec.schemas.structs import Base, Count, Milliseconds, PositiveCount, labels_of
-from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
+from fastrec.schemas.structs import Base, Count, PositiveCount, labels_of
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
 
 
@@ -47,12 +47,9 @@ class Evaluation(Base, kw_only=True):
     tool_calls_count: Count | UnsetType | None = UNSET
 
 
-class Performance(Base, kw_only=True):
+class Performance(v0_2_0.Performance, kw_only=True):
     """Durations in milliseconds, and what else a producer measured."""
 
-    latency_ms: Milliseconds | UnsetType | None = UNSET
-    time_to_first_token_ms: Milliseconds | UnsetType | None = UNSET
-    generation_time_ms: Milliseconds | UnsetType | None = UNSET
     additional_details: dict[str, str] | UnsetType | None = UNSET
 
 
@@ -101,8 +98,8 @@ SCHEMA: Final = Schema(
     rules=RULES,
     hashes=LIST_HASHES,
     recipe="R5",
-    identity=V0_2_0.identity,
-    sort_fields=V0_2_0.sort_fields,
+    identity=v0_2_0.SCHEMA.identity,
+    sort_fields=v0_2_0.SCHEMA.sort_fields,
     turns_field="messages",
     # All records of this version are records of 0.3.0, too: only the label tells them apart.
     sure_labels=_LABELS,

@@ -87,8 +87,9 @@ class Storage(Protocol):
     def canonical(self, path: str) -> str:
         """Find the one name that all spellings of a path have in common."""
 
-    def leaves(self, directory: str, path: str) -> bool:
+    def leaves(self, directory: str, path: str) -> bool:  # noqa: ARG002 - only local files can
         """Whether a file in a directory is a link to something outside of it; object stores have no links."""
+        return False
 
     def exists(self, path: str) -> bool: ...
 
@@ -118,7 +119,9 @@ class Storage(Protocol):
     def create(self, path: str, *, for_work: bool = False, synced: bool = True) -> NewFile:
         """Start a new file: one to be published, which is synced when it is finished or by `sync`, or a work file."""
 
-    def sync(self, path: str) -> None: ...
+    def sync(self, path: str) -> None:  # noqa: ARG002 - only local files need it
+        """Wait until a file is on disk; object stores have it when it is finished."""
+        return
 
     def write_all(self, path: str, data: bytes) -> None:
         """Write a small file and sync it."""
@@ -127,12 +130,15 @@ class Storage(Protocol):
 
     def link_or_copy(self, path: str, new_path: str) -> bool:
         """Give a file a second name in the storage, or copy it if that is impossible; return whether it is a link."""
+        self.copy(path, new_path)
+        return False
 
     def open_log(self, path: str) -> Log:
         """Open a log; it is created if it does not exist."""
 
-    def make_directory(self, directory: str) -> None:
+    def make_directory(self, directory: str) -> None:  # noqa: ARG002 - only local files need it
         """Create a directory for this user only, unless it exists; object stores need none."""
+        return
 
     def remove(self, *paths: str) -> None: ...
 

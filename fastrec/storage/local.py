@@ -101,13 +101,12 @@ def _open_regular(path: str) -> int:
 
 
 class _LocalReader(Reader):
-    def __init__(self, path: str) -> None:
-        self._descriptor = self._open(path)
+    def __init__(self, path: str, *, stream: bool = False) -> None:
+        """Open a regular file, or a FIFO or device that the user named as input: this may wait for a writer."""
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if stream else _open_regular(path)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
         self.version = status.st_mtime_ns
-
-    _open = staticmethod(_open_regular)
 
     def read(self, size: int) -> bytes:
         return os.read(self._descriptor, size)
@@ -124,14 +123,6 @@ class _LocalReader(Reader):
 
     def __exit__(self, *_: object) -> None:
         os.close(self._descriptor)
-
-
-class _LocalStream(_LocalReader):
-    """A FIFO or a device that the user named as input; opening it may wait for a writer."""
-
-    @staticmethod
-    def _open(path: str) -> int:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 
 class _LocalLog:
@@ -162,9 +153,11 @@ class LocalStorage:
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
     open_reader = _LocalReader
-    open_stream = _LocalStream
     create = _NewLocalFile
     open_log = _LocalLog
+
+    def open_stream(self, path: str) -> Reader:
+        return _LocalReader(path, stream=True)
 
     def canonical(self, path: str) -> str:
         return os.path.realpath(path)

@@ -1,8 +1,8 @@
 """Objects in stores, through fsspec: found, read, removed; written so that they appear as a whole or not at all.
 
-`ObjectClient` sends requests. The fsspec file systems find credentials and addresses, and retry, by their own rules.
-Their errors become an OSError that names the object, and no message repeats a secret from a URL. Open objects are read
-ahead in blocks, or uploaded in parts. A log is a sequence of objects. `ObjectStore` is the storage.
+The fsspec file systems find credentials and addresses, and retry, by their own rules. Their errors become an OSError
+that names the object, and no message repeats a secret from a URL. Open objects are read ahead in blocks, or uploaded in
+parts. A log is a sequence of objects.
 """
 
 from __future__ import annotations
@@ -32,65 +32,6 @@ class FoundObject(NamedTuple):
     size: int
     version: int
     """Changes when the object changes; 0 if the store does not say. Two objects of the same version are copies."""
-
-
-class ObjectClient:
-    """Sends requests to stores, and remembers which of them do not answer."""
-
-    def __init__(self, limits: Limits = LIMITS) -> None:
-        self.limits = limits
-        self._silent: dict[str, float] = {}  # the time until which a bucket or host is not asked again
-
-    @contextlib.contextmanager
-    def asking(self, path: str) -> Iterator[tuple[Any, str]]:
-        """Yield the file system of a URL and its name for the object; errors are translated."""
-        with self.translated(path):
-            yield _file_system(path)
-
-    @contextlib.contextmanager
-    def translated(self, path: str) -> Iterator[None]:
-        """Turn whatever a file system raises into an OSError that names the object.
-
-        A request to a store that accepts connections but never answers takes minutes to fail. Cleaning up afterwards
-        would take as long again, so such a store is left alone for a while.
-        """
-        store, started = path.rpartition("://")[2].partition("/")[0], time.monotonic()
-        if started < self._silent.get(store, started):
-            raise OSError(errno.ETIMEDOUT, "the store does not answer", path)
-        try:
-            yield
-        except FastrecError:
-            raise
-        except FileNotFoundError as exc:
-            raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from exc
-        except Exception as exc:
-            if time.monotonic() - started > self.limits.store_slow_seconds:
-                self._silent[store] = time.monotonic() + self.limits.store_rest_seconds
-            if not isinstance(exc, OSError):
-                message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
-                raise OSError(errno.EIO, message, path) from exc
-            message = exc.strerror if exc.strerror and exc.errno else str(exc)
-            raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path) from exc
-
-    def time_limit(self, fs: Any) -> dict[str, float]:
-        """The option that limits a request: sending to a store that stopped reading would never end."""
-        return {"timeout": self.limits.store_request_seconds} if fs.async_impl else {}
-
-    def look_at(self, path: str) -> FoundObject:
-        """FileNotFoundError if there is no such object."""
-        with self.asking(path) as (fs, name):
-            # A web server lists a directory as a page, and fsspec calls that page a file.
-            if name.endswith("/") or (details := fs.info(name))["type"] == "directory":
-                raise IsADirectoryError(errno.EISDIR, "is a directory", path)
-            return found_object(path.rstrip("/"), details)
-
-    def read_some(self, path: str, size: int, offset: int) -> bytes:
-        """Read a range of an object; fewer bytes if it ends before."""
-        if not size:
-            return b""
-        with self.asking(path) as (fs, name):
-            data = bytes(fs.cat_file(name, start=offset, end=offset + size))
-        return data if len(data) <= size else data[offset : offset + size]  # simple web servers send all of it
 
 
 def found_object(path: str, details: dict[str, Any]) -> FoundObject:
@@ -131,7 +72,7 @@ _FLUSH_BYTES: Final = 4 << 20
 class _ObjectReader(Reader):
     """An object that is read sequentially: the next blocks are requested while one is used."""
 
-    def __init__(self, client: ObjectClient, path: str) -> None:
+    def __init__(self, client: ObjectStore, path: str) -> None:
         _, self.size, self.version = client.look_at(path)
         self._client = client
         self._path = path
@@ -191,7 +132,7 @@ class _ObjectReader(Reader):
 class _NewObject(NewFile):
     """An object that is uploaded in parts; it appears when it is finished."""
 
-    def __init__(self, client: ObjectClient, path: str) -> None:
+    def __init__(self, client: ObjectStore, path: str) -> None:
         self._client = client
         self._path = path
         with client.asking(path) as (fs, name):
@@ -278,8 +219,63 @@ class _ObjectLog:
             self._flush()
 
 
-class ObjectStore(ObjectClient):
-    """All stores that fsspec knows; see `Storage` for the methods without a docstring."""
+class ObjectStore(Storage):
+    """All stores that fsspec knows; it remembers which of them do not answer. `Storage` describes the methods."""
+
+    def __init__(self, limits: Limits = LIMITS) -> None:
+        self.limits = limits
+        self._silent: dict[str, float] = {}  # the time until which a bucket or host is not asked again
+
+    @contextlib.contextmanager
+    def asking(self, path: str) -> Iterator[tuple[Any, str]]:
+        """Yield the file system of a URL and its name for the object; errors are translated."""
+        with self.translated(path):
+            yield _file_system(path)
+
+    @contextlib.contextmanager
+    def translated(self, path: str) -> Iterator[None]:
+        """Turn whatever a file system raises into an OSError that names the object.
+
+        A request to a store that accepts connections but never answers takes minutes to fail. Cleaning up afterwards
+        would take as long again, so such a store is left alone for a while.
+        """
+        store, started = path.rpartition("://")[2].partition("/")[0], time.monotonic()
+        if started < self._silent.get(store, started):
+            raise OSError(errno.ETIMEDOUT, "the store does not answer", path)
+        try:
+            yield
+        except FastrecError:
+            raise
+        except FileNotFoundError as exc:
+            raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from exc
+        except Exception as exc:
+            if time.monotonic() - started > self.limits.store_slow_seconds:
+                self._silent[store] = time.monotonic() + self.limits.store_rest_seconds
+            if not isinstance(exc, OSError):
+                message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
+                raise OSError(errno.EIO, message, path) from exc
+            message = exc.strerror if exc.strerror and exc.errno else str(exc)
+            raise OSError(exc.errno or errno.EIO, without_secrets(message or type(exc).__name__, path), path) from exc
+
+    def time_limit(self, fs: Any) -> dict[str, float]:
+        """The option that limits a request: sending to a store that stopped reading would never end."""
+        return {"timeout": self.limits.store_request_seconds} if fs.async_impl else {}
+
+    def look_at(self, path: str) -> FoundObject:
+        """FileNotFoundError if there is no such object."""
+        with self.asking(path) as (fs, name):
+            # A web server lists a directory as a page, and fsspec calls that page a file.
+            if name.endswith("/") or (details := fs.info(name))["type"] == "directory":
+                raise IsADirectoryError(errno.EISDIR, "is a directory", path)
+            return found_object(path.rstrip("/"), details)
+
+    def read_some(self, path: str, size: int, offset: int) -> bytes:
+        """Read a range of an object; fewer bytes if it ends before."""
+        if not size:
+            return b""
+        with self.asking(path) as (fs, name):
+            data = bytes(fs.cat_file(name, start=offset, end=offset + size))
+        return data if len(data) <= size else data[offset : offset + size]  # simple web servers send all of it
 
     def canonical(self, path: str) -> str:
         with self.asking(path) as (fs, name):
@@ -308,9 +304,8 @@ class ObjectStore(ObjectClient):
         with self.asking(directory) as (fs, name):
             details = fs.find(name, detail=True)
             start, before = len(name.rstrip("/")), directory.rstrip("/")
-            return [
-                self._listed(before + path[start:], details[path]) for path in sorted(details) if not _is_marker(path)
-            ]
+            paths = [path for path in sorted(details) if not path.endswith("/")]  # an empty object that shows a folder
+            return [self._listed(before + path[start:], details[path]) for path in paths]
 
     def glob(self, pattern: str) -> list[tuple[str, FoundObject | None]]:
         """List what matches, sorted: paths with their objects, None for directories; only those if it ends with `/`."""
@@ -321,7 +316,7 @@ class ObjectStore(ObjectClient):
             return [
                 (before + path, None if path in directories else self._listed(before + path, details))
                 for path, details in matches
-                if path in directories or not (pattern.endswith("/") or _is_marker(path))
+                if path in directories or not (pattern.endswith("/") or path.endswith("/"))
             ]
 
     def _listed(self, path: str, details: dict[str, Any]) -> FoundObject:
@@ -334,9 +329,6 @@ class ObjectStore(ObjectClient):
             return []
         with self.asking(paths[0]) as (fs, _):
             return list(fs.cat_ranges(_names(fs, paths), 0, size, on_error="return"))
-
-    def leaves(self, directory: str, path: str) -> bool:  # noqa: ARG002 - the same interface
-        return False
 
     def open_reader(self, path: str) -> Reader:
         return _ObjectReader(self, path)
@@ -354,9 +346,6 @@ class ObjectStore(ObjectClient):
     def create(self, path: str, *, for_work: bool = False, synced: bool = True) -> NewFile:  # noqa: ARG002 - all alike
         return _NewObject(self, path)
 
-    def sync(self, path: str) -> None:
-        """Do nothing: the store has it."""
-
     def write_all(self, path: str, data: bytes) -> None:
         with self.asking(path) as (fs, name):
             fs.pipe_file(name, data, **self.time_limit(fs))
@@ -364,17 +353,10 @@ class ObjectStore(ObjectClient):
     def open_log(self, path: str) -> Log:
         return _ObjectLog(self, path)
 
-    def make_directory(self, directory: str) -> None:
-        """Do nothing: stores have no directories."""
-
     def copy(self, path: str, new_path: str) -> None:
         """Copy an object within a store; its bytes do not pass this machine."""
         with self.asking(path) as (fs, name):
             fs.cp_file(name, *_names(fs, [new_path]))
-
-    def link_or_copy(self, path: str, new_path: str) -> bool:
-        self.copy(path, new_path)
-        return False
 
     def move(self, path: str, new_path: str) -> None:
         self.copy(path, new_path)
@@ -423,8 +405,3 @@ OBJECT_STORE: Final = ObjectStore()
 
 def _names(fs: Any, paths: Iterable[str]) -> list[str]:
     return [fs._strip_protocol(path) for path in paths]  # noqa: SLF001 - there is no public way
-
-
-def _is_marker(path: str) -> bool:
-    """Some tools create an empty object to show a folder."""
-    return path.endswith("/")

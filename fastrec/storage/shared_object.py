@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from fastrec.storage.object_store import ObjectClient  # takes 20 ms to load, and only URLs need it
+    from fastrec.storage.object_store import ObjectStore  # takes 20 ms to load, and only URLs need it
 
 _ATTEMPTS: Final = 5
 _WAIT_SECONDS: Final = 0.1  # before the second attempt; doubles with each one
@@ -43,7 +43,7 @@ class _UnsupportedError(Exception):
 class SharedObject:
     """A small object, with what this process knows of it."""
 
-    def __init__(self, client: ObjectClient, path: str, *, conditional: bool = True) -> None:
+    def __init__(self, client: ObjectStore, path: str, *, conditional: bool = True) -> None:
         self._client = client
         self._path = path
         self._content: bytes | None = None

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from fastrec.judge.batch import Batch
 from fastrec.judge.chunk import count_quotes
+from fastrec.judge.findings import WARNINGS
 from fastrec.judge.judge import Judge
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.judge.warnings import gives_reason, warnings_of
+from fastrec.judge.warnings import warnings_of
 from fastrec.schemas.registry import SCHEMAS, schema_of
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.widen import LearningDecoder
@@ -222,11 +223,33 @@ def perturbed(record: dict[str, Any], schema: Schema, rng: random.Random) -> dic
     return record
 
 
+def warned(value: dict[str, Any], turns_field: str) -> set[str]:
+    """Return the codes of the warnings about a record, by their definitions."""
+    turns, counts, usage = value.get(turns_field) or [], value["evaluation"], value["token_usage"]
+    ids = [[call["id"] for call in turn.get("tool_calls") or ()] for turn in turns]
+    made, unknown = sum(map(len, ids)), False
+    for index, turn in enumerate(turns):
+        answered = turn.get("tool_call_id", [])
+        earlier = {one for some in ids[: index + 1] for one in some}
+        unknown |= not earlier.issuperset([answered] if isinstance(answered, str) else answered)
+    is_conversation = value["interaction_type"] != "single_turn"
+    rows = {
+        "warn.num_turns_missing": is_conversation and "num_turns" not in counts,
+        "warn.num_turns": is_conversation and counts.get("num_turns", len(turns)) != len(turns),
+        "warn.tool_calls_count": is_conversation and counts.get("tool_calls_count", made) != made,
+        "warn.turn_idx": [turn["turn_idx"] for turn in turns] != list(range(len(turns))),
+        "warn.attribution_turn": any(one["turn_idx"] > max(len(turns) - 1, 0) for one in value["answer_attribution"]),
+        "warn.tool_call_id": unknown,
+        "warn.total_tokens": usage["total_tokens"] != usage["input_tokens"] + usage["output_tokens"],
+    }
+    return {code for code, holds in rows.items() if holds}
+
+
 @given(dice)
 @settings(max_examples=examples(10, 120))
-def test_a_reason_for_a_warning_is_one_that_a_row_finds(rng: random.Random) -> None:
-    """The test before the table says yes exactly if a row of the table has a warning."""
-    judge, found = Judge(), []
+def test_warnings_follow_their_definitions(rng: random.Random) -> None:
+    """A record has exactly the warnings whose definition holds, in the order of the table of codes."""
+    judge, found, order = Judge(), [], [row.code for row in WARNINGS]
     for _ in range(20):
         schema = SCHEMAS[rng.choice(reference.VERSIONS)]
         value = perturbed(sample_of(schema.name, rng.choice(KINDS)), schema, rng)
@@ -234,7 +257,8 @@ def test_a_reason_for_a_warning_is_one_that_a_row_finds(rng: random.Random) -> N
         for record in batch.records:
             own = schema_of(record)
             label = min(own.labels)
-            warnings = warnings_of(record, own, label, own, wrong_hash=False)
-            assert gives_reason(record, own) == bool(warnings), value
-            found.append(bool(warnings))
+            codes = [one.code for one in warnings_of(record, own, label, own, wrong_hash=False)]
+            assert set(codes) == warned(value, schema.turns_field), value
+            assert codes == sorted(codes, key=order.index)
+            found.append(bool(codes))
     assert found
