@@ -1,4 +1,4 @@
-"""What an index knows: scopes, questions, and where their records are.
+"""What the file of an index says: scopes, questions, and where their records are.
 
 Facts about all models of a scope are in the file, those about a choice of models follow from their marks (`Choices`).
 The ids that a query chooses are kept, so that the next page, and the questions before and after one, need no search.
@@ -11,12 +11,12 @@ import sqlite3
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -136,14 +136,15 @@ _BY_SAMPLE_ID: Final = (
     "SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) "
     "UNION SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?)"
 )
-_OTHERS: Final = (
+_AMBIGUOUS: Final = (
     # Two ranges: many evaluations may have the question, and != would visit all of them.
-    "SELECT EXISTS (SELECT 1 FROM asked WHERE sample_hash >= ?1 AND sample_hash < ?3) "
-    "OR EXISTS (SELECT 1 FROM asked WHERE sample_hash > ?3 AND sample_hash <= ?2) "
+    "SELECT w.hash FROM temp.wanted w "
+    "WHERE EXISTS (SELECT 1 FROM asked WHERE sample_hash >= w.prefix AND sample_hash < w.hash) "
+    "OR EXISTS (SELECT 1 FROM asked WHERE sample_hash > w.hash AND sample_hash <= w.beyond) "
     "OR EXISTS (SELECT 1 FROM marks m JOIN asked a ON a.id = m.id "
-    "WHERE m.sample_ids IN (?4, ?5) AND a.sample_hash != ?3) "
+    "WHERE m.sample_ids IN (w.alone, w.alone_number) AND a.sample_hash != w.hash) "
     "OR EXISTS (SELECT 1 FROM several_ids s JOIN asked a ON a.id = s.id "
-    "WHERE s.sample_id IN (?6, ?7) AND a.sample_hash != ?3)"
+    "WHERE s.sample_id IN (w.id, w.id_number) AND a.sample_hash != w.hash)"
 )
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
 _decode_ids = msgspec.json.Decoder(list[int | str]).decode
@@ -330,7 +331,11 @@ class Database:
             output_chars=output_chars,
         )
 
-    def find(self, text: str, limit: int, shortest: int) -> list[QuestionRow]:
+    def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
+        """Find questions by their `sample_hash`, or else by a `sample_id`, or else by the beginning of a hash.
+
+        A question is listed once per metric. The beginning of a hash needs at least `shortest` characters.
+        """
         spelled = _spelled_ids(text)
         if not text or not spelled:
             return []
@@ -350,17 +355,27 @@ class Database:
                     return self._found(found)[:limit]
         return []
 
-    def prefix_of(self, sample_hash: str, shortest: int) -> str:
-        whole = sample_hash.encode()
+    def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
+        """The shortest beginning of each `sample_hash`, of at least so many characters, that `find`s no other hash."""
+        found = {one: one for one in hashes}
+        waiting, length = list(found), shortest
         with self._use() as connection:
-            for length in range(shortest, len(sample_hash)):
-                text = sample_hash[:length]
-                ids = _spelled_ids(text)
-                alone, prefix = [b"[" + one + b"]" for one in (ids[0], ids[-1])], text.encode()
-                values = (prefix, prefix + b"\xff", whole, *alone, ids[0], ids[-1])
-                if not connection.execute(_OTHERS, values).fetchone()[0]:
-                    return text
-        return sample_hash
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS temp.wanted (hash, prefix, beyond, alone, alone_number, id, id_number)"
+            )
+            while waiting := [one for one in waiting if len(one) > length]:
+                rows = []
+                for one in waiting:
+                    found[one] = one[:length]
+                    prefix, ids = found[one].encode(), _spelled_ids(found[one])
+                    ends = ids[0], ids[-1]
+                    rows.append((one.encode(), prefix, prefix + b"\xff", *(b"[" + end + b"]" for end in ends), *ends))
+                connection.execute("DELETE FROM temp.wanted")
+                connection.executemany("INSERT INTO temp.wanted VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                waiting = [row[0].decode() for row in connection.execute(_AMBIGUOUS)]
+                found |= {one: one for one in waiting}
+                length += 1
+        return found
 
     def _found(self, found: Sequence[tuple[int, int | None]]) -> list[QuestionRow]:
         """Return the rows of questions in some scopes, or in all that have them."""
@@ -438,7 +453,10 @@ class Database:
         return self._choices.facts(connection, number, chosen, graded=scope.graded)
 
 
-def open_database(path: Path) -> Database | None:
+_Opened = TypeVar("_Opened", bound=Database)
+
+
+def open_database(path: Path, make: Callable[[Path, sqlite3.Connection], _Opened]) -> _Opened | None:
     """Open the file of an index; None if there is none, or if it is cut, damaged or no SQLite file."""
     try:
         with path.open("rb") as file:
@@ -451,7 +469,7 @@ def open_database(path: Path) -> Database | None:
         connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            return Database(path, connection)
+            return make(path, connection)
         except (DamagedFileError, sqlite3.Error, msgspec.MsgspecError, UnicodeDecodeError):
             connection.close()
             return None

@@ -23,7 +23,7 @@ import time
 from array import array
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from heapq import merge
 from itertools import groupby, islice
@@ -278,15 +278,16 @@ def _insert_scope(database: sqlite3.Connection, number: int, scope: EvaluationSu
     database.execute("INSERT INTO scope VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
-class Index:
+class Index(Database):
     """The index of a corpus. May be used by several threads."""
 
-    def __init__(self, corpus: str, manifest: Manifest, database: Database, limits: Limits) -> None:
+    def __init__(
+        self, corpus: str, manifest: Manifest, limits: Limits, path: Path, connection: sqlite3.Connection
+    ) -> None:
+        super().__init__(path, connection)
         self.corpus = corpus
         self.manifest = manifest
-        self.scopes = database.scopes  # by evaluation, then metric
         self.models = sorted({model for scope in self.scopes for model in scope.models})
-        self._database = database
         self._limits = limits
         self._searching = threading.RLock()
 
@@ -295,21 +296,20 @@ class Index:
     ) -> None:
         """Find a text in the inputs and answers of an evaluation, or of all of them, if this was not done already."""
         with self._searching:
-            if not self._database.has_found(text, evaluation):
+            if not self.has_found(text, evaluation):
                 parts = parts_of(self.corpus, self.manifest)
                 if evaluation is not None and self.manifest.sort_fields[0] == "evaluation_name":
                     keys = ((part, part.entry.first.evaluation_name, part.entry.last.evaluation_name) for part in parts)
                     parts = [part for part, first, last in keys if first <= evaluation <= last]
-                hits = find_phrase(parts, text, jobs=jobs, progress=progress, limits=self._limits)
-                with closing(hits):
-                    self._database.keep_found(text, evaluation, hits)
+                with closing(find_phrase(parts, text, jobs=jobs, progress=progress, limits=self._limits)) as hits:
+                    self.keep_found(text, evaluation, hits)
 
-    def _ids(self, query: Query) -> array[int]:
+    def ids(self, query: Query) -> array[int]:
         if not query.text:
-            return self._database.ids(query)
+            return super().ids(query)
         with self._searching:
             self.search(query.text, query.evaluation_name)
-            return self._database.ids(query)
+            return super().ids(query)
 
     def direct(self, lower_is_better: Sequence[str]) -> None:
         """Set the directions of metrics that `--lower-is-better` names; their questions are sorted accordingly."""
@@ -317,54 +317,43 @@ class Index:
 
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
         """Some of the questions that a query chooses, in its order; none if there is no such scope."""
-        ids = self._ids(query)
-        return Page(total=len(ids), rows=self._database.rows(query, ids[offset : offset + limit]))
-
-    def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
-        """Find questions by their `sample_hash`, or else by a `sample_id`, or else by the beginning of a hash.
-
-        A question is listed once per metric. The beginning of a hash needs at least `shortest` characters.
-        """
-        return self._database.find(text, limit, shortest)
-
-    def prefix_of(self, sample_hash: str, shortest: int) -> str:
-        """The shortest beginning of a `sample_hash`, of at least so many characters, that `find`s no other hash."""
-        return self._database.prefix_of(sample_hash, shortest)
+        ids = self.ids(query)
+        return Page(total=len(ids), rows=self.rows(query, ids[offset : offset + limit]))
 
     def row(self, query: Query, name: str) -> QuestionRow | None:
         """One question of a scope (`QuestionRow.name`), as the models of the query have answered it."""
-        number = self._database.number_of(query, name)
-        return None if number is None else self._row(query, number)
+        number = self.number_of(query, name)
+        return None if number is None else self._one(query, number)
 
     def neighbours(self, query: Query, name: str) -> tuple[QuestionRow | None, QuestionRow | None]:
         """The questions before and after one, in the order of the query; None if there is none, or it is not chosen."""
         ids, at = self._position(query, name)
         if at is None:
             return None, None
-        before = self._row(query, ids[at - 1]) if at else None
-        return before, self._row(query, ids[at + 1]) if at + 1 < len(ids) else None
+        before = self._one(query, ids[at - 1]) if at else None
+        return before, self._one(query, ids[at + 1]) if at + 1 < len(ids) else None
 
     def next_disagreement(self, query: Query, name: str) -> QuestionRow | None:
         """The next question on which the models disagree; the first one if the query does not choose the question."""
         ids, at = self._position(query, name)
-        found = self._database.first_disputed(query, ids[0 if at is None else at + 1 :])
-        return None if found is None else self._row(query, found)
+        found = self.first_disputed(query, ids[0 if at is None else at + 1 :])
+        return None if found is None else self._one(query, found)
 
     def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
         """What each model of a scope made of a question."""
-        scope, number = self._database.scope(query), self._database.number_of(query, name)
+        scope, number = self.scope(query), self.number_of(query, name)
         if scope is None or number is None:
             return {}
         everyone = Cut(range(len(scope.models)))
-        _, flags = next(self._database.marks(query, [number], everyone, "flags"))
+        _, flags = next(self.marks(query, [number], everyone, "flags"))
         return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(scope.models, flags[0], strict=True)}
 
     def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
         """The outcome of each record of the models that have several of a question, in the order of trials."""
-        scope, number = self._database.scope(query), self._database.number_of(query, name)
+        scope, number = self.scope(query), self.number_of(query, name)
         if scope is None or number is None:
             return {}
-        _, packed = next(self._database.marks(query, [number], Cut([]), "trials"))
+        _, packed = next(self.marks(query, [number], Cut([]), "trials"))
         several = unpack_trials(packed[0]).items()
         return {scope.models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
 
@@ -376,7 +365,7 @@ class Index:
         The value is the share of right answers, or the score if the metric is graded; `graded` says so if it must be
         the same in several corpora. Several answers become one value, an exact one, as `repeats` says.
         """
-        scope = self._database.scope(query)
+        scope = self.scope(query)
         if scope is None:
             return {}
         wanted = set(models)
@@ -401,7 +390,7 @@ class Index:
 
         names = ("trials", "flags", "shares", *(["scores"] if by_score else []))
         found: dict[str, tuple[Value, ...]] = {}
-        for questions, *marks in self._database.marks(query, self._ids(query), cut, *names):
+        for questions, *marks in self.marks(query, self.ids(query), cut, *names):
             found.update(zip(questions, map(values, *marks), strict=True))
         return found
 
@@ -421,12 +410,12 @@ class Index:
 
     def _records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
         """The records of each question by model."""
-        scope = self._database.scope(query)
+        scope = self.scope(query)
         models = enumerate(scope.models if scope else ())
         chosen = [(at, model) for at, model in models if not query.models or model in query.models]
         cut = Cut(range(len(scope.models) if scope else 0))
         names = ("trials", "flags", "shares", "scores", "lengths")
-        for batch in self._database.marks(query, self._database.ids(query), cut, *names) if scope else ():
+        for batch in self.marks(query, self.ids(query), cut, *names) if scope else ():
             for name, trials, *marks in zip(*batch, strict=True):
                 several, packed = unpack_trials(trials), Marks(*marks)
                 scores = values_or_none(packed, [at for at, _ in chosen], graded=True)
@@ -444,19 +433,19 @@ class Index:
         self, query: Query, models: Sequence[str]
     ) -> tuple[list[int], Iterator[tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]]]:
         """The positions of some models in packed marks, and flags, shares and scores of many questions at a time."""
-        scope = self._database.scope(query)
+        scope = self.scope(query)
         assert scope is not None
         numbers = {model: number for number, model in enumerate(scope.models)}
         cut = Cut(sorted(numbers[model] for model in models))
         places = dict(zip(sorted(numbers[model] for model in models), cut.models, strict=True))
-        found = self._database.marks(query, self._database.ids(query), cut, "flags", "shares", "scores")
+        found = self.marks(query, self.ids(query), cut, "flags", "shares", "scores")
         return [places[numbers[model]] for model in models], ((flags, some, more) for _, flags, some, more in found)
 
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""
         return read_answers(
             parts_of(self.corpus, self.manifest),
-            self._database.ranges(row.number),
+            self.ranges(row.number),
             schema=CORPUS_LABELS[self.manifest.schema],
             sample_hash=row.sample_hash,
             metric=row.metric,
@@ -465,21 +454,18 @@ class Index:
             sources_in=self.corpus if has_sources(self.manifest) else None,
         )
 
-    def close(self) -> None:
-        self._database.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _row(self, query: Query, number: int) -> QuestionRow | None:
-        return next(iter(self._database.rows(query, [number])), None)
+    def _one(self, query: Query, number: int) -> QuestionRow | None:
+        return next(iter(self.rows(query, [number])), None)
 
     def _position(self, query: Query, name: str) -> tuple[array[int], int | None]:
         """The numbers of the questions that a query chooses, and the position of one among them."""
-        ids, number = self._ids(query), self._database.number_of(query, name)
+        ids, number = self.ids(query), self.number_of(query, name)
         try:
             return ids, None if number is None else ids.index(number)
         except ValueError:
@@ -508,10 +494,11 @@ def open_index(
     directory = cache_directory(cache)
     checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
     path = directory / f"{checksum}-{_INDEX_FORMAT}{_SUFFIX}"
-    if database := open_database(path):
+    make = partial(Index, corpus, manifest, limits)
+    if index := open_database(path, make):
         with suppress(OSError):
             os.utime(path)  # it is in use
-        return Index(corpus, manifest, database, limits)
+        return index
     remove_unused(directory)
     with _new_file(directory) as building:
         build_index(str(building), corpus, manifest, jobs=jobs, progress=progress, limits=limits)
@@ -519,10 +506,10 @@ def open_index(
             building.replace(path)
         else:  # the directory cannot be written
             path = building
-        database = open_database(path)
-    if database is None:
+        index = open_database(path, make)
+    if index is None:
         raise DamagedFileError(str(path), "it cannot be read after it was written")
-    return Index(corpus, manifest, database, limits)
+    return index
 
 
 def cache_of(corpus: str, published: Container[str]) -> Path | None:
@@ -582,6 +569,11 @@ def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "jud
         )
         chosen.append((scope, query))
     return chosen
+
+
+def other_metrics(index: Index, chosen: Sequence[tuple[Scope, Query]], filters: Filters) -> int:
+    """How many metrics are not chosen because they judge no answer: costs and bookkeeping."""
+    return len(choose_scopes(index.scopes, filters, "all")) - len(chosen) if len(chosen) < len(index.scopes) else 0
 
 
 def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters: Filters) -> None:

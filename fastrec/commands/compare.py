@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model, choose_scopes
+from fastrec.answers.index import Index, check_questions, choose_model, other_metrics
 from fastrec.answers.marks import ERROR, RIGHT
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -227,7 +227,7 @@ def compare(
         if first == second:
             raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
         check_questions(index, scopes, chosen)
-        others = len(choose_scopes(index.scopes, chosen, "all")) - len(scopes)
+        others = other_metrics(index, scopes, chosen)
         compared, uncompared = _compare_scopes(index, scopes, (first, second), repeats=repeats, examples=examples)
     if groups:
         with opened(chosen, groups) as (index, scopes):

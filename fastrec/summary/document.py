@@ -6,7 +6,7 @@ The JSON Schema of the document is generated from these classes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -26,6 +26,16 @@ def json_safe(value: int | str) -> int | str:
     if isinstance(value, str):
         return value
     return hex(value) if value.bit_length() > _MOST_BITS else int(value)
+
+
+_Filled = TypeVar("_Filled", bound=msgspec.Struct)
+
+
+def filled(kind: type[_Filled], *sources: object, **values: Any) -> _Filled:
+    """Make a Struct of values, and of the fields of the same name that sources have; the first source counts."""
+    fields = kind.__struct_fields__
+    found = {name: getattr(one, name) for one in reversed(sources) for name in fields if hasattr(one, name)}
+    return kind(**found | values)
 
 
 class LineCounts(msgspec.Struct, kw_only=True):
