@@ -65,7 +65,7 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import join, storage_of
-from fastrec.summary.document import EvaluationSummary, ModelSummary
+from fastrec.summary.document import EvaluationSummary, ModelSummary, filled
 from fastrec.summary.present_choice import check_patterns, matching_scopes, with_directions
 from fastrec.summary.significance import Value
 
@@ -203,16 +203,7 @@ def build_index(
 
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:
-    return Scope(
-        evaluation_name=evaluation.evaluation_name,
-        metric=evaluation.metric,
-        questions=evaluation.questions,
-        models=tuple(model.model_id for model in evaluation.by_model),
-        graded=evaluation.graded,
-        kind=evaluation.kind,
-        lower_is_better=evaluation.lower_is_better,
-        primary=evaluation.primary,
-    )
+    return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
 
 
 def _tasks(
@@ -341,21 +332,22 @@ class Index(Database):
 
     def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
         """What each model of a scope made of a question."""
-        scope, number = self.scope(query), self.number_of(query, name)
-        if scope is None or number is None:
-            return {}
-        everyone = Cut(range(len(scope.models)))
-        _, flags = next(self.marks(query, [number], everyone, "flags"))
-        return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(scope.models, flags[0], strict=True)}
+        models, flags = self._marks_of(query, name, "flags")
+        return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(models, flags, strict=True)}
 
     def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
         """The outcome of each record of the models that have several of a question, in the order of trials."""
+        models, packed = self._marks_of(query, name, "trials")
+        several = unpack_trials(packed).items()
+        return {models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
+
+    def _marks_of(self, query: Query, name: str, column: str) -> tuple[tuple[str, ...], bytes]:
+        """The models of a scope, and one column of their marks of a question; nothing if there is none."""
         scope, number = self.scope(query), self.number_of(query, name)
         if scope is None or number is None:
-            return {}
-        _, packed = next(self.marks(query, [number], Cut([]), "trials"))
-        several = unpack_trials(packed[0]).items()
-        return {scope.models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
+            return (), b""
+        _, (packed,) = next(self.marks(query, [number], Cut(range(len(scope.models))), column))
+        return scope.models, packed
 
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None, repeats: RepeatsAs = MEAN
@@ -480,13 +472,7 @@ def open_index(
     progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Index:
-    """Open the index of a corpus; build it first if there is none in the cache directory.
-
-    Raises:
-        UsageError: The directory is not a corpus.
-        CorpusError: A file of the corpus is damaged.
-        ShardError: A part cannot be read completely.
-    """
+    """Open the index of a corpus; build it first if there is none in the cache directory."""
     check_jobs(jobs)
     corpus = os.fspath(corpus)
     manifest = read_manifest(corpus)
@@ -524,11 +510,7 @@ _MEANS: Final = ("accuracy", "accuracy_standard_error", "mean_score", "score_sta
 def reduce_repeats(
     evaluations: Sequence[EvaluationSummary], index: Index, repeats: RepeatsAs
 ) -> list[EvaluationSummary]:
-    """Replace the means over answers in a summary by means over the values that several answers become.
-
-    Raises:
-        NoMatchError: No model has enough answers to a question.
-    """
+    """Replace the means over answers in a summary by means over the values that several answers become."""
     reduced = []
     for one in evaluations:
         query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
@@ -553,9 +535,6 @@ def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "jud
     """Choose the scopes that match some filters, each with a query for the questions and models that do.
 
     An outcome (`right`, `wrong`, `errors`) chooses questions that have such a record of a chosen model.
-
-    Raises:
-        UsageError: A pattern matches nothing, or nothing is left. The message lists what there is.
     """
     chosen = []
     for scope, models in matching_scopes(scopes, filters, lambda scope: scope.models, metrics):
@@ -577,11 +556,7 @@ def other_metrics(index: Index, chosen: Sequence[tuple[Scope, Query]], filters: 
 
 
 def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters: Filters) -> None:
-    """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers.
-
-    Raises:
-        NoMatchError: None has. The message names some that there are.
-    """
+    """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers."""
     if not filters.chooses_questions:
         return
     examples: dict[str, str] = {}
@@ -599,11 +574,7 @@ def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters
 
 
 def choose_model(pattern: str, models: Collection[str]) -> str:
-    """Choose the one model that a pattern matches.
-
-    Raises:
-        UsageError: It matches none, or several. The message lists them.
-    """
+    """Choose the one model that a pattern matches."""
     if pattern in models:
         return pattern
     found = [model for model in models if matches_any(model, [pattern])]

@@ -22,6 +22,7 @@ from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes, parse_groups
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
+from fastrec.summary.document import filled
 from fastrec.summary.significance import Test, Value, adjust, compare_pairs, kappa_interval
 from fastrec.where import with_groups
 
@@ -261,28 +262,23 @@ def _compare_scope(
     values = means if repeats == MEAN else index.values(query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
     found = compare_pairs(((b, a) for a, b in values.values()), graded=graded)
-    return ComparedEvaluation(
-        evaluation_name=scope.evaluation_name,
-        metric=scope.metric,
+    wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
+    wanted = examples if found.rose + found.fell else 0
+    return filled(
+        ComparedEvaluation,
+        found,
+        scope,
         graded=graded,
-        questions=found.questions,
         only_a=found.only_second,
         only_b=found.only_first,
-        lower_is_better=scope.lower_is_better,
-        wins=found.fell if scope.lower_is_better else found.rose,
-        losses=found.rose if scope.lower_is_better else found.fell,
+        wins=wins,
+        losses=losses,
         ties=found.questions - found.rose - found.fell,
         a=found.second,
         b=found.first,
-        difference=found.difference,
-        test=found.test,
-        p=found.p,
         p_adjusted=None,
-        detectable=found.detectable,
         questions_needed=found.needed,
-        examples=_distinguishing_questions(index, scope, query, pair, means, number=examples)
-        if examples and found.rose + found.fell
-        else [],
+        examples=_distinguishing_questions(index, scope, query, pair, means, number=wanted) if wanted else [],
     )
 
 
