@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -178,9 +179,6 @@ def find_corpora(paths: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]
 
     A path is a corpus, or a directory whose sub-directories are corpora. Corpora are in the order of the paths. Those
     of one directory are in the order of their names, numbers by value.
-
-    Raises:
-        UsageError: There are no paths, or one of them is no corpus and has none.
     """
     if not paths:
         raise UsageError("name at least one corpus, or a directory of corpora")
@@ -233,12 +231,7 @@ _Comparison = tuple[EvaluationTrend, ModelTrend, Change]
 
 
 def _compare_corpora(
-    corpora: Sequence[_Corpus],
-    evaluations: Sequence[EvaluationTrend],
-    *,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend], opening: Callable[..., Index]
 ) -> None:
     """Compute all changes, pair of corpora by pair. At most a few indexes are open at a time."""
     numbers = {corpus.name: number for number, corpus in enumerate(corpora)}
@@ -254,9 +247,8 @@ def _compare_corpora(
         for pair in sorted(pairs):
             for number in pair:
                 if number not in opened:
-                    path, directory = corpora[number].path, corpora[number].directory
-                    cache = cache_of(directory, (path,))
-                    index = open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
+                    directory = corpora[number].directory
+                    index = opening(directory, cache=cache_of(directory, (corpora[number].path,)))
                     opened[number] = stack.enter_context(index)
             _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])
             for number in [number for number in opened if last_use[number] == pair]:
@@ -344,7 +336,8 @@ def collect_trend(
     corpora = list(map(_read_corpus, names, places, matching(places)))
     scopes = with_directions(_merged(corpora), lower_is_better)
     chosen = choose_scopes(scopes, filters or Filters(), metrics)
-    evaluations = _follow(corpora, chosen, scopes, jobs=jobs, progress=progress, limits=limits)
+    opening = partial(open_index, jobs=jobs, progress=progress, limits=limits)
+    evaluations = _follow(corpora, chosen, scopes, opening)
     trend = Trend(
         p=p,
         comparisons=0,
@@ -368,24 +361,22 @@ def follow_groups(
     """Follow models over corpora with these names and paths; in those made of them, each group is an evaluation."""
     read = [_read_corpus(name, path, directory) for (name, path), directory in zip(corpora, made, strict=True)]
     scopes = with_directions(_merged(read), lower_is_better)
-    return _follow(read, choose_scopes(scopes, Filters(), "all"), scopes, jobs=jobs, progress=progress, limits=limits)
+    opening = partial(open_index, jobs=jobs, progress=progress, limits=limits)
+    return _follow(read, choose_scopes(scopes, Filters(), "all"), scopes, opening)
 
 
 def _follow(
     corpora: Sequence[_Corpus],
     chosen: Sequence[tuple[Scope, Query]],
     scopes: Sequence[Scope],
-    *,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    opening: Callable[..., Index],
 ) -> list[EvaluationTrend]:
     metrics = metrics_of(scopes)
     evaluations = [
         _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
         for scope, query in chosen
     ]
-    _compare_corpora(corpora, evaluations, jobs=jobs, progress=progress, limits=limits)
+    _compare_corpora(corpora, evaluations, opening)
     return evaluations
 
 

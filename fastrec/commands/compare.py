@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
-from typing import Any, Final, Literal, NamedTuple, Unpack
+from operator import itemgetter
+from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
@@ -326,41 +327,32 @@ def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agre
     )
 
 
-class _Candidate(NamedTuple):
-    """A question on which the two models differ."""
-
-    name: str
-    a: float
-    b: float
-    others: int
-    others_value: float | None
-
-    def rank(self, *, graded: bool) -> tuple[float, float, int, str]:
-        """Sort the most distinguishing question first: the models differ, and most others agree.
-
-        If the others agree with A, it shows a weakness of B; if they agree with B, a strength of A. If a metric is
-        graded, only the size of the difference counts.
-        """
-        agreement = 0.0 if graded or self.others_value is None else abs(2 * self.others_value - 1)
-        return -abs(self.a - self.b), -agreement, -self.others, self.name
-
-
 def _distinguishing_questions(
     index: Index, scope: Scope, query: Query, pair: tuple[str, str], values: _Values, *, number: int
 ) -> list[Example]:
-    """Read the most distinguishing questions; those that A wins and those that B wins take turns."""
+    """Read the most distinguishing questions: the two models differ, and most others agree.
+
+    If the others agree with A, it shows a weakness of B; if they agree with B, a strength of A. If a metric is graded,
+    only the size of the difference counts. Questions that A wins and those that B wins take turns.
+    """
     rows = _largest(index, query, values, number) if scope.graded else _ends(index, query, pair, number)
-    candidates = [_candidate(row, values, graded=scope.graded) for row in rows]
-    candidates.sort(key=lambda one: one.rank(graded=scope.graded))
-    higher = [one for one in candidates if one.a > one.b]
-    lower = [one for one in candidates if one.a < one.b]
-    won, lost = (lower, higher) if scope.lower_is_better else (higher, lower)
+    found: list[tuple[tuple[Any, ...], float, dict[str, Any]]] = []
+    for row in rows:
+        a, b = (float(value or 0) for value in values[row.name])
+        mean, others = row.mean_score if scope.graded else row.share, row.models - 2  # without these two
+        value = (mean * row.models - a - b) / others if others and mean is not None else None
+        agreement = 0.0 if scope.graded or value is None else abs(2 * value - 1)
+        rank = (-abs(a - b), -agreement, -others, row.name)
+        gain = b - a if scope.lower_is_better else a - b
+        found.append((rank, gain, {"a": a, "b": b, "others": others, "others_value": value}))
+    found.sort(key=itemgetter(0))
+    won, lost = [one for one in found if one[1] > 0], [one for one in found if one[1] < 0]
     turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
     examples = []
-    for one in turns[:number]:
-        if shown := read_question(index, [query], one.name, Filters(), pair):
+    for (*_, name), _, known in turns[:number]:
+        if shown := read_question(index, [query], name, Filters(), pair):
             shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
-            examples.append(Example(a=one.a, b=one.b, others=one.others, others_value=one.others_value, question=shown))
+            examples.append(Example(**known, question=shown))
     return examples
 
 
@@ -382,12 +374,3 @@ def _largest(index: Index, query: Query, values: _Values, number: int) -> Iterab
     sizes = {name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b}
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
     return [row for name in dict.fromkeys([*names[:number], *names[-number:]]) if (row := index.row(query, name))]
-
-
-def _candidate(row: QuestionRow, values: _Values, *, graded: bool) -> _Candidate:
-    """Take the two models out of a row, which leaves the others."""
-    a, b = (float(value or 0) for value in values[row.name])
-    mean = row.mean_score if graded else row.share
-    others = row.models - 2
-    value = (mean * row.models - a - b) / others if others and mean is not None else None
-    return _Candidate(row.name, a, b, others, value)
