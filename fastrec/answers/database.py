@@ -21,15 +21,17 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from fastrec.answers.marks import ANSWERS, ERROR, RIGHT, WRONG, Choices, Cut
-from fastrec.answers.phrase import Hit
-from fastrec.answers.reading import Range
+from fastrec.answers.reading import Hit, Range
 from fastrec.answers.table import Query, QuestionRow, Scope, Sort, Which
 from fastrec.corpus.scan import decode_sample_id
 from fastrec.errors import DamagedFileError
 from fastrec.filters import matcher
 
 FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, low, high, output_chars, input_chars"
-_Q_COLUMNS: Final = ", ".join(f"q.{column}" for column in FACT_COLUMNS.split(", "))
+_ROW_COLUMNS: Final = (
+    "q.id, q.models, q.right, q.score, q.errors, q.output_chars, q.input_chars, q.spread, a.sample_hash, a.excerpt, "
+    "m.sample_ids"
+)
 _ALL_FACTS: Final = f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = ?1)"  # noqa: S608 - columns of ours
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
 _MOST_NAMES: Final = 1_000  # values in a statement
@@ -146,6 +148,7 @@ _AMBIGUOUS: Final = (
     "OR EXISTS (SELECT 1 FROM several_ids s JOIN asked a ON a.id = s.id "
     "WHERE s.sample_id IN (w.id, w.id_number) AND a.sample_hash != w.hash)"
 )
+_decode_scope = msgspec.json.Decoder(Scope).decode
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
 _decode_ids = msgspec.json.Decoder(list[int | str]).decode
 _decode_spelled = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -163,24 +166,9 @@ class Database:
         self._places: OrderedDict[tuple[str, str | None], str] = OrderedDict()  # by text and evaluation: a table
         self._searches = 0
         with self._use():
-            rows = connection.execute(
-                "SELECT evaluation_name, metric, questions, models, graded, kind, lower, is_primary, range FROM scope "
-                "ORDER BY id"
-            ).fetchall()
-        self.scopes = [
-            Scope(
-                evaluation_name=name.decode(),
-                metric=None if metric is None else metric.decode(),
-                questions=questions,
-                models=tuple(msgspec.json.decode(models)),
-                graded=bool(graded),
-                kind=kind,
-                lower_is_better=bool(lower),
-                primary=bool(primary),
-            )
-            for name, metric, questions, models, graded, kind, lower, primary, _ in rows
-        ]
-        self._ranges = [row[-1] for row in rows]
+            rows = connection.execute("SELECT scope, range FROM scope ORDER BY id").fetchall()
+        self.scopes = [_decode_scope(scope) for scope, _ in rows]
+        self._ranges = [distance for _, distance in rows]
         self._numbers = {(scope.evaluation_name, scope.metric): number for number, scope in enumerate(self.scopes)}
 
     @contextmanager
@@ -239,7 +227,7 @@ class Database:
         with self._use() as connection:
             facts = self._facts(connection, query)
             found = connection.execute(
-                f"SELECT {_Q_COLUMNS}, a.sample_hash, {_NAME}, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
+                f"SELECT {_ROW_COLUMNS}, {_NAME} FROM {facts} q "  # noqa: S608 - of ours
                 "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ?1 "
                 "WHERE q.id IN (SELECT value FROM json_each(?2))",
                 (number, str(list(ids))),
@@ -310,13 +298,11 @@ class Database:
         return f"{self._places[key]} WHERE scope = ?1{chosen}"
 
     def _row(self, number: int, row: tuple[Any, ...]) -> QuestionRow:
-        place, _, models, right, score, spread, errors, _, _, output_chars, input_chars, *texts = row
-        sample_hash, name, excerpt, ids = texts
-        scope = self.scopes[number]
+        place, models, right, score, errors, output_chars, input_chars, spread, sample_hash, excerpt, ids, name = row
         return QuestionRow(
             number=place,
-            evaluation_name=scope.evaluation_name,
-            metric=scope.metric,
+            evaluation_name=self.scopes[number].evaluation_name,
+            metric=self.scopes[number].metric,
             name=name,
             sample_hash=sample_hash.decode(),
             sample_id=_sample_ids(ids)[0],
@@ -414,22 +400,6 @@ class Database:
             with self._use() as connection:
                 rows = connection.execute(sql, (some, number)).fetchall()
             yield list(zip(*rows, strict=True))
-
-    def first_disputed(self, query: Query, ids: Sequence[int]) -> int | None:
-        """Return the first of some questions on which the models of a query disagree."""
-        for start in range(0, len(ids), _BATCH):
-            some = ids[start : start + _BATCH]
-            with self._use() as connection:
-                facts = self._facts(connection, query)
-                sql = (
-                    f"SELECT id, ?1 FROM {facts} "  # noqa: S608 - of ours
-                    "WHERE spread > 0 AND id IN (SELECT value FROM json_each(?2))"
-                )
-                number = self._numbers[query.evaluation_name, query.metric]
-                disputed = {row[0] for row in connection.execute(sql, (number, str(list(some))))}
-            if disputed:
-                return next(place for place in some if place in disputed)
-        return None
 
     def ranges(self, place: int) -> list[Range]:
         with self._use() as connection:

@@ -34,8 +34,7 @@ import msgspec
 
 from fastrec.answers.database import Database, open_database
 from fastrec.answers.marks import OUTCOMES_BY_FLAGS, Cut, Facts, Marks, values_or_none
-from fastrec.answers.phrase import find_phrase
-from fastrec.answers.reading import Answer, read_answers
+from fastrec.answers.reading import Answer, find_phrase, read_answers
 from fastrec.answers.scan import (
     Question,
     Rows,
@@ -49,8 +48,6 @@ from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, Questio
 from fastrec.answers.trials import MEAN, RepeatsAs, Trial, mean_of, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
-    PartFile,
-    SplitHashes,
     find_split_hashes,
     is_sorted_by_question,
     parts_of,
@@ -141,17 +138,14 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 8
+_INDEX_FORMAT: Final = 9
 """To be increased whenever the content of an index changes."""
 
 # `question` and `marks` have a row per question and scope, `asked` one per question. A question is
 # identified by the place of its first record in the corpus, so this is also the order of the corpus. Only questions of
 # split hashes have a sample_id in `asked`.
 _TABLES: Final = """
-CREATE TABLE scope (
-    id INTEGER PRIMARY KEY, evaluation_name BLOB, metric BLOB, questions INTEGER, models BLOB, graded INTEGER,
-    kind BLOB, lower INTEGER, is_primary INTEGER, range REAL
-);
+CREATE TABLE scope (id INTEGER PRIMARY KEY, scope BLOB, models BLOB, range REAL);
 CREATE TABLE asked (
     id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB
 );
@@ -187,7 +181,20 @@ def build_index(
     ):
         scopes = tuple(map(scope_of, evaluations))
         split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
-        tasks = _tasks(parts, manifest, scopes, split, scratch=scratch, limits=limits)
+        tasks = [
+            ScanTask(
+                part=part,
+                number=number,
+                scopes=scopes,
+                split=split,
+                question_fields=manifest.sort_fields[:2] if is_sorted_by_question(manifest) else (),
+                turns_field=CORPUS_LABELS[manifest.schema].turns_field,
+                limits=limits,
+                rows=f"{scratch}/rows-{number}",
+                pieces=f"{scratch}/pieces-{number}",
+            )
+            for number, part in enumerate(parts)
+        ]
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
             database.execute(f"PRAGMA {pragma}")  # the file counts only once it is renamed
         database.executescript(_TABLES)
@@ -196,7 +203,7 @@ def build_index(
         for task, _ in zip(tasks, with_progress(results, parts, progress, "index"), strict=True):
             _insert(database, read_batches(task.rows, Rows))
         _insert(database, _joined(tasks, scopes))
-        for number, one in enumerate(evaluations):
+        for number, one in enumerate(scopes):
             _insert_scope(database, number, one)
         database.execute("COMMIT")
         database.executescript(_INDEXES)
@@ -204,32 +211,6 @@ def build_index(
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:
     return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
-
-
-def _tasks(
-    parts: Sequence[PartFile],
-    manifest: Manifest,
-    scopes: tuple[Scope, ...],
-    split: SplitHashes,
-    *,
-    scratch: str,
-    limits: Limits,
-) -> list[ScanTask]:
-    fields = manifest.sort_fields[:2]
-    return [
-        ScanTask(
-            part=part,
-            number=number,
-            scopes=scopes,
-            split=split,
-            question_fields=fields if is_sorted_by_question(manifest) else (),
-            turns_field=CORPUS_LABELS[manifest.schema].turns_field,
-            limits=limits,
-            rows=f"{scratch}/rows-{number}",
-            pieces=f"{scratch}/pieces-{number}",
-        )
-        for number, part in enumerate(parts)
-    ]
 
 
 def _joined(tasks: Iterable[ScanTask], scopes: Sequence[Scope]) -> Iterator[Rows]:
@@ -258,15 +239,12 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
                 database.executemany("INSERT INTO several_ids VALUES (?, ?, ?)", ids)
 
 
-def _insert_scope(database: sqlite3.Connection, number: int, scope: EvaluationSummary) -> None:
+def _insert_scope(database: sqlite3.Connection, number: int, scope: Scope) -> None:
     sql = "SELECT min(low), max(high) FROM question WHERE scope = ?"
     low, high = database.execute(sql, (number,)).fetchone() if scope.graded else (0.0, 1.0)
     distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
-    metric = None if scope.metric is None else scope.metric.encode()
-    models = msgspec.json.encode([model.model_id for model in scope.by_model])
-    said = (scope.graded, scope.kind, scope.lower_is_better, scope.primary)
-    row = (number, scope.evaluation_name.encode(), metric, scope.questions, models, *said, distance)
-    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    row = (number, msgspec.json.encode(scope), msgspec.json.encode(scope.models), distance)
+    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?)", row)
 
 
 class Index(Database):
@@ -327,7 +305,9 @@ class Index(Database):
     def next_disagreement(self, query: Query, name: str) -> QuestionRow | None:
         """The next question on which the models disagree; the first one if the query does not choose the question."""
         ids, at = self._position(query, name)
-        found = self.first_disputed(query, ids[0 if at is None else at + 1 :])
+        following = set(ids[0 if at is None else at + 1 :])
+        disputed = self.ids(msgspec.structs.replace(query, which="disagreement"))  # in the same order
+        found = next(filter(following.__contains__, disputed), None)
         return None if found is None else self._one(query, found)
 
     def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:

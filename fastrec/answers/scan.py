@@ -99,9 +99,8 @@ class _Record(Key, gc=False, kw_only=True):
     error: str | UnsetType | None = UNSET
 
 
-class Asked(NamedTuple):
-    excerpt: str
-    chars: int
+Asked = tuple[str, int]
+"""The beginning of an input, on one line, and the number of its characters."""
 
 
 _decode_model = msgspec.json.Decoder(_Model).decode
@@ -227,7 +226,7 @@ class LineReader:
 
     def asked(self) -> Asked:
         raw = self.input.raw
-        return Asked(" ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS], len(raw))
+        return " ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS], len(raw)
 
 
 def _total_of_turns(turns: Sequence[_Turn]) -> int:
@@ -309,7 +308,7 @@ def join_questions(questions: list[Question]) -> Question:
 
 
 def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
-    asked = question.asked
+    excerpt, chars = question.asked
     ranges = msgspec.msgpack.encode(question.ranges)
     entries = []
     for found in question.scopes:
@@ -321,7 +320,7 @@ def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
         ids = b"[" + b",".join(found.sample_ids) + b"]"
         entries.append((found.scope, question.place, ids, *facts, length, *marks))
     name = question.sample_hash.encode(), question.sample_id or None
-    return Rows((question.place, *name, asked.excerpt.encode(), asked.chars, ranges), entries)
+    return Rows((question.place, *name, excerpt.encode(), chars, ranges), entries)
 
 
 def write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
@@ -359,10 +358,6 @@ class ScanTask(msgspec.Struct, frozen=True):
     pieces: str
     """The file for questions that may have more records in other parts, by name and hash."""
 
-    @property
-    def sorted_by_question(self) -> bool:
-        return bool(self.question_fields)
-
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
 
@@ -395,11 +390,11 @@ class _Scanner:
             reason = f"has a model or evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self._task.part.path, reason, self.records + 1) from exc
         found = self._questions.values()
-        yield from found if self._task.sorted_by_question else sorted(found, key=lambda question: question.key)
+        yield from found if self._task.question_fields else sorted(found, key=lambda question: question.key)
 
     def _scan(self) -> Iterator[Question]:
         reader, offset = self._reader, 0
-        split, is_sorted = self._task.split, self._task.sorted_by_question
+        split, is_sorted = self._task.split, self._task.question_fields
         key: Key | None = None
         models: dict[str, int] = {}
         records: list[RecordMark] = []
@@ -451,7 +446,7 @@ def scan_part(task: ScanTask) -> int:
     scanner = _Scanner(task)
     with open(task.rows, "wb") as rows, open(task.pieces, "wb") as pieces:  # noqa: PTH123
         questions = scanner.questions()
-        if not task.sorted_by_question:
+        if not task.question_fields:
             write_batches(pieces, questions)
         else:
             edges: list[Question] = []

@@ -107,16 +107,9 @@ def questions(
         raise UsageError("no question is both right and wrong by all models: choose one of --right-by and --wrong-by")
     which: Which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
     chosen = make_filters(**filters)
-    opening = open_scopes(
-        corpus,
-        chosen,
-        metrics=metrics,
-        lower_is_better=lower_is_better,
-        jobs=jobs,
-        progress=progress,
-        limits=limits,
-    )
-    with opening as (index, scopes):
+    with open_scopes(
+        corpus, chosen, metrics=metrics, lower_is_better=lower_is_better, jobs=jobs, progress=progress, limits=limits
+    ) as (index, scopes):
         check_questions(index, scopes, chosen)
         everyone = {model for scope, _ in scopes for model in scope.models}
         of_right, of_wrong = ([pattern for pattern in given if pattern != "all"] for given in (right, wrong))

@@ -215,11 +215,7 @@ class _CountsTask(msgspec.Struct, frozen=True):
 def add_part_counts(
     prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine, limits: Limits
 ) -> PartCounts:
-    """Add up the counts of all parts, given the position of each piece in the order of the input.
-
-    Raises:
-        FastrecError: There are more results than the summary can hold.
-    """
+    """Add up the counts of all parts, given the position of each piece in the order of the input."""
     at_once, most = limits.part_counts_per_task, limits.most_results
     if len(prefixes) <= at_once:
         return read_part_counts(prefixes, order, most)
