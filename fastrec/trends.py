@@ -32,7 +32,7 @@ from fastrec.filters import Filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.storage import is_url, join, parent_and_name, storage_of
-from fastrec.summary.document import LineCounts, filled
+from fastrec.summary.document import LineCounts, ScopeNames, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.summary.significance import Test, adjust, compare_pairs
 from fastrec.wording import metrics_of, title_of, value_text
@@ -118,12 +118,9 @@ class ModelTrend(msgspec.Struct, kw_only=True):
     """One for each corpus that has answers of it, except the first, in the order of corpora."""
 
 
-class EvaluationTrend(msgspec.Struct, kw_only=True):
+class EvaluationTrend(ScopeNames, kw_only=True):
     """One metric of an evaluation, or an evaluation without metrics."""
 
-    evaluation_name: str
-    metric: str | None
-    """evaluation_result_id of the records; null if they have none."""
     metrics: int
     """Metrics that the evaluation has in any corpus, chosen or not."""
     graded: bool

@@ -6,8 +6,6 @@ index do not disturb each other. Whoever builds one removes those that nobody ha
 
     one task per part ──▶ files of packed questions, and of questions that may have more records in other parts
     the driver        ──▶ joins the latter, and inserts everything in one transaction
-
-`open_index` finds or builds the index of a corpus, and `choose_scopes` chooses what a command looks at.
 """
 
 from __future__ import annotations
@@ -340,10 +338,7 @@ class Index(Database):
         scope = self.scope(query)
         if scope is None:
             return {}
-        wanted = set(models)
-        numbers = [number for number, model in enumerate(scope.models) if model in wanted]
-        cut = Cut(numbers)
-        positions = {scope.models[number]: (number, at) for number, at in zip(numbers, cut.models, strict=True)}
+        cut, positions = _cut(scope, models)
         places = [positions.get(model, (None, None)) for model in models]
         chosen = [at for _, at in places]
         by_score = (scope.graded if graded is None else graded) and not repeats.by_verdict
@@ -407,11 +402,9 @@ class Index(Database):
         """The positions of some models in packed marks, and flags, shares and scores of many questions at a time."""
         scope = self.scope(query)
         assert scope is not None
-        numbers = {model: number for number, model in enumerate(scope.models)}
-        cut = Cut(sorted(numbers[model] for model in models))
-        places = dict(zip(sorted(numbers[model] for model in models), cut.models, strict=True))
+        cut, positions = _cut(scope, models)
         found = self.marks(query, self.ids(query), cut, "flags", "shares", "scores")
-        return [places[numbers[model]] for model in models], ((flags, some, more) for _, flags, some, more in found)
+        return [positions[model][1] for model in models], ((flags, some, more) for _, flags, some, more in found)
 
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""
@@ -442,6 +435,14 @@ class Index(Database):
             return ids, None if number is None else ids.index(number)
         except ValueError:
             return ids, None
+
+
+def _cut(scope: Scope, models: Collection[str]) -> tuple[Cut, dict[str, tuple[int, int]]]:
+    """How to cut out the marks of some models, and the position of each in the scope and in what is cut."""
+    wanted = set(models)
+    numbers = [number for number, model in enumerate(scope.models) if model in wanted]
+    cut = Cut(numbers)
+    return cut, {scope.models[number]: (number, at) for number, at in zip(numbers, cut.models, strict=True)}
 
 
 def open_index(

@@ -34,7 +34,7 @@ from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters, matches_any
 from fastrec.html import Html, joined, tag
 from fastrec.notebook import Tabular
-from fastrec.summary.document import filled
+from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
 from fastrec.wording import NONE, metrics_of, title_of, value_text
 
@@ -55,12 +55,9 @@ class Estimate(msgspec.Struct):
     high: float
 
 
-class BoardEvaluation(msgspec.Struct, kw_only=True):
+class BoardEvaluation(ScopeNames, kw_only=True):
     """A column: an evaluation with its primary metric."""
 
-    evaluation_name: str
-    metric: str | None
-    """evaluation_result_id of the records; null if they have none."""
     metrics: int
     """Metrics that the evaluation has and that judge answers."""
     graded: bool

@@ -19,13 +19,14 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from stringzilla import count, find
 
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, as_double, facts_of, mark, mean_length
+from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, facts_of, mark, mean_length
 from fastrec.answers.table import Scope
 from fastrec.answers.trials import pack_trials
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import Limits
+from fastrec.summary.significance import to_double
 
 # What the index takes from a line, without decoding all of it:
 #
@@ -163,7 +164,7 @@ class LineReader:
         evaluation = verdict.evaluation
         self.flag = ERROR if verdict.error else RIGHT if evaluation.is_correct else WRONG
         score = evaluation.score
-        self.score = score if score.__class__ is float else as_double(score)
+        self.score = score if score.__class__ is float else to_double(score)
         return end + 1
 
     def _length(self, data: bytearray, start: int, end: int) -> int:
@@ -221,7 +222,7 @@ class LineReader:
         texts = [raw] if isinstance(raw, str) else raw
         self.length = _total_of_turns(turns) if turns else sum(map(len, texts))
         self.flag = ERROR if record.error else RIGHT if record.evaluation.is_correct else WRONG
-        self.score = as_double(record.evaluation.score)
+        self.score = to_double(record.evaluation.score)
         return end + 1
 
     def asked(self) -> Asked:
@@ -240,7 +241,7 @@ def _record_of(line: bytes) -> _Record:
         value["sample_id"] = Raw(spell(value["sample_id"]))
         evaluation = value.get("evaluation")
         if isinstance(evaluation, dict) and isinstance(evaluation.get("score"), int):
-            evaluation["score"] = as_double(evaluation["score"])
+            evaluation["score"] = to_double(evaluation["score"])
     return msgspec.convert(value, _Record)
 
 

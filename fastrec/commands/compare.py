@@ -23,7 +23,7 @@ from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes, parse_groups
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
-from fastrec.summary.document import filled
+from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.significance import Test, Value, adjust, compare_pairs, kappa_interval
 from fastrec.where import with_groups
 
@@ -47,13 +47,9 @@ class Example(msgspec.Struct, kw_only=True):
     """The question with the answers of both models, those of A first."""
 
 
-class ComparedEvaluation(msgspec.Struct, kw_only=True):
+class ComparedEvaluation(ScopeNames, kw_only=True):
     """Two models on an evaluation and metric."""
 
-    evaluation_name: str
-    """The evaluation."""
-    metric: str | None
-    """The `evaluation_result_id`; null for records without one."""
     graded: bool
     """Whether scores are compared, because the metric has others than 0 and 1."""
     lower_is_better: bool
@@ -93,13 +89,9 @@ class ComparedEvaluation(msgspec.Struct, kw_only=True):
     """With --group-by: the value of each field, null for records without it; null in totals."""
 
 
-class Uncompared(msgspec.Struct):
+class Uncompared(ScopeNames):
     """An evaluation and metric on which the two models cannot be compared."""
 
-    evaluation_name: str
-    """The evaluation."""
-    metric: str | None
-    """The `evaluation_result_id`; null for records without one."""
     missing: list[str]
     """Which of the two models have no records."""
 

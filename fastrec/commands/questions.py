@@ -16,19 +16,15 @@ from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
-from fastrec.summary.document import filled
+from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_choice import check_patterns
 
 _SHORTEST = 8  # characters of a hash
 
 
-class EvaluationQuestions(msgspec.Struct, kw_only=True):
+class EvaluationQuestions(ScopeNames, kw_only=True):
     """Questions of an evaluation and metric."""
 
-    evaluation_name: str
-    """The evaluation."""
-    metric: str | None
-    """The `evaluation_result_id`; null for records without one."""
     graded: bool
     """Whether the metric has scores other than 0 and 1."""
     models: int

@@ -44,6 +44,14 @@ def filled(kind: type[_Filled], *sources: object, **values: Any) -> _Filled:
     return kind(**found | values)
 
 
+class ScopeNames(msgspec.Struct):
+    """An evaluation and one of its metrics."""
+
+    evaluation_name: str
+    metric: str | None
+    """evaluation_result_id of the records; null if they have none."""
+
+
 class LineCounts(msgspec.Struct, kw_only=True):
     """Every line is accounted for: `lines = kept + duplicates + rejected + blank`."""
 

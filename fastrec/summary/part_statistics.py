@@ -96,13 +96,13 @@ class IdentityCounts(Sums):
         """Identities come in order."""
         if identity is not None:
             self.identities += 1
-            self.records += identity.records
+            self.records += identity[4]
             if len(self.examples) < IDENTITY_EXAMPLES:
                 self.examples.append(identity)
 
     def __iadd__(self, other: Self) -> Self:
         super().__iadd__(other)
-        self.examples = nsmallest(IDENTITY_EXAMPLES, self.examples, key=Identity.sort_key)
+        self.examples = nsmallest(IDENTITY_EXAMPLES, self.examples)
         return self
 
 

@@ -11,7 +11,7 @@ from fastrec.errors import UsageError, counted, listed
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.summary.calibration import Calibration
-from fastrec.summary.document import Latency, ModelRecipes, ModelSummary, Summary, Tokens, filled
+from fastrec.summary.document import Latency, ModelRecipes, ModelSummary, ScopeNames, Summary, Tokens, filled
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
 from fastrec.summary.significance import score_interval, wilson_interval
@@ -104,12 +104,9 @@ class ModelStats(msgspec.Struct, kw_only=True):
         return rank_text(self.rank_best, self.rank_worst)
 
 
-class EvaluationStats(msgspec.Struct, kw_only=True):
+class EvaluationStats(ScopeNames, kw_only=True):
     """One metric of an evaluation, or an evaluation without metrics."""
 
-    evaluation_name: str
-    metric: str | None
-    """evaluation_result_id of the records; null if they have none."""
     metrics: int
     """Metrics that the evaluation has, chosen or not; records without a metric count as one."""
     graded: bool

@@ -15,7 +15,7 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
 from fastrec.summary import document
-from fastrec.summary.census import Highest, Identity, QuestionCounts
+from fastrec.summary.census import Highest, QuestionCounts
 from fastrec.summary.part_statistics import Census, IdentityCounts
 from fastrec.summary.rows import KINDS, Note, bucket_value
 from fastrec.summary.same_run import SameRunCounts
@@ -182,18 +182,17 @@ def same_run_summary(counts: SameRunCounts) -> document.SameRun:
 
 
 def _identities(counts: IdentityCounts) -> document.Identities:
-    examples = list(map(_identity_example, counts.examples))
+    examples = []
+    for scope, sample_id, model, evaluation_id, records, hashes in counts.examples:
+        evaluation, metric = split_scope(scope)
+        example = document.IdentityExample(
+            evaluation_name=evaluation,
+            metric=metric,
+            sample_id=document.json_safe(sample_id_of(sample_id)),
+            model_id=text_of(model),
+            evaluation_id=text_of(evaluation_id),
+            records=records,
+            sample_hashes=list(map(text_of, hashes)),
+        )
+        examples.append(example)
     return document.Identities(identities=counts.identities, records=counts.records, examples=examples)
-
-
-def _identity_example(identity: Identity) -> document.IdentityExample:
-    evaluation, metric = split_scope(identity.evaluation)
-    return document.IdentityExample(
-        evaluation_name=evaluation,
-        metric=metric,
-        sample_id=document.json_safe(sample_id_of(identity.sample_id)),
-        model_id=text_of(identity.model),
-        evaluation_id=text_of(identity.evaluation_id),
-        records=identity.records,
-        sample_hashes=[text_of(sample_hash) for sample_hash in identity.hashes],
-    )
