@@ -18,6 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from itertools import groupby, pairwise
 from typing import Final
 
@@ -31,7 +32,7 @@ from fastrec.filters import Filters
 from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.storage import is_url, join, parent_and_name, storage_of
-from fastrec.summary.document import LineCounts
+from fastrec.summary.document import LineCounts, ScopeNames, filled
 from fastrec.summary.present_choice import with_directions
 from fastrec.summary.significance import Test, adjust, compare_pairs
 from fastrec.wording import metrics_of, title_of, value_text
@@ -78,21 +79,21 @@ class Change(msgspec.Struct, kw_only=True):
     """The name of the earlier corpus: the last one before `after` in which the model has answers."""
     after: str
     """The name of the later corpus."""
-    questions: int
+    questions: int = 0
     """Questions that it answered in both. The numbers below are about these."""
-    better: int
+    better: int = 0
     """Questions whose share of right answers, or whose mean score, is higher in the later corpus."""
-    worse: int
+    worse: int = 0
     """Questions for which it is lower."""
-    old: float | None
+    old: float | None = None
     """Accuracy or mean score in the earlier corpus; null without common questions."""
-    new: float | None
+    new: float | None = None
     """The same in the later corpus."""
-    difference: float | None
+    difference: float | None = None
     """`new` minus `old`."""
-    test: Test | None
+    test: Test | None = None
     """The test: `mcnemar`, `sign-flip` or `t`; null without common questions."""
-    p: float | None
+    p: float | None = None
     """Its p-value: how likely so large a difference is if nothing really changed."""
     p_adjusted: float | None = None
     """The p-value adjusted for the number of comparisons in this document, by the method of Benjamini and Hochberg."""
@@ -117,12 +118,9 @@ class ModelTrend(msgspec.Struct, kw_only=True):
     """One for each corpus that has answers of it, except the first, in the order of corpora."""
 
 
-class EvaluationTrend(msgspec.Struct, kw_only=True):
+class EvaluationTrend(ScopeNames, kw_only=True):
     """One metric of an evaluation, or an evaluation without metrics."""
 
-    evaluation_name: str
-    metric: str | None
-    """evaluation_result_id of the records; null if they have none."""
     metrics: int
     """Metrics that the evaluation has in any corpus, chosen or not."""
     graded: bool
@@ -178,9 +176,6 @@ def find_corpora(paths: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]
 
     A path is a corpus, or a directory whose sub-directories are corpora. Corpora are in the order of the paths. Those
     of one directory are in the order of their names, numbers by value.
-
-    Raises:
-        UsageError: There are no paths, or one of them is no corpus and has none.
     """
     if not paths:
         raise UsageError("name at least one corpus, or a directory of corpora")
@@ -233,12 +228,7 @@ _Comparison = tuple[EvaluationTrend, ModelTrend, Change]
 
 
 def _compare_corpora(
-    corpora: Sequence[_Corpus],
-    evaluations: Sequence[EvaluationTrend],
-    *,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend], opening: Callable[..., Index]
 ) -> None:
     """Compute all changes, pair of corpora by pair. At most a few indexes are open at a time."""
     numbers = {corpus.name: number for number, corpus in enumerate(corpora)}
@@ -254,9 +244,8 @@ def _compare_corpora(
         for pair in sorted(pairs):
             for number in pair:
                 if number not in opened:
-                    path, directory = corpora[number].path, corpora[number].directory
-                    cache = cache_of(directory, (path,))
-                    index = open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
+                    directory = corpora[number].directory
+                    index = opening(directory, cache=cache_of(directory, (corpora[number].path,)))
                     opened[number] = stack.enter_context(index)
             _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])
             for number in [number for number in opened if last_use[number] == pair]:
@@ -290,7 +279,7 @@ class _Cell(msgspec.Struct, frozen=True, gc=False):
 
     records: int
     errors: int
-    answered: int
+    questions_answered: int
     accuracy: float | None
     mean_score: float | None
 
@@ -316,12 +305,7 @@ def _read_corpus(name: str, path: str, directory: str) -> _Corpus:
     whole = read_summary(path, manifest)
     summary = whole if directory == path else read_summary(directory, read_manifest(directory))
     models = {
-        (one.evaluation_name, one.metric): {
-            model.model_id: _Cell(
-                model.records, model.errors, model.questions_answered, model.accuracy, model.mean_score
-            )
-            for model in one.by_model
-        }
+        (one.evaluation_name, one.metric): {model.model_id: filled(_Cell, model) for model in one.by_model}
         for one in summary.evaluations
     }
     scopes = list(map(scope_of, summary.evaluations))
@@ -349,7 +333,8 @@ def collect_trend(
     corpora = list(map(_read_corpus, names, places, matching(places)))
     scopes = with_directions(_merged(corpora), lower_is_better)
     chosen = choose_scopes(scopes, filters or Filters(), metrics)
-    evaluations = _follow(corpora, chosen, scopes, jobs=jobs, progress=progress, limits=limits)
+    opening = partial(open_index, jobs=jobs, progress=progress, limits=limits)
+    evaluations = _follow(corpora, chosen, scopes, opening)
     trend = Trend(
         p=p,
         comparisons=0,
@@ -373,24 +358,22 @@ def follow_groups(
     """Follow models over corpora with these names and paths; in those made of them, each group is an evaluation."""
     read = [_read_corpus(name, path, directory) for (name, path), directory in zip(corpora, made, strict=True)]
     scopes = with_directions(_merged(read), lower_is_better)
-    return _follow(read, choose_scopes(scopes, Filters(), "all"), scopes, jobs=jobs, progress=progress, limits=limits)
+    opening = partial(open_index, jobs=jobs, progress=progress, limits=limits)
+    return _follow(read, choose_scopes(scopes, Filters(), "all"), scopes, opening)
 
 
 def _follow(
     corpora: Sequence[_Corpus],
     chosen: Sequence[tuple[Scope, Query]],
     scopes: Sequence[Scope],
-    *,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    opening: Callable[..., Index],
 ) -> list[EvaluationTrend]:
     metrics = metrics_of(scopes)
     evaluations = [
         _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
         for scope, query in chosen
     ]
-    _compare_corpora(corpora, evaluations, jobs=jobs, progress=progress, limits=limits)
+    _compare_corpora(corpora, evaluations, opening)
     return evaluations
 
 
@@ -409,9 +392,8 @@ def _merged(corpora: Sequence[_Corpus]) -> list[Scope]:
     merged: dict[tuple[str, str | None], Scope] = {}
     for one in [scope for corpus in corpora for scope in corpus.scopes]:
         known = merged.get((one.evaluation_name, one.metric), one)
-        merged[one.evaluation_name, one.metric] = Scope(
-            evaluation_name=one.evaluation_name,
-            metric=one.metric,
+        merged[one.evaluation_name, one.metric] = msgspec.structs.replace(
+            one,
             questions=max(one.questions, known.questions),
             models=tuple(sorted({*one.models, *known.models})),
             graded=one.graded or known.graded,
@@ -430,35 +412,14 @@ def _evaluation(scope: Scope, models: Sequence[str], metrics: int, corpora: Sequ
             model = corpus.models.get((scope.evaluation_name, scope.metric), {}).get(name)
             if model is None:
                 continue
-            points.append(
-                Point(
-                    corpus=corpus.name,
-                    records=model.records,
-                    errors=model.errors,
-                    questions=model.answered,
-                    value=model.mean_score if scope.graded else model.accuracy,
-                )
-            )
-            if model.answered:
+            value = model.mean_score if scope.graded else model.accuracy
+            points.append(filled(Point, model, corpus=corpus.name, questions=model.questions_answered, value=value))
+            if model.questions_answered:
                 if last is not None:
-                    changes.append(_no_change(last, corpus.name))
+                    changes.append(Change(before=last, after=corpus.name))
                 last = corpus.name
         made.append(ModelTrend(model_id=name, points=points, changes=changes))
-    return EvaluationTrend(
-        evaluation_name=scope.evaluation_name,
-        metric=scope.metric,
-        metrics=metrics,
-        graded=scope.graded,
-        lower_is_better=scope.lower_is_better,
-        models=made,
-    )
-
-
-def _no_change(before: str, after: str) -> Change:
-    return Change(
-        before=before, after=after, questions=0, better=0, worse=0, old=None, new=None, difference=None, test=None,
-        p=None,
-    )  # fmt: skip
+    return filled(EvaluationTrend, scope, metrics=metrics, models=made)
 
 
 def _described(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) -> Iterator[TrendCorpus]:
@@ -471,11 +432,10 @@ def _described(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend
     before: set[str] | None = None
     for corpus in corpora:
         models = there[corpus.name]
-        yield TrendCorpus(
-            name=corpus.name,
+        yield filled(
+            TrendCorpus,
+            corpus,
             path=utf8(corpus.path),
-            line_counts=corpus.line_counts,
-            skipped=corpus.skipped,
             models=len(models),
             appeared=[] if before is None else sorted(models - before),
             disappeared=[] if before is None else sorted(before - models),

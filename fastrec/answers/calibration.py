@@ -21,11 +21,7 @@ _Answer = tuple[tuple[str, str | None, str], tuple[float | None, bool]]
 
 
 def find_calibration(index: Index, field: str, filters: Filters) -> list[Calibration]:
-    """Compute the calibration of each chosen model, evaluation and metric.
-
-    Raises:
-        NoMatchError: There is no such metric, and no record has such a field with a number from 0 to 1.
-    """
+    """Compute the calibration of each chosen model, evaluation and metric."""
     is_metric = any(scope.metric == field for scope in index.scopes)
     found: dict[tuple[str, str | None, str], list[tuple[float | None, bool]]] = {}
     for name, answer in (_by_metric if is_metric else _by_field)(index, field, filters):

@@ -1,4 +1,4 @@
-"""What an index knows: scopes, questions, and where their records are.
+"""What the file of an index says: scopes, questions, and where their records are.
 
 Facts about all models of a scope are in the file, those about a choice of models follow from their marks (`Choices`).
 The ids that a query chooses are kept, so that the next page, and the questions before and after one, need no search.
@@ -11,25 +11,27 @@ import sqlite3
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from fastrec.answers.marks import ANSWERS, ERROR, RIGHT, WRONG, Choices, Cut
-from fastrec.answers.phrase import Hit
-from fastrec.answers.reading import Range
+from fastrec.answers.reading import Hit, Range
 from fastrec.answers.table import Query, QuestionRow, Scope, Sort, Which
 from fastrec.corpus.scan import decode_sample_id
 from fastrec.errors import DamagedFileError
 from fastrec.filters import matcher
 
 FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, low, high, output_chars, input_chars"
-_Q_COLUMNS: Final = ", ".join(f"q.{column}" for column in FACT_COLUMNS.split(", "))
+_ROW_COLUMNS: Final = (
+    "q.id, q.models, q.right, q.score, q.errors, q.output_chars, q.input_chars, q.spread, a.sample_hash, a.excerpt, "
+    "m.sample_ids"
+)
 _ALL_FACTS: Final = f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = ?1)"  # noqa: S608 - columns of ours
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
 _MOST_NAMES: Final = 1_000  # values in a statement
@@ -136,15 +138,17 @@ _BY_SAMPLE_ID: Final = (
     "SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) "
     "UNION SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?)"
 )
-_OTHERS: Final = (
+_AMBIGUOUS: Final = (
     # Two ranges: many evaluations may have the question, and != would visit all of them.
-    "SELECT EXISTS (SELECT 1 FROM asked WHERE sample_hash >= ?1 AND sample_hash < ?3) "
-    "OR EXISTS (SELECT 1 FROM asked WHERE sample_hash > ?3 AND sample_hash <= ?2) "
+    "SELECT w.hash FROM temp.wanted w "
+    "WHERE EXISTS (SELECT 1 FROM asked WHERE sample_hash >= w.prefix AND sample_hash < w.hash) "
+    "OR EXISTS (SELECT 1 FROM asked WHERE sample_hash > w.hash AND sample_hash <= w.beyond) "
     "OR EXISTS (SELECT 1 FROM marks m JOIN asked a ON a.id = m.id "
-    "WHERE m.sample_ids IN (?4, ?5) AND a.sample_hash != ?3) "
+    "WHERE m.sample_ids IN (w.alone, w.alone_number) AND a.sample_hash != w.hash) "
     "OR EXISTS (SELECT 1 FROM several_ids s JOIN asked a ON a.id = s.id "
-    "WHERE s.sample_id IN (?6, ?7) AND a.sample_hash != ?3)"
+    "WHERE s.sample_id IN (w.id, w.id_number) AND a.sample_hash != w.hash)"
 )
+_decode_scope = msgspec.json.Decoder(Scope).decode
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
 _decode_ids = msgspec.json.Decoder(list[int | str]).decode
 _decode_spelled = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -162,24 +166,9 @@ class Database:
         self._places: OrderedDict[tuple[str, str | None], str] = OrderedDict()  # by text and evaluation: a table
         self._searches = 0
         with self._use():
-            rows = connection.execute(
-                "SELECT evaluation_name, metric, questions, models, graded, kind, lower, is_primary, range FROM scope "
-                "ORDER BY id"
-            ).fetchall()
-        self.scopes = [
-            Scope(
-                evaluation_name=name.decode(),
-                metric=None if metric is None else metric.decode(),
-                questions=questions,
-                models=tuple(msgspec.json.decode(models)),
-                graded=bool(graded),
-                kind=kind,
-                lower_is_better=bool(lower),
-                primary=bool(primary),
-            )
-            for name, metric, questions, models, graded, kind, lower, primary, _ in rows
-        ]
-        self._ranges = [row[-1] for row in rows]
+            rows = connection.execute("SELECT scope, range FROM scope ORDER BY id").fetchall()
+        self.scopes = [_decode_scope(scope) for scope, _ in rows]
+        self._ranges = [distance for _, distance in rows]
         self._numbers = {(scope.evaluation_name, scope.metric): number for number, scope in enumerate(self.scopes)}
 
     @contextmanager
@@ -238,7 +227,7 @@ class Database:
         with self._use() as connection:
             facts = self._facts(connection, query)
             found = connection.execute(
-                f"SELECT {_Q_COLUMNS}, a.sample_hash, {_NAME}, a.excerpt, m.sample_ids FROM {facts} q "  # noqa: S608 - of ours
+                f"SELECT {_ROW_COLUMNS}, {_NAME} FROM {facts} q "  # noqa: S608 - of ours
                 "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ?1 "
                 "WHERE q.id IN (SELECT value FROM json_each(?2))",
                 (number, str(list(ids))),
@@ -309,13 +298,11 @@ class Database:
         return f"{self._places[key]} WHERE scope = ?1{chosen}"
 
     def _row(self, number: int, row: tuple[Any, ...]) -> QuestionRow:
-        place, _, models, right, score, spread, errors, _, _, output_chars, input_chars, *texts = row
-        sample_hash, name, excerpt, ids = texts
-        scope = self.scopes[number]
+        place, models, right, score, errors, output_chars, input_chars, spread, sample_hash, excerpt, ids, name = row
         return QuestionRow(
             number=place,
-            evaluation_name=scope.evaluation_name,
-            metric=scope.metric,
+            evaluation_name=self.scopes[number].evaluation_name,
+            metric=self.scopes[number].metric,
             name=name,
             sample_hash=sample_hash.decode(),
             sample_id=_sample_ids(ids)[0],
@@ -330,7 +317,11 @@ class Database:
             output_chars=output_chars,
         )
 
-    def find(self, text: str, limit: int, shortest: int) -> list[QuestionRow]:
+    def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
+        """Find questions by their `sample_hash`, or else by a `sample_id`, or else by the beginning of a hash.
+
+        A question is listed once per metric. The beginning of a hash needs at least `shortest` characters.
+        """
         spelled = _spelled_ids(text)
         if not text or not spelled:
             return []
@@ -350,17 +341,27 @@ class Database:
                     return self._found(found)[:limit]
         return []
 
-    def prefix_of(self, sample_hash: str, shortest: int) -> str:
-        whole = sample_hash.encode()
+    def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
+        """The shortest beginning of each `sample_hash`, of at least so many characters, that `find`s no other hash."""
+        found = {one: one for one in hashes}
+        waiting, length = list(found), shortest
         with self._use() as connection:
-            for length in range(shortest, len(sample_hash)):
-                text = sample_hash[:length]
-                ids = _spelled_ids(text)
-                alone, prefix = [b"[" + one + b"]" for one in (ids[0], ids[-1])], text.encode()
-                values = (prefix, prefix + b"\xff", whole, *alone, ids[0], ids[-1])
-                if not connection.execute(_OTHERS, values).fetchone()[0]:
-                    return text
-        return sample_hash
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS temp.wanted (hash, prefix, beyond, alone, alone_number, id, id_number)"
+            )
+            while waiting := [one for one in waiting if len(one) > length]:
+                rows = []
+                for one in waiting:
+                    found[one] = one[:length]
+                    prefix, ids = found[one].encode(), _spelled_ids(found[one])
+                    ends = ids[0], ids[-1]
+                    rows.append((one.encode(), prefix, prefix + b"\xff", *(b"[" + end + b"]" for end in ends), *ends))
+                connection.execute("DELETE FROM temp.wanted")
+                connection.executemany("INSERT INTO temp.wanted VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+                waiting = [row[0].decode() for row in connection.execute(_AMBIGUOUS)]
+                found |= {one: one for one in waiting}
+                length += 1
+        return found
 
     def _found(self, found: Sequence[tuple[int, int | None]]) -> list[QuestionRow]:
         """Return the rows of questions in some scopes, or in all that have them."""
@@ -400,22 +401,6 @@ class Database:
                 rows = connection.execute(sql, (some, number)).fetchall()
             yield list(zip(*rows, strict=True))
 
-    def first_disputed(self, query: Query, ids: Sequence[int]) -> int | None:
-        """Return the first of some questions on which the models of a query disagree."""
-        for start in range(0, len(ids), _BATCH):
-            some = ids[start : start + _BATCH]
-            with self._use() as connection:
-                facts = self._facts(connection, query)
-                sql = (
-                    f"SELECT id, ?1 FROM {facts} "  # noqa: S608 - of ours
-                    "WHERE spread > 0 AND id IN (SELECT value FROM json_each(?2))"
-                )
-                number = self._numbers[query.evaluation_name, query.metric]
-                disputed = {row[0] for row in connection.execute(sql, (number, str(list(some))))}
-            if disputed:
-                return next(place for place in some if place in disputed)
-        return None
-
     def ranges(self, place: int) -> list[Range]:
         with self._use() as connection:
             row = connection.execute("SELECT ranges FROM asked WHERE id = ?", (place,)).fetchone()
@@ -438,7 +423,10 @@ class Database:
         return self._choices.facts(connection, number, chosen, graded=scope.graded)
 
 
-def open_database(path: Path) -> Database | None:
+_Opened = TypeVar("_Opened", bound=Database)
+
+
+def open_database(path: Path, make: Callable[[Path, sqlite3.Connection], _Opened]) -> _Opened | None:
     """Open the file of an index; None if there is none, or if it is cut, damaged or no SQLite file."""
     try:
         with path.open("rb") as file:
@@ -451,7 +439,7 @@ def open_database(path: Path) -> Database | None:
         connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            return Database(path, connection)
+            return make(path, connection)
         except (DamagedFileError, sqlite3.Error, msgspec.MsgspecError, UnicodeDecodeError):
             connection.close()
             return None

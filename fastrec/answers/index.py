@@ -6,8 +6,6 @@ index do not disturb each other. Whoever builds one removes those that nobody ha
 
     one task per part ──▶ files of packed questions, and of questions that may have more records in other parts
     the driver        ──▶ joins the latter, and inserts everything in one transaction
-
-`open_index` finds or builds the index of a corpus, and `choose_scopes` chooses what a command looks at.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ import time
 from array import array
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from heapq import merge
 from itertools import groupby, islice
@@ -34,8 +32,7 @@ import msgspec
 
 from fastrec.answers.database import Database, open_database
 from fastrec.answers.marks import OUTCOMES_BY_FLAGS, Cut, Facts, Marks, values_or_none
-from fastrec.answers.phrase import find_phrase
-from fastrec.answers.reading import Answer, read_answers
+from fastrec.answers.reading import Answer, find_phrase, read_answers
 from fastrec.answers.scan import (
     Question,
     Rows,
@@ -49,8 +46,6 @@ from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, Questio
 from fastrec.answers.trials import MEAN, RepeatsAs, Trial, mean_of, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
-    PartFile,
-    SplitHashes,
     find_split_hashes,
     is_sorted_by_question,
     parts_of,
@@ -65,7 +60,7 @@ from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import join, storage_of
-from fastrec.summary.document import EvaluationSummary, ModelSummary
+from fastrec.summary.document import EvaluationSummary, ModelSummary, filled
 from fastrec.summary.present_choice import check_patterns, matching_scopes, with_directions
 from fastrec.summary.significance import Value
 
@@ -141,17 +136,14 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 8
+_INDEX_FORMAT: Final = 9
 """To be increased whenever the content of an index changes."""
 
 # `question` and `marks` have a row per question and scope, `asked` one per question. A question is
 # identified by the place of its first record in the corpus, so this is also the order of the corpus. Only questions of
 # split hashes have a sample_id in `asked`.
 _TABLES: Final = """
-CREATE TABLE scope (
-    id INTEGER PRIMARY KEY, evaluation_name BLOB, metric BLOB, questions INTEGER, models BLOB, graded INTEGER,
-    kind BLOB, lower INTEGER, is_primary INTEGER, range REAL
-);
+CREATE TABLE scope (id INTEGER PRIMARY KEY, scope BLOB, models BLOB, range REAL);
 CREATE TABLE asked (
     id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB
 );
@@ -187,7 +179,20 @@ def build_index(
     ):
         scopes = tuple(map(scope_of, evaluations))
         split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
-        tasks = _tasks(parts, manifest, scopes, split, scratch=scratch, limits=limits)
+        tasks = [
+            ScanTask(
+                part=part,
+                number=number,
+                scopes=scopes,
+                split=split,
+                question_fields=manifest.sort_fields[:2] if is_sorted_by_question(manifest) else (),
+                turns_field=CORPUS_LABELS[manifest.schema].turns_field,
+                limits=limits,
+                rows=f"{scratch}/rows-{number}",
+                pieces=f"{scratch}/pieces-{number}",
+            )
+            for number, part in enumerate(parts)
+        ]
         for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
             database.execute(f"PRAGMA {pragma}")  # the file counts only once it is renamed
         database.executescript(_TABLES)
@@ -196,49 +201,14 @@ def build_index(
         for task, _ in zip(tasks, with_progress(results, parts, progress, "index"), strict=True):
             _insert(database, read_batches(task.rows, Rows))
         _insert(database, _joined(tasks, scopes))
-        for number, one in enumerate(evaluations):
+        for number, one in enumerate(scopes):
             _insert_scope(database, number, one)
         database.execute("COMMIT")
         database.executescript(_INDEXES)
 
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:
-    return Scope(
-        evaluation_name=evaluation.evaluation_name,
-        metric=evaluation.metric,
-        questions=evaluation.questions,
-        models=tuple(model.model_id for model in evaluation.by_model),
-        graded=evaluation.graded,
-        kind=evaluation.kind,
-        lower_is_better=evaluation.lower_is_better,
-        primary=evaluation.primary,
-    )
-
-
-def _tasks(
-    parts: Sequence[PartFile],
-    manifest: Manifest,
-    scopes: tuple[Scope, ...],
-    split: SplitHashes,
-    *,
-    scratch: str,
-    limits: Limits,
-) -> list[ScanTask]:
-    fields = manifest.sort_fields[:2]
-    return [
-        ScanTask(
-            part=part,
-            number=number,
-            scopes=scopes,
-            split=split,
-            question_fields=fields if is_sorted_by_question(manifest) else (),
-            turns_field=CORPUS_LABELS[manifest.schema].turns_field,
-            limits=limits,
-            rows=f"{scratch}/rows-{number}",
-            pieces=f"{scratch}/pieces-{number}",
-        )
-        for number, part in enumerate(parts)
-    ]
+    return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
 
 
 def _joined(tasks: Iterable[ScanTask], scopes: Sequence[Scope]) -> Iterator[Rows]:
@@ -267,26 +237,24 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
                 database.executemany("INSERT INTO several_ids VALUES (?, ?, ?)", ids)
 
 
-def _insert_scope(database: sqlite3.Connection, number: int, scope: EvaluationSummary) -> None:
+def _insert_scope(database: sqlite3.Connection, number: int, scope: Scope) -> None:
     sql = "SELECT min(low), max(high) FROM question WHERE scope = ?"
     low, high = database.execute(sql, (number,)).fetchone() if scope.graded else (0.0, 1.0)
     distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
-    metric = None if scope.metric is None else scope.metric.encode()
-    models = msgspec.json.encode([model.model_id for model in scope.by_model])
-    said = (scope.graded, scope.kind, scope.lower_is_better, scope.primary)
-    row = (number, scope.evaluation_name.encode(), metric, scope.questions, models, *said, distance)
-    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    row = (number, msgspec.json.encode(scope), msgspec.json.encode(scope.models), distance)
+    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?)", row)
 
 
-class Index:
+class Index(Database):
     """The index of a corpus. May be used by several threads."""
 
-    def __init__(self, corpus: str, manifest: Manifest, database: Database, limits: Limits) -> None:
+    def __init__(
+        self, corpus: str, manifest: Manifest, limits: Limits, path: Path, connection: sqlite3.Connection
+    ) -> None:
+        super().__init__(path, connection)
         self.corpus = corpus
         self.manifest = manifest
-        self.scopes = database.scopes  # by evaluation, then metric
         self.models = sorted({model for scope in self.scopes for model in scope.models})
-        self._database = database
         self._limits = limits
         self._searching = threading.RLock()
 
@@ -295,21 +263,20 @@ class Index:
     ) -> None:
         """Find a text in the inputs and answers of an evaluation, or of all of them, if this was not done already."""
         with self._searching:
-            if not self._database.has_found(text, evaluation):
+            if not self.has_found(text, evaluation):
                 parts = parts_of(self.corpus, self.manifest)
                 if evaluation is not None and self.manifest.sort_fields[0] == "evaluation_name":
                     keys = ((part, part.entry.first.evaluation_name, part.entry.last.evaluation_name) for part in parts)
                     parts = [part for part, first, last in keys if first <= evaluation <= last]
-                hits = find_phrase(parts, text, jobs=jobs, progress=progress, limits=self._limits)
-                with closing(hits):
-                    self._database.keep_found(text, evaluation, hits)
+                with closing(find_phrase(parts, text, jobs=jobs, progress=progress, limits=self._limits)) as hits:
+                    self.keep_found(text, evaluation, hits)
 
-    def _ids(self, query: Query) -> array[int]:
+    def ids(self, query: Query) -> array[int]:
         if not query.text:
-            return self._database.ids(query)
+            return super().ids(query)
         with self._searching:
             self.search(query.text, query.evaluation_name)
-            return self._database.ids(query)
+            return super().ids(query)
 
     def direct(self, lower_is_better: Sequence[str]) -> None:
         """Set the directions of metrics that `--lower-is-better` names; their questions are sorted accordingly."""
@@ -317,56 +284,48 @@ class Index:
 
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
         """Some of the questions that a query chooses, in its order; none if there is no such scope."""
-        ids = self._ids(query)
-        return Page(total=len(ids), rows=self._database.rows(query, ids[offset : offset + limit]))
-
-    def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
-        """Find questions by their `sample_hash`, or else by a `sample_id`, or else by the beginning of a hash.
-
-        A question is listed once per metric. The beginning of a hash needs at least `shortest` characters.
-        """
-        return self._database.find(text, limit, shortest)
-
-    def prefix_of(self, sample_hash: str, shortest: int) -> str:
-        """The shortest beginning of a `sample_hash`, of at least so many characters, that `find`s no other hash."""
-        return self._database.prefix_of(sample_hash, shortest)
+        ids = self.ids(query)
+        return Page(total=len(ids), rows=self.rows(query, ids[offset : offset + limit]))
 
     def row(self, query: Query, name: str) -> QuestionRow | None:
         """One question of a scope (`QuestionRow.name`), as the models of the query have answered it."""
-        number = self._database.number_of(query, name)
-        return None if number is None else self._row(query, number)
+        number = self.number_of(query, name)
+        return None if number is None else self._one(query, number)
 
     def neighbours(self, query: Query, name: str) -> tuple[QuestionRow | None, QuestionRow | None]:
         """The questions before and after one, in the order of the query; None if there is none, or it is not chosen."""
         ids, at = self._position(query, name)
         if at is None:
             return None, None
-        before = self._row(query, ids[at - 1]) if at else None
-        return before, self._row(query, ids[at + 1]) if at + 1 < len(ids) else None
+        before = self._one(query, ids[at - 1]) if at else None
+        return before, self._one(query, ids[at + 1]) if at + 1 < len(ids) else None
 
     def next_disagreement(self, query: Query, name: str) -> QuestionRow | None:
         """The next question on which the models disagree; the first one if the query does not choose the question."""
         ids, at = self._position(query, name)
-        found = self._database.first_disputed(query, ids[0 if at is None else at + 1 :])
-        return None if found is None else self._row(query, found)
+        following = set(ids[0 if at is None else at + 1 :])
+        disputed = self.ids(msgspec.structs.replace(query, which="disagreement"))  # in the same order
+        found = next(filter(following.__contains__, disputed), None)
+        return None if found is None else self._one(query, found)
 
     def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
         """What each model of a scope made of a question."""
-        scope, number = self._database.scope(query), self._database.number_of(query, name)
-        if scope is None or number is None:
-            return {}
-        everyone = Cut(range(len(scope.models)))
-        _, flags = next(self._database.marks(query, [number], everyone, "flags"))
-        return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(scope.models, flags[0], strict=True)}
+        models, flags = self._marks_of(query, name, "flags")
+        return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(models, flags, strict=True)}
 
     def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
         """The outcome of each record of the models that have several of a question, in the order of trials."""
-        scope, number = self._database.scope(query), self._database.number_of(query, name)
+        models, packed = self._marks_of(query, name, "trials")
+        several = unpack_trials(packed).items()
+        return {models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
+
+    def _marks_of(self, query: Query, name: str, column: str) -> tuple[tuple[str, ...], bytes]:
+        """The models of a scope, and one column of their marks of a question; nothing if there is none."""
+        scope, number = self.scope(query), self.number_of(query, name)
         if scope is None or number is None:
-            return {}
-        _, packed = next(self._database.marks(query, [number], Cut([]), "trials"))
-        several = unpack_trials(packed[0]).items()
-        return {scope.models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
+            return (), b""
+        _, (packed,) = next(self.marks(query, [number], Cut(range(len(scope.models))), column))
+        return scope.models, packed
 
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None, repeats: RepeatsAs = MEAN
@@ -376,13 +335,10 @@ class Index:
         The value is the share of right answers, or the score if the metric is graded; `graded` says so if it must be
         the same in several corpora. Several answers become one value, an exact one, as `repeats` says.
         """
-        scope = self._database.scope(query)
+        scope = self.scope(query)
         if scope is None:
             return {}
-        wanted = set(models)
-        numbers = [number for number, model in enumerate(scope.models) if model in wanted]
-        cut = Cut(numbers)
-        positions = {scope.models[number]: (number, at) for number, at in zip(numbers, cut.models, strict=True)}
+        cut, positions = _cut(scope, models)
         places = [positions.get(model, (None, None)) for model in models]
         chosen = [at for _, at in places]
         by_score = (scope.graded if graded is None else graded) and not repeats.by_verdict
@@ -401,7 +357,7 @@ class Index:
 
         names = ("trials", "flags", "shares", *(["scores"] if by_score else []))
         found: dict[str, tuple[Value, ...]] = {}
-        for questions, *marks in self._database.marks(query, self._ids(query), cut, *names):
+        for questions, *marks in self.marks(query, self.ids(query), cut, *names):
             found.update(zip(questions, map(values, *marks), strict=True))
         return found
 
@@ -421,12 +377,12 @@ class Index:
 
     def _records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
         """The records of each question by model."""
-        scope = self._database.scope(query)
+        scope = self.scope(query)
         models = enumerate(scope.models if scope else ())
         chosen = [(at, model) for at, model in models if not query.models or model in query.models]
         cut = Cut(range(len(scope.models) if scope else 0))
         names = ("trials", "flags", "shares", "scores", "lengths")
-        for batch in self._database.marks(query, self._database.ids(query), cut, *names) if scope else ():
+        for batch in self.marks(query, self.ids(query), cut, *names) if scope else ():
             for name, trials, *marks in zip(*batch, strict=True):
                 several, packed = unpack_trials(trials), Marks(*marks)
                 scores = values_or_none(packed, [at for at, _ in chosen], graded=True)
@@ -444,19 +400,17 @@ class Index:
         self, query: Query, models: Sequence[str]
     ) -> tuple[list[int], Iterator[tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]]]:
         """The positions of some models in packed marks, and flags, shares and scores of many questions at a time."""
-        scope = self._database.scope(query)
+        scope = self.scope(query)
         assert scope is not None
-        numbers = {model: number for number, model in enumerate(scope.models)}
-        cut = Cut(sorted(numbers[model] for model in models))
-        places = dict(zip(sorted(numbers[model] for model in models), cut.models, strict=True))
-        found = self._database.marks(query, self._database.ids(query), cut, "flags", "shares", "scores")
-        return [places[numbers[model]] for model in models], ((flags, some, more) for _, flags, some, more in found)
+        cut, positions = _cut(scope, models)
+        found = self.marks(query, self.ids(query), cut, "flags", "shares", "scores")
+        return [positions[model][1] for model in models], ((flags, some, more) for _, flags, some, more in found)
 
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""
         return read_answers(
             parts_of(self.corpus, self.manifest),
-            self._database.ranges(row.number),
+            self.ranges(row.number),
             schema=CORPUS_LABELS[self.manifest.schema],
             sample_hash=row.sample_hash,
             metric=row.metric,
@@ -465,25 +419,30 @@ class Index:
             sources_in=self.corpus if has_sources(self.manifest) else None,
         )
 
-    def close(self) -> None:
-        self._database.close()
-
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _row(self, query: Query, number: int) -> QuestionRow | None:
-        return next(iter(self._database.rows(query, [number])), None)
+    def _one(self, query: Query, number: int) -> QuestionRow | None:
+        return next(iter(self.rows(query, [number])), None)
 
     def _position(self, query: Query, name: str) -> tuple[array[int], int | None]:
         """The numbers of the questions that a query chooses, and the position of one among them."""
-        ids, number = self._ids(query), self._database.number_of(query, name)
+        ids, number = self.ids(query), self.number_of(query, name)
         try:
             return ids, None if number is None else ids.index(number)
         except ValueError:
             return ids, None
+
+
+def _cut(scope: Scope, models: Collection[str]) -> tuple[Cut, dict[str, tuple[int, int]]]:
+    """How to cut out the marks of some models, and the position of each in the scope and in what is cut."""
+    wanted = set(models)
+    numbers = [number for number, model in enumerate(scope.models) if model in wanted]
+    cut = Cut(numbers)
+    return cut, {scope.models[number]: (number, at) for number, at in zip(numbers, cut.models, strict=True)}
 
 
 def open_index(
@@ -494,13 +453,7 @@ def open_index(
     progress: Progress | None = None,
     limits: Limits = LIMITS,
 ) -> Index:
-    """Open the index of a corpus; build it first if there is none in the cache directory.
-
-    Raises:
-        UsageError: The directory is not a corpus.
-        CorpusError: A file of the corpus is damaged.
-        ShardError: A part cannot be read completely.
-    """
+    """Open the index of a corpus; build it first if there is none in the cache directory."""
     check_jobs(jobs)
     corpus = os.fspath(corpus)
     manifest = read_manifest(corpus)
@@ -508,10 +461,11 @@ def open_index(
     directory = cache_directory(cache)
     checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
     path = directory / f"{checksum}-{_INDEX_FORMAT}{_SUFFIX}"
-    if database := open_database(path):
+    make = partial(Index, corpus, manifest, limits)
+    if index := open_database(path, make):
         with suppress(OSError):
             os.utime(path)  # it is in use
-        return Index(corpus, manifest, database, limits)
+        return index
     remove_unused(directory)
     with _new_file(directory) as building:
         build_index(str(building), corpus, manifest, jobs=jobs, progress=progress, limits=limits)
@@ -519,10 +473,10 @@ def open_index(
             building.replace(path)
         else:  # the directory cannot be written
             path = building
-        database = open_database(path)
-    if database is None:
+        index = open_database(path, make)
+    if index is None:
         raise DamagedFileError(str(path), "it cannot be read after it was written")
-    return Index(corpus, manifest, database, limits)
+    return index
 
 
 def cache_of(corpus: str, published: Container[str]) -> Path | None:
@@ -537,11 +491,7 @@ _MEANS: Final = ("accuracy", "accuracy_standard_error", "mean_score", "score_sta
 def reduce_repeats(
     evaluations: Sequence[EvaluationSummary], index: Index, repeats: RepeatsAs
 ) -> list[EvaluationSummary]:
-    """Replace the means over answers in a summary by means over the values that several answers become.
-
-    Raises:
-        NoMatchError: No model has enough answers to a question.
-    """
+    """Replace the means over answers in a summary by means over the values that several answers become."""
     reduced = []
     for one in evaluations:
         query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
@@ -566,9 +516,6 @@ def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "jud
     """Choose the scopes that match some filters, each with a query for the questions and models that do.
 
     An outcome (`right`, `wrong`, `errors`) chooses questions that have such a record of a chosen model.
-
-    Raises:
-        UsageError: A pattern matches nothing, or nothing is left. The message lists what there is.
     """
     chosen = []
     for scope, models in matching_scopes(scopes, filters, lambda scope: scope.models, metrics):
@@ -584,12 +531,13 @@ def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "jud
     return chosen
 
 
-def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters: Filters) -> None:
-    """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers.
+def other_metrics(index: Index, chosen: Sequence[tuple[Scope, Query]], filters: Filters) -> int:
+    """How many metrics are not chosen because they judge no answer: costs and bookkeeping."""
+    return len(choose_scopes(index.scopes, filters, "all")) - len(chosen) if len(chosen) < len(index.scopes) else 0
 
-    Raises:
-        NoMatchError: None has. The message names some that there are.
-    """
+
+def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters: Filters) -> None:
+    """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers."""
     if not filters.chooses_questions:
         return
     examples: dict[str, str] = {}
@@ -607,11 +555,7 @@ def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters
 
 
 def choose_model(pattern: str, models: Collection[str]) -> str:
-    """Choose the one model that a pattern matches.
-
-    Raises:
-        UsageError: It matches none, or several. The message lists them.
-    """
+    """Choose the one model that a pattern matches."""
     if pattern in models:
         return pattern
     found = [model for model in models if matches_any(model, [pattern])]

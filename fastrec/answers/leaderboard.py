@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -33,6 +34,8 @@ from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters, matches_any
 from fastrec.html import Html, joined, tag
 from fastrec.notebook import Tabular
+from fastrec.summary.document import ScopeNames, filled
+from fastrec.summary.present_ranking import rank_text
 from fastrec.wording import NONE, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
@@ -52,12 +55,9 @@ class Estimate(msgspec.Struct):
     high: float
 
 
-class BoardEvaluation(msgspec.Struct, kw_only=True):
+class BoardEvaluation(ScopeNames, kw_only=True):
     """A column: an evaluation with its primary metric."""
 
-    evaluation_name: str
-    metric: str | None
-    """evaluation_result_id of the records; null if they have none."""
     metrics: int
     """Metrics that the evaluation has and that judge answers."""
     graded: bool
@@ -72,15 +72,9 @@ class BoardEvaluation(msgspec.Struct, kw_only=True):
     """Its name, with the metric if it has several, and ↓ if lower is better."""
 
 
-class BoardCell(msgspec.Struct, kw_only=True):
-    """A model on an evaluation."""
+class BoardCell(Estimate, kw_only=True):
+    """A model on an evaluation: accuracy, or mean score if the metric is graded, over questions that it answered."""
 
-    value: float
-    """Accuracy, or mean score if the metric is graded, over the questions that it answered."""
-    low: float
-    """Lower end of its 95 % interval, from the bootstrap."""
-    high: float
-    """Upper end of it."""
     questions: int
     """Questions that it answered."""
     counts: bool
@@ -141,37 +135,32 @@ class Leaderboard(Tabular, kw_only=True):
     def table(self, models: Sequence[BoardModel]) -> tuple[list[str], list[list[str]]]:
         """The headings and cells of some models, as text; columns that say nothing are left out."""
         columns = {
-            "rank": [range_text(model.rank_best, model.rank_worst) for model in models],
+            "rank": [rank_text(model.rank_best, model.rank_worst) for model in models],
             "model": [model.model_id for model in models],
             "mean": [_estimate(model.mean, 100, "%") for model in models],
             "mean rank": [_estimate(model.mean_rank, 1, "") for model in models],
             "wins": [_estimate(model.win_share, 100, "%") for model in models],
         }
         used = [at for at, _ in enumerate(self.evaluations) if any(model.cells[at] for model in models)]
-        cells = [[cell_text(self.evaluations[at], model.cells[at]) for model in models] for at in used]
+        cells = [[_cell_text(self.evaluations[at], model.cells[at]) for model in models] for at in used]
         names = [name for name, column in columns.items() if any(column)]
         heads = names + [self.evaluations[at].title for at in used]
         return heads, [list(row) for row in zip(*(columns[name] for name in names), *cells, strict=True)]
 
     def to_html(self, link: Callable[[BoardEvaluation, str], str] | None = None) -> Html:
         """The tables as HTML; `link` has the address of the questions of an evaluation that a model answered."""
+        used = {one.title: one for one in self.evaluations}
+
+        def cell(model: BoardModel, head: str, text: str) -> Html:
+            is_linked = head in used and text != NONE
+            shown = tag("a", text, href=link(used[head], model.model_id)) if link and is_linked else text
+            return tag("td", shown, class_=None if head in ("rank", "model") else "num")
+
         made = []
         for title, models in self.groups():
             heads, rows = self.table(models)
-            used = {one.title: one for one in self.evaluations}
-            body = []
-            for model, row in zip(models, rows, strict=True):
-                linked = [
-                    tag("a", cell, href=link(used[head], model.model_id))
-                    if link and head in used and cell != NONE
-                    else cell
-                    for head, cell in zip(heads, row, strict=True)
-                ]
-                kinds = [None if head in ("rank", "model") else "num" for head in heads]
-                body.append(
-                    tag("tr", *(tag("td", cell, class_=kind) for cell, kind in zip(linked, kinds, strict=True)))
-                )
             head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in heads)))
+            body = [tag("tr", *map(partial(cell, model), heads, row)) for model, row in zip(models, rows, strict=True)]
             table = tag("table", head, tag("tbody", *body), class_="list board")
             made.append(joined(tag("h3", title), tag("div", table, class_="wide")))
         return joined(*made, *(tag("p", line, class_="soft") for line in self.notes()))
@@ -223,15 +212,11 @@ def _flat(name: str, one: Estimate | BoardCell | None) -> dict[str, float | None
     }
 
 
-def range_text(best: int | None, worst: int | None) -> str:
-    return "" if best is None else f"{best}" if best == worst else f"{best}–{worst}"
-
-
 def _estimate(one: Estimate | None, scale: float, unit: str) -> str:
     return f"{scale * one.value:.1f}{unit} [{scale * one.low:.1f}–{scale * one.high:.1f}]" if one else ""
 
 
-def cell_text(evaluation: BoardEvaluation, cell: BoardCell | None) -> str:
+def _cell_text(evaluation: BoardEvaluation, cell: BoardCell | None) -> str:
     if cell is None:
         return NONE
     text = value_text(cell.value, graded=evaluation.graded)
@@ -249,11 +234,7 @@ class _Column(NamedTuple):
 
 
 def choose_primary(scopes: Sequence[Scope], primary: Sequence[str]) -> list[Scope]:
-    """Choose a metric of each evaluation: as EVALUATION=METRIC says, or as records say, or the first by name.
-
-    Raises:
-        UsageError: Such a choice matches no evaluation, or no metric of it.
-    """
+    """Choose a metric of each evaluation: as EVALUATION=METRIC says, or as records say, or the first by name."""
     by_name: dict[str, list[Scope]] = {}
     for one in scopes:
         by_name.setdefault(one.evaluation_name, []).append(one)
@@ -288,9 +269,6 @@ def make_leaderboard(
 
     `name_of` has other names of evaluations, for titles. With `most`, only so many evaluations, those with the most
     questions.
-
-    Raises:
-        UsageError: A pattern matches nothing, or a weight is of no evaluation.
     """
     chosen = choose_scopes(index.scopes, filters or Filters(), metrics)
     models_of = {(scope.evaluation_name, scope.metric): query.models or scope.models for scope, query in chosen}
@@ -303,20 +281,18 @@ def make_leaderboard(
     numbers = metrics_of(scope for scope, _ in chosen)
     columns = [_column(index, scope, models_of[scope.evaluation_name, scope.metric], samples, seed) for scope in scopes]
     evaluations = []
-    for one in columns:
-        scope = one.scope
+    for scope, one in zip(scopes, columns, strict=True):
         name = name_of(scope.evaluation_name)
         weight = float(scope.questions) if weight_by == "questions" else (weights or {}).get(name, 1.0)
+        metrics_here = numbers[scope.evaluation_name]
         evaluations.append(
-            BoardEvaluation(
+            filled(
+                BoardEvaluation,
+                scope,
                 evaluation_name=name,
-                metric=scope.metric,
-                metrics=numbers[scope.evaluation_name],
-                graded=scope.graded,
-                lower_is_better=scope.lower_is_better,
-                questions=scope.questions,
+                metrics=metrics_here,
                 weight=weight if one.in_unit and not scope.lower_is_better else 0.0,
-                title=title_of(name, scope.metric, numbers[scope.evaluation_name]) + " ↓" * scope.lower_is_better,
+                title=title_of(name, scope.metric, metrics_here, lower=scope.lower_is_better),
             )
         )
     cells = [_cells(one, min_coverage) for one in columns]
@@ -337,13 +313,15 @@ def make_leaderboard(
             )
             for at, model in enumerate(models)
         ]
-        made.sort(key=lambda row: (-row.mean.value if row.mean else 0.0, _value(row.mean_rank), row.model_id))
+        made.sort(
+            key=lambda row: (
+                -row.mean.value if row.mean else 0.0,
+                row.mean_rank.value if row.mean_rank else 0,
+                row.model_id,
+            )
+        )
         rows += made
     return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage, samples=samples, seed=seed)
-
-
-def _value(estimate: Estimate | None) -> float:
-    return estimate.value if estimate else 0.0
 
 
 def _column(index: Index, scope: Scope, models: Sequence[str], samples: int, seed: int) -> _Column:
@@ -413,25 +391,22 @@ def _some(sums: PairSums, places: Sequence[int]) -> PairSums:
 def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequence[str]) -> dict[str, list[Any]]:
     """What is compared within a group, for each of its models."""
     names = ("mean", "mean_rank", "win_share", "rank_best", "rank_worst")
-    nothing: dict[str, list[Any]] = {name: [None] * len(models) for name in names}
+    found: dict[str, list[Any]] = {name: [None] * len(models) for name in names}
     if not columns:
-        return nothing
+        return found
     places = [[one.models.index(model) for model in models] for one in columns]
     both = [
         np.vstack([one.values[None, some], one.draws[:, some]]) for one, some in zip(columns, places, strict=True)
     ]  # the values themselves are the first row
-    found = dict(nothing)
-    total = sum(weights)
-    if total:
+    if total := sum(weights):
         mean = sum((weight / total * one for weight, one in zip(weights, both, strict=True)), np.zeros_like(both[0]))
         found["mean"] = _estimates(mean)
-    if len(models) == 1:
-        return found
-    signs = [-1 if one.scope.lower_is_better else 1 for one in columns]
-    wins = np.mean([_wins(sign * one) for sign, one in zip(signs, both, strict=True)], axis=0)
-    found["mean_rank"] = _estimates(len(models) - wins)
-    found["win_share"] = _estimates(wins / (len(models) - 1))
-    if total:
+    if len(models) > 1:
+        signs = [-1 if one.scope.lower_is_better else 1 for one in columns]
+        wins = np.mean([_wins(sign * one) for sign, one in zip(signs, both, strict=True)], axis=0)
+        found["mean_rank"] = _estimates(len(models) - wins)
+        found["win_share"] = _estimates(wins / (len(models) - 1))
+    if total and len(models) > 1:
         some = [_some(one.sums, at) for one, at in zip(columns, places, strict=True)]
         ranges = rank_ranges(_better(some, weights))
         found["rank_best"], found["rank_worst"] = (list(ends) for ends in zip(*ranges, strict=True))

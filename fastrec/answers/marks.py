@@ -66,14 +66,6 @@ class Facts(NamedTuple):
     high: float | None
 
 
-def as_double(score: float) -> float:
-    """Return a score as a double; one beyond the range of doubles becomes the largest."""
-    try:
-        return float(score)
-    except OverflowError:
-        return _LARGEST if score > 0 else -_LARGEST
-
-
 def mark(records: Sequence[RecordMark], models: int) -> Marks:
     numbers, kinds, scores, lengths, _ = zip(*records, strict=True)
     if numbers == _first(models):  # one record of each model

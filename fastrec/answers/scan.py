@@ -19,13 +19,14 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from stringzilla import count, find
 
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, as_double, facts_of, mark, mean_length
+from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, facts_of, mark, mean_length
 from fastrec.answers.table import Scope
 from fastrec.answers.trials import pack_trials
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import Limits
+from fastrec.summary.significance import to_double
 
 # What the index takes from a line, without decoding all of it:
 #
@@ -99,9 +100,8 @@ class _Record(Key, gc=False, kw_only=True):
     error: str | UnsetType | None = UNSET
 
 
-class Asked(NamedTuple):
-    excerpt: str
-    chars: int
+Asked = tuple[str, int]
+"""The beginning of an input, on one line, and the number of its characters."""
 
 
 _decode_model = msgspec.json.Decoder(_Model).decode
@@ -164,7 +164,7 @@ class LineReader:
         evaluation = verdict.evaluation
         self.flag = ERROR if verdict.error else RIGHT if evaluation.is_correct else WRONG
         score = evaluation.score
-        self.score = score if score.__class__ is float else as_double(score)
+        self.score = score if score.__class__ is float else to_double(score)
         return end + 1
 
     def _length(self, data: bytearray, start: int, end: int) -> int:
@@ -222,12 +222,12 @@ class LineReader:
         texts = [raw] if isinstance(raw, str) else raw
         self.length = _total_of_turns(turns) if turns else sum(map(len, texts))
         self.flag = ERROR if record.error else RIGHT if record.evaluation.is_correct else WRONG
-        self.score = as_double(record.evaluation.score)
+        self.score = to_double(record.evaluation.score)
         return end + 1
 
     def asked(self) -> Asked:
         raw = self.input.raw
-        return Asked(" ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS], len(raw))
+        return " ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS], len(raw)
 
 
 def _total_of_turns(turns: Sequence[_Turn]) -> int:
@@ -241,7 +241,7 @@ def _record_of(line: bytes) -> _Record:
         value["sample_id"] = Raw(spell(value["sample_id"]))
         evaluation = value.get("evaluation")
         if isinstance(evaluation, dict) and isinstance(evaluation.get("score"), int):
-            evaluation["score"] = as_double(evaluation["score"])
+            evaluation["score"] = to_double(evaluation["score"])
     return msgspec.convert(value, _Record)
 
 
@@ -309,7 +309,7 @@ def join_questions(questions: list[Question]) -> Question:
 
 
 def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
-    asked = question.asked
+    excerpt, chars = question.asked
     ranges = msgspec.msgpack.encode(question.ranges)
     entries = []
     for found in question.scopes:
@@ -321,7 +321,7 @@ def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
         ids = b"[" + b",".join(found.sample_ids) + b"]"
         entries.append((found.scope, question.place, ids, *facts, length, *marks))
     name = question.sample_hash.encode(), question.sample_id or None
-    return Rows((question.place, *name, asked.excerpt.encode(), asked.chars, ranges), entries)
+    return Rows((question.place, *name, excerpt.encode(), chars, ranges), entries)
 
 
 def write_batches(file: BinaryIO, items: Iterable[Any]) -> None:
@@ -359,10 +359,6 @@ class ScanTask(msgspec.Struct, frozen=True):
     pieces: str
     """The file for questions that may have more records in other parts, by name and hash."""
 
-    @property
-    def sorted_by_question(self) -> bool:
-        return bool(self.question_fields)
-
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
 
@@ -395,11 +391,11 @@ class _Scanner:
             reason = f"has a model or evaluation that is not in the summary; {VERIFY_HINT}"
             raise CorpusError(self._task.part.path, reason, self.records + 1) from exc
         found = self._questions.values()
-        yield from found if self._task.sorted_by_question else sorted(found, key=lambda question: question.key)
+        yield from found if self._task.question_fields else sorted(found, key=lambda question: question.key)
 
     def _scan(self) -> Iterator[Question]:
         reader, offset = self._reader, 0
-        split, is_sorted = self._task.split, self._task.sorted_by_question
+        split, is_sorted = self._task.split, self._task.question_fields
         key: Key | None = None
         models: dict[str, int] = {}
         records: list[RecordMark] = []
@@ -451,7 +447,7 @@ def scan_part(task: ScanTask) -> int:
     scanner = _Scanner(task)
     with open(task.rows, "wb") as rows, open(task.pieces, "wb") as pieces:  # noqa: PTH123
         questions = scanner.questions()
-        if not task.sorted_by_question:
+        if not task.question_fields:
             write_batches(pieces, questions)
         else:
             edges: list[Question] = []

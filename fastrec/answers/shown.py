@@ -18,6 +18,7 @@ from fastrec.answers.transcript import Transcript, Turn, transcript_of
 from fastrec.corpus.sources import Source
 from fastrec.filters import Filters
 from fastrec.judge.parse import spell
+from fastrec.summary.document import filled
 from fastrec.summary.same_run import TRIAL_FIELDS
 
 
@@ -152,20 +153,12 @@ def read_question(
             if not filters.accepts_sample_id(record.sample_id):
                 continue
             if shown is None:
-                shown = _question(record, query, row.sample_hash)
+                names = {"sample_hash": row.sample_hash, "sample_id": record.sample_id}
+                asked = transcript_of(record.line)
+                shown = filled(ShownQuestion, query, asked, **names, tallies=[], answers=[])
             _add(answers, record, shown)
         if shown is not None:
-            shown.tallies.append(
-                Tally(
-                    metric=query.metric,
-                    graded=graded[query.evaluation_name, query.metric],
-                    models=row.models,
-                    right=row.right,
-                    mean_score=row.mean_score,
-                    disagreement=row.disagreement,
-                    errors=row.errors,
-                )
-            )
+            shown.tallies.append(filled(Tally, row, graded=graded[query.evaluation_name, query.metric]))
     if shown is not None:
         numbered = _number(sorted(answers.values(), key=lambda one: one.model_id))
         for answer in numbered:
@@ -187,43 +180,14 @@ def _number(answers: Sequence[ShownAnswer]) -> Sequence[ShownAnswer]:
     return answers
 
 
-def _question(answer: Answer, query: Query, sample_hash: str) -> ShownQuestion:
-    asked = transcript_of(answer.line)
-    return ShownQuestion(
-        evaluation_name=query.evaluation_name,
-        sample_hash=sample_hash,
-        sample_id=answer.sample_id,
-        question=asked.question,
-        prompt=asked.prompt,
-        references=asked.references,
-        choices=asked.choices,
-        tallies=[],
-        answers=[],
-    )
-
-
 def _add(answers: dict[bytes, ShownAnswer], answer: Answer, question: ShownQuestion) -> None:
     """Add a record: as a new answer, or as a further verdict on the same one."""
     found = transcript_of(answer.line)
-    verdict = Verdict(
-        metric=answer.metric,
-        outcome=answer.outcome,
-        score=answer.score,
-        error=answer.error,
-        extracted=found.extracted,
-        metadata=found.metadata,
-        other=found.other,
-        source=answer.source,
-    )
-    shown = ShownAnswer(
-        model_id=answer.model_id,
-        evaluation_id=answer.evaluation_id,
-        sample_id=answer.sample_id,
+    shown = filled(
+        ShownAnswer,
+        answer,
         trial=trial_of(answer.evaluation_id, answer.sample_id, found),
         verdicts=[],
-        input_tokens=answer.input_tokens,
-        output_tokens=answer.output_tokens,
-        latency_ms=answer.latency_ms,
         prompt=found.prompt if found.prompt != question.prompt else None,
         choices=found.choices if found.choices != question.choices else None,
         turns=found.turns,
@@ -232,7 +196,7 @@ def _add(answers: dict[bytes, ShownAnswer], answer: Answer, question: ShownQuest
     number = 0
     while answer.metric in {one.metric for one in _same(answers, shown, number).verdicts}:
         number += 1
-    _same(answers, shown, number).verdicts.append(verdict)
+    _same(answers, shown, number).verdicts.append(filled(Verdict, answer, found))
 
 
 def _same(answers: dict[bytes, ShownAnswer], shown: ShownAnswer, number: int) -> ShownAnswer:

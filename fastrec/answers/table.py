@@ -77,8 +77,42 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     sort: Sort = "order"
 
 
-class QuestionRow(msgspec.Struct, kw_only=True, gc=False):
-    """A question of a scope, as the models that count have answered it."""
+class Question(msgspec.Struct, kw_only=True, gc=False):
+    """A question, and what the chosen models made of it."""
+
+    sample_hash: str
+    """Identifies the question; if it is split, together with the sample_id."""
+    prefix: str = ""
+    """The beginning of the hash: no other hash of the corpus has it."""
+    sample_id: int | str
+    """The sample_id of its first record."""
+    models: int
+    """Models with an answer."""
+    right: float
+    """How many of them have it right; a model with several answers counts with its share."""
+    share: float | None
+    """The share of models that have it right; null without answers."""
+    mean_score: float | None
+    """The mean over models of their mean scores; null without answers."""
+    disagreement: float | None
+    """Twice the standard deviation over models, of the share of right answers, or of the score if the metric is graded,
+    as a share of its range: 0 if all models agree, 1 if half of them are right; null without answers."""
+    errors: int
+    """Models with nothing but errors."""
+    input_chars: int
+    """Characters of the input."""
+    output_chars: float | None
+    """Characters of an output, or of all messages, on average; null without answers."""
+    excerpt: str
+    """The beginning of the input, on one line."""
+    in_input: bool | None = None
+    """Whether the text of `--text` is in the input or a reference; null without such a text."""
+    in_answers: int | None = None
+    """How many answers of the chosen models have it; null without such a text."""
+
+
+class QuestionRow(Question, kw_only=True, gc=False):
+    """A question of a scope; its `prefix` is empty."""
 
     number: int
     """Identifies the question in its index, whatever the metric."""
@@ -86,31 +120,6 @@ class QuestionRow(msgspec.Struct, kw_only=True, gc=False):
     metric: str | None
     name: str
     """Identifies the question in its scope: the sample_hash; if that is split, also `/` and the sample_id in JSON."""
-    sample_hash: str
-    sample_id: int | str
-    """That of its first record; of all, if the sample_hash is split."""
-    excerpt: str
-    """The beginning of the input, on one line."""
-    models: int
-    """Models with an answer."""
-    right: float
-    """The number of models that have it right; a model with several answers counts with its share."""
-    share: float | None
-    """The share of these models; None without answers."""
-    mean_score: float | None
-    """The mean over models of their mean scores."""
-    disagreement: float | None
-    """Twice the standard deviation over models, of the share of right answers, or of the score if it is graded, as a
-    share of its range: 0 if all models agree, 1 if half of them are right."""
-    errors: int
-    """Models with nothing but errors."""
-    input_chars: int
-    output_chars: float | None
-    """Characters of an output, or of all messages, on average."""
-    in_input: bool | None = None
-    """Whether the text of the query is in the input or a reference; None if there is no such text."""
-    in_answers: int | None = None
-    """The number of records whose answer has it, of the models that count."""
 
 
 class Page(msgspec.Struct, kw_only=True):

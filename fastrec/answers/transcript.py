@@ -29,35 +29,6 @@ _ERROR_KEYS: Final = ("error", "errors", "is_error", "isError")
 _STATUS_KEYS: Final = ("status", "status_code", "statusCode")
 
 
-class _Calls:
-    """Calls of tools that wait for their results.
-
-    Calls that follow each other without a result in between are a group. A result belongs to the first open call of
-    the last group that has one with its id. A result without an id belongs to the first open call of the last group
-    that has one. So repeated ids, and calls that were never answered, do not shift the results after them.
-    """
-
-    def __init__(self) -> None:
-        self._groups: list[list[Call]] = []
-        self._closed = True  # whether a result came since the last call
-
-    def add(self, calls: list[Call]) -> None:
-        if calls:
-            if self._closed:
-                self._groups.append([])
-            self._groups[-1].extend(calls)
-            self._closed = False
-
-    def take(self, call_id: str) -> Call | None:
-        """Take the call that a result belongs to; None if there is none. The id is empty if the result has none."""
-        self._closed = True
-        for group in reversed(self._groups):
-            for position, call in enumerate(group):
-                if not call_id or call_id == call.id:
-                    return group.pop(position)
-        return None
-
-
 def is_failure(result: str) -> bool:
     """Return whether the result of a tool says that it is an error.
 
@@ -173,17 +144,20 @@ _TURN_KEYS: Final = frozenset({"turn_idx", "role", "content", "reasoning_trace",
 _CALL_KEYS: Final = frozenset({"id", "name", "arguments"})
 
 
+def decoded(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError):  # an integer with too many digits for msgspec, or many levels
+        return parse(line)[0]
+
+
 def transcript_of(record: Any) -> Transcript:
     """Return the conversation of a record of any schema version: a line, a decoded line, or a Struct.
 
     A Struct has unknown keys only if its class was made for them; a line has them all.
-    Results of tools are matched with their calls by id, and by order where ids are missing or repeated: see `_Calls`.
+    Results of tools are matched with their calls (`_match_results`).
     """
-    if isinstance(record, bytes):
-        try:
-            record = msgspec.json.decode(record)
-        except (msgspec.DecodeError, RecursionError):  # an integer with too many digits for msgspec, or many levels
-            record, _ = parse(record)
+    record = decoded(record) if isinstance(record, bytes) else record
     values: dict[str, Any] = msgspec.to_builtins(record) if isinstance(record, msgspec.Struct) else record
     asked = values["input"]
     turns = [_turn(turn, number) for key in _TURNS for number, turn in enumerate(values.get(key) or ())]
@@ -233,19 +207,29 @@ def _outputs(output: Mapping[str, Any], *, after_turns: bool) -> Iterator[Turn]:
 
 
 def _match_results(turns: list[Turn], ids: list[Any]) -> None:
-    """Give each call its result, and each result the ids of its calls."""
-    calls = _Calls()
+    """Give each call its result, and each result the ids of its calls.
+
+    Calls that follow each other without a result in between are a group. A result belongs to the first open call of
+    the last group that has one with its id. A result without an id belongs to the first open call of the last group
+    that has one. So repeated ids, and calls that were never answered, do not shift the results after them.
+    """
+    groups: list[list[Call]] = [[]]  # open calls
     for position, (turn, named) in enumerate(zip(turns, ids, strict=True)):
         wanted = _texts(named)
         if wanted or turn.role in ("tool", "function"):
             turn.answers_call = ", ".join(wanted) or None
             turn.failed = is_failure(turn.text)
             for wanted_id in wanted or [""]:
-                if call := calls.take(wanted_id):
+                fitting = ((group, call) for group in reversed(groups) for call in group if wanted_id in ("", call.id))
+                group, call = next(fitting, (None, None))
+                if group and call:
+                    group.remove(call)
                     call.result, call.result_turn, call.failed = turn.text, position, turn.failed
                     turn.is_result = True
                     turn.answers_call = turn.answers_call or call.id or None
-        calls.add(turn.calls)
+            if groups[-1]:
+                groups.append([])
+        groups[-1].extend(turn.calls)
 
 
 def _unknown(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -140,9 +140,6 @@ def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
 
     >>> str(parse_repeats("pass^4"))
     'pass^4'
-
-    Raises:
-        UsageError: It is none of these.
     """
     found = re.fullmatch(r"(mean|majority|first)|(pass[@^])([1-9][0-9]{0,3})", text)
     if not found:

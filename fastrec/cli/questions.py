@@ -25,7 +25,8 @@ from fastrec.errors import counted
 from fastrec.wording import found_in, score_text
 
 if TYPE_CHECKING:
-    from fastrec.commands.questions import EvaluationQuestions, Question, Questions
+    from fastrec.answers.table import Question
+    from fastrec.commands.questions import EvaluationQuestions, Questions
 
 
 _SORTS: Final = ["hardest", "disagreement", "easiest", "longest-input", "longest-output", "errors", "order"]

@@ -7,11 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, zip_longest
-from typing import Any, Final, Literal, NamedTuple, Unpack
+from operator import itemgetter
+from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model, choose_scopes
+from fastrec.answers.index import Index, check_questions, choose_model, other_metrics
 from fastrec.answers.marks import ERROR, RIGHT
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -22,6 +23,7 @@ from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes, parse_groups
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
+from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.significance import Test, Value, adjust, compare_pairs, kappa_interval
 from fastrec.where import with_groups
 
@@ -45,13 +47,9 @@ class Example(msgspec.Struct, kw_only=True):
     """The question with the answers of both models, those of A first."""
 
 
-class ComparedEvaluation(msgspec.Struct, kw_only=True):
+class ComparedEvaluation(ScopeNames, kw_only=True):
     """Two models on an evaluation and metric."""
 
-    evaluation_name: str
-    """The evaluation."""
-    metric: str | None
-    """The `evaluation_result_id`; null for records without one."""
     graded: bool
     """Whether scores are compared, because the metric has others than 0 and 1."""
     lower_is_better: bool
@@ -91,13 +89,9 @@ class ComparedEvaluation(msgspec.Struct, kw_only=True):
     """With --group-by: the value of each field, null for records without it; null in totals."""
 
 
-class Uncompared(msgspec.Struct):
+class Uncompared(ScopeNames):
     """An evaluation and metric on which the two models cannot be compared."""
 
-    evaluation_name: str
-    """The evaluation."""
-    metric: str | None
-    """The `evaluation_result_id`; null for records without one."""
     missing: list[str]
     """Which of the two models have no records."""
 
@@ -227,7 +221,7 @@ def compare(
         if first == second:
             raise UsageError(f"{a!r} and {b!r} are the same model, {first}")
         check_questions(index, scopes, chosen)
-        others = len(choose_scopes(index.scopes, chosen, "all")) - len(scopes)
+        others = other_metrics(index, scopes, chosen)
         compared, uncompared = _compare_scopes(index, scopes, (first, second), repeats=repeats, examples=examples)
     if groups:
         with opened(chosen, groups) as (index, scopes):
@@ -261,28 +255,23 @@ def _compare_scope(
     values = means if repeats == MEAN else index.values(query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
     found = compare_pairs(((b, a) for a, b in values.values()), graded=graded)
-    return ComparedEvaluation(
-        evaluation_name=scope.evaluation_name,
-        metric=scope.metric,
+    wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
+    wanted = examples if found.rose + found.fell else 0
+    return filled(
+        ComparedEvaluation,
+        found,
+        scope,
         graded=graded,
-        questions=found.questions,
         only_a=found.only_second,
         only_b=found.only_first,
-        lower_is_better=scope.lower_is_better,
-        wins=found.fell if scope.lower_is_better else found.rose,
-        losses=found.rose if scope.lower_is_better else found.fell,
+        wins=wins,
+        losses=losses,
         ties=found.questions - found.rose - found.fell,
         a=found.second,
         b=found.first,
-        difference=found.difference,
-        test=found.test,
-        p=found.p,
         p_adjusted=None,
-        detectable=found.detectable,
         questions_needed=found.needed,
-        examples=_distinguishing_questions(index, scope, query, pair, means, number=examples)
-        if examples and found.rose + found.fell
-        else [],
+        examples=_distinguishing_questions(index, scope, query, pair, means, number=wanted) if wanted else [],
     )
 
 
@@ -330,41 +319,32 @@ def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agre
     )
 
 
-class _Candidate(NamedTuple):
-    """A question on which the two models differ."""
-
-    name: str
-    a: float
-    b: float
-    others: int
-    others_value: float | None
-
-    def rank(self, *, graded: bool) -> tuple[float, float, int, str]:
-        """Sort the most distinguishing question first: the models differ, and most others agree.
-
-        If the others agree with A, it shows a weakness of B; if they agree with B, a strength of A. If a metric is
-        graded, only the size of the difference counts.
-        """
-        agreement = 0.0 if graded or self.others_value is None else abs(2 * self.others_value - 1)
-        return -abs(self.a - self.b), -agreement, -self.others, self.name
-
-
 def _distinguishing_questions(
     index: Index, scope: Scope, query: Query, pair: tuple[str, str], values: _Values, *, number: int
 ) -> list[Example]:
-    """Read the most distinguishing questions; those that A wins and those that B wins take turns."""
+    """Read the most distinguishing questions: the two models differ, and most others agree.
+
+    If the others agree with A, it shows a weakness of B; if they agree with B, a strength of A. If a metric is graded,
+    only the size of the difference counts. Questions that A wins and those that B wins take turns.
+    """
     rows = _largest(index, query, values, number) if scope.graded else _ends(index, query, pair, number)
-    candidates = [_candidate(row, values, graded=scope.graded) for row in rows]
-    candidates.sort(key=lambda one: one.rank(graded=scope.graded))
-    higher = [one for one in candidates if one.a > one.b]
-    lower = [one for one in candidates if one.a < one.b]
-    won, lost = (lower, higher) if scope.lower_is_better else (higher, lower)
+    found: list[tuple[tuple[Any, ...], float, dict[str, Any]]] = []
+    for row in rows:
+        a, b = (float(value or 0) for value in values[row.name])
+        mean, others = row.mean_score if scope.graded else row.share, row.models - 2  # without these two
+        value = (mean * row.models - a - b) / others if others and mean is not None else None
+        agreement = 0.0 if scope.graded or value is None else abs(2 * value - 1)
+        rank = (-abs(a - b), -agreement, -others, row.name)
+        gain = b - a if scope.lower_is_better else a - b
+        found.append((rank, gain, {"a": a, "b": b, "others": others, "others_value": value}))
+    found.sort(key=itemgetter(0))
+    won, lost = [one for one in found if one[1] > 0], [one for one in found if one[1] < 0]
     turns = [one for one in chain.from_iterable(zip_longest(won, lost)) if one]
     examples = []
-    for one in turns[:number]:
-        if shown := read_question(index, [query], one.name, Filters(), pair):
+    for (*_, name), _, known in turns[:number]:
+        if shown := read_question(index, [query], name, Filters(), pair):
             shown.answers.sort(key=lambda answer: pair.index(answer.model_id))
-            examples.append(Example(a=one.a, b=one.b, others=one.others, others_value=one.others_value, question=shown))
+            examples.append(Example(**known, question=shown))
     return examples
 
 
@@ -386,12 +366,3 @@ def _largest(index: Index, query: Query, values: _Values, number: int) -> Iterab
     sizes = {name: a - b for name, (a, b) in values.items() if a is not None and b is not None and a != b}
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
     return [row for name in dict.fromkeys([*names[:number], *names[-number:]]) if (row := index.row(query, name))]
-
-
-def _candidate(row: QuestionRow, values: _Values, *, graded: bool) -> _Candidate:
-    """Take the two models out of a row, which leaves the others."""
-    a, b = (float(value or 0) for value in values[row.name])
-    mean = row.mean_score if graded else row.share
-    others = row.models - 2
-    value = (mean * row.models - a - b) / others if others and mean is not None else None
-    return _Candidate(row.name, a, b, others, value)

@@ -8,60 +8,23 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index, check_questions, choose_model, choose_scopes
-from fastrec.answers.table import PLACES, SORTS, Place, QuestionRow, Scope, Sort, Which
+from fastrec.answers.index import check_questions, choose_model, other_metrics
+from fastrec.answers.table import PLACES, SORTS, Place, Question, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
+from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_choice import check_patterns
 
 _SHORTEST = 8  # characters of a hash
 
 
-class Question(msgspec.Struct, kw_only=True, gc=False):
-    """A question, and what the chosen models made of it."""
-
-    sample_hash: str
-    """Identifies the question; if it is split, together with the sample_id."""
-    prefix: str
-    """The beginning of the hash: no other hash of the corpus has it."""
-    sample_id: int | str
-    """The sample_id of its first record."""
-    models: int
-    """Models with an answer."""
-    right: float
-    """How many of them have it right; a model with several answers counts with its share."""
-    share: float | None
-    """The share of models that have it right; null without answers."""
-    mean_score: float | None
-    """The mean over models of their mean scores; null without answers."""
-    disagreement: float | None
-    """Twice the standard deviation over models, of the share of right answers, or of the score if the metric is graded,
-    as a share of its range: 0 if all models agree, 1 if half of them are right; null without answers."""
-    errors: int
-    """Models with nothing but errors."""
-    input_chars: int
-    """Characters of the input."""
-    output_chars: float | None
-    """Characters of an output, or of all messages, on average; null without answers."""
-    excerpt: str
-    """The beginning of the input, on one line."""
-    in_input: bool | None
-    """Whether the text of `--text` is in the input or a reference; null without such a text."""
-    in_answers: int | None
-    """How many answers of the chosen models have it; null without such a text."""
-
-
-class EvaluationQuestions(msgspec.Struct, kw_only=True):
+class EvaluationQuestions(ScopeNames, kw_only=True):
     """Questions of an evaluation and metric."""
 
-    evaluation_name: str
-    """The evaluation."""
-    metric: str | None
-    """The `evaluation_result_id`; null for records without one."""
     graded: bool
     """Whether the metric has scores other than 0 and 1."""
     models: int
@@ -140,23 +103,16 @@ def questions(
         raise UsageError("no question is both right and wrong by all models: choose one of --right-by and --wrong-by")
     which: Which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
     chosen = make_filters(**filters)
-    opening = open_scopes(
-        corpus,
-        chosen,
-        metrics=metrics,
-        lower_is_better=lower_is_better,
-        jobs=jobs,
-        progress=progress,
-        limits=limits,
-    )
-    with opening as (index, scopes):
+    with open_scopes(
+        corpus, chosen, metrics=metrics, lower_is_better=lower_is_better, jobs=jobs, progress=progress, limits=limits
+    ) as (index, scopes):
         check_questions(index, scopes, chosen)
-        models = {model for scope, _ in scopes for model in scope.models}
+        everyone = {model for scope, _ in scopes for model in scope.models}
         of_right, of_wrong = ([pattern for pattern in given if pattern != "all"] for given in (right, wrong))
-        check_patterns("model", [*of_right, *of_wrong], models)
+        check_patterns("model", [*of_right, *of_wrong], everyone)
         if split:
-            of_right.append(choose_model(split[0], models))
-            of_wrong.append(choose_model(split[1], models))
+            of_right.append(choose_model(split[0], everyone))
+            of_wrong.append(choose_model(split[1], everyone))
         if text:
             names = {scope.evaluation_name for scope, _ in scopes}
             index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
@@ -168,19 +124,14 @@ def questions(
                     query, which=which, text=text, place=in_, sort=sort, right=models_right, wrong=models_wrong
                 )
                 page = index.page(query, limit=limit)
-                table = EvaluationQuestions(
-                    evaluation_name=scope.evaluation_name,
-                    metric=scope.metric,
-                    graded=scope.graded,
-                    models=len(query.models or scope.models),
-                    total=page.total,
-                    questions=[_question(index, row) for row in page.rows],
-                )
-                tables.append(table)
-        others = (
-            0 if len(scopes) == len(index.scopes) else len(choose_scopes(index.scopes, chosen, "all")) - len(scopes)
-        )
-        return Questions(tables, others)
+                rows = [filled(Question, row) for row in page.rows]
+                models = len(query.models or scope.models)
+                tables.append(filled(EvaluationQuestions, scope, models=models, total=page.total, questions=rows))
+        shown = [one for table in tables for one in table.questions]
+        prefixes = index.prefixes_of((one.sample_hash for one in shown), _SHORTEST)
+        for one in shown:
+            one.prefix = prefixes[one.sample_hash]
+        return Questions(tables, other_metrics(index, scopes, chosen))
 
 
 def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
@@ -188,22 +139,3 @@ def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
     if any(not any(matches_any(model, [pattern]) for model in scope.models) for pattern in patterns):
         return None
     return tuple(model for model in scope.models if patterns and matches_any(model, patterns))
-
-
-def _question(index: Index, row: QuestionRow) -> Question:
-    return Question(
-        sample_hash=row.sample_hash,
-        prefix=index.prefix_of(row.sample_hash, _SHORTEST),
-        sample_id=row.sample_id,
-        models=row.models,
-        right=row.right,
-        share=row.share,
-        mean_score=row.mean_score,
-        disagreement=row.disagreement,
-        errors=row.errors,
-        input_chars=row.input_chars,
-        output_chars=row.output_chars,
-        excerpt=row.excerpt,
-        in_input=row.in_input,
-        in_answers=row.in_answers,
-    )

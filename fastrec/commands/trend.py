@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import msgspec
 
@@ -56,8 +57,8 @@ def trend(
         CorpusError: A file of a corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    limits = current_limits()
     check_jobs(jobs)
+    reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": current_limits()}
     filters = make_filters(
         evaluation=evaluation,
         metric=metric,
@@ -75,37 +76,18 @@ def trend(
             made: list[str] = []
             for path in paths:
                 allow_empty = len(made) + 1 < len(paths) or any(read_manifest(one).records for one in made)
-                corpus = matching_corpus(
-                    path, conditions, jobs=jobs, allow_empty=allow_empty, progress=progress, limits=limits
-                )
-                made.append(stack.enter_context(corpus))
+                made.append(stack.enter_context(matching_corpus(path, conditions, allow_empty=allow_empty, **reading)))
             return made
 
         found = collect_trend(
-            paths,
-            filters=filters,
-            matching=matching,
-            metrics=metrics,
-            lower_is_better=lower,
-            p=p,
-            jobs=jobs,
-            progress=progress,
-            limits=limits,
+            paths, filters=filters, matching=matching, metrics=metrics, lower_is_better=lower, p=p, **reading
         )
         if not groups:
             return found
         named = find_corpora(paths)[0]
-        grouped = grouped_corpora(
-            [path for _, path in named],
-            msgspec.structs.replace(filters, where=conditions.where),
-            groups,
-            jobs=jobs,
-            allow_empty=True,
-            progress=progress,
-            limits=limits,
-        )
-        made = stack.enter_context(grouped)
-        parts = follow_groups(named, made, lower_is_better=lower, jobs=jobs, progress=progress, limits=limits)
+        both = msgspec.structs.replace(filters, where=conditions.where)
+        grouped = grouped_corpora([path for _, path in named], both, groups, allow_empty=True, **reading)
+        parts = follow_groups(named, stack.enter_context(grouped), lower_is_better=lower, **reading)
     numbers = {(one.evaluation_name, one.metric): one.metrics for one in found.evaluations}
     found.evaluations = with_groups(found.evaluations, parts, groups, _records, found.notices.append)
     for one in found.evaluations:

@@ -249,18 +249,9 @@ def too_many_results(most: int, evaluation: str, model: str = "") -> FastrecErro
     )
 
 
-class Identity(msgspec.Struct, frozen=True):
-    """An identity, and how many of its records count; its fields are encoded as in sort keys."""
-
-    evaluation: bytes
-    sample_id: bytes
-    model: bytes
-    evaluation_id: bytes
-    records: int
-    hashes: list[bytes]
-
-    def sort_key(self) -> tuple[bytes, ...]:
-        return self.evaluation, self.sample_id, self.model, self.evaluation_id
+Identity = tuple[bytes, bytes, bytes, bytes, int, list[bytes]]
+"""evaluation, sample_id, model and evaluation_id, encoded as in sort keys; how many of its records count, and their
+hashes."""
 
 
 class SeveralRecords(msgspec.Struct, frozen=True):
@@ -284,7 +275,7 @@ class SeveralRecords(msgspec.Struct, frozen=True):
     def _with(self, records: dict[bytes, int]) -> Identity | None:
         hashes = sorted(hash_ for hash_, count in records.items() if count)
         fields = (self.evaluation, self.sample_id, self.model, self.evaluation_id)
-        return Identity(*fields, sum(records.values()), hashes) if hashes else None
+        return (*fields, sum(records.values()), hashes) if hashes else None
 
     def key_fields(self, *, without_contradictions: bool) -> list[tuple[bytes, ...]]:
         """The fields of its keys in ascending order, perhaps without keys that have contradictions only."""

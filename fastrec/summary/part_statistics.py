@@ -95,13 +95,13 @@ class IdentityCounts(Sums):
         """Identities come in order."""
         if identity is not None:
             self.identities += 1
-            self.records += identity.records
+            self.records += identity[4]
             if len(self.examples) < IDENTITY_EXAMPLES:
                 self.examples.append(identity)
 
     def __iadd__(self, other: Self) -> Self:
         super().__iadd__(other)
-        self.examples = nsmallest(IDENTITY_EXAMPLES, self.examples, key=Identity.sort_key)
+        self.examples = nsmallest(IDENTITY_EXAMPLES, self.examples)
         return self
 
 
@@ -214,11 +214,7 @@ class _CountsTask(msgspec.Struct, frozen=True):
 def add_part_counts(
     prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine, limits: Limits
 ) -> PartCounts:
-    """Add up the counts of all parts, given the position of each piece in the order of the input.
-
-    Raises:
-        FastrecError: There are more results than the summary can hold.
-    """
+    """Add up the counts of all parts, given the position of each piece in the order of the input."""
     at_once, most = limits.part_counts_per_task, limits.most_results
     if len(prefixes) <= at_once:
         return read_part_counts(prefixes, order, most)

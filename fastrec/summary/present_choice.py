@@ -108,9 +108,6 @@ def with_directions(scopes: Sequence[_Scope], lower_is_better: Sequence[str]) ->
     """Return scopes with the directions that `--lower-is-better` says; what records say stays.
 
     A pattern matches a metric, an evaluation, or both joined by `/`.
-
-    Raises:
-        UsageError: A pattern matches nothing.
     """
     for pattern in lower_is_better:
         if not any(matches_any(name, [pattern]) for one in scopes for name in _names_of(one)):

@@ -11,14 +11,7 @@ from fastrec.errors import UsageError, counted, listed
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.summary.calibration import Calibration
-from fastrec.summary.document import (
-    ErrorsAsWrong,
-    Latency,
-    ModelRecipes,
-    ModelSummary,
-    Summary,
-    Tokens,
-)
+from fastrec.summary.document import Latency, ModelRecipes, ModelSummary, ScopeNames, Summary, Tokens, filled
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
 from fastrec.summary.significance import score_interval, wilson_interval
@@ -53,6 +46,11 @@ class CorpusFacts(msgspec.Struct, kw_only=True):
     """The recipe of the hashes in the corpus."""
     recipes: dict[str, int]
     """Valid lines by the recipe of their own hash; absent: without a hash; wrong: by no recipe."""
+
+
+def rank_text(best: int | None, worst: int | None) -> str:
+    """A rank, or a range of ranks; empty if there is none."""
+    return "" if best is None else f"{best}" if best == worst else f"{best}–{worst}"
 
 
 class ModelStats(msgspec.Struct, kw_only=True):
@@ -103,18 +101,12 @@ class ModelStats(msgspec.Struct, kw_only=True):
 
     @property
     def rank(self) -> str:
-        """Its rank, or the range of its ranks; empty if it has none."""
-        if self.rank_best is None or self.rank_worst is None:
-            return ""
-        return f"{self.rank_best}" if self.rank_best == self.rank_worst else f"{self.rank_best}–{self.rank_worst}"
+        return rank_text(self.rank_best, self.rank_worst)
 
 
-class EvaluationStats(msgspec.Struct, kw_only=True):
+class EvaluationStats(ScopeNames, kw_only=True):
     """One metric of an evaluation, or an evaluation without metrics."""
 
-    evaluation_name: str
-    metric: str | None
-    """evaluation_result_id of the records; null if they have none."""
     metrics: int
     """Metrics that the evaluation has, chosen or not; records without a metric count as one."""
     graded: bool
@@ -322,11 +314,10 @@ def _highest_first(value: float | None) -> float | None:
 
 
 def facts_of(summary: Summary) -> CorpusFacts:
-    return CorpusFacts(
-        schema=summary.schema,
-        versions=summary.versions,
+    return filled(
+        CorpusFacts,
+        summary,
         upgraded=sum(count for version, count in summary.versions.items() if version != summary.schema),
-        notes=summary.notes,
         repeats=summary.repeats.identities,
         contradictions=summary.contradictions.identities,
         same_run=summary.same_run.records,
@@ -365,7 +356,19 @@ def rank(
             model.unranked = _why_unranked(model, least)
         models.sort(key=_order(by or usual, usual, lower=one.evaluation.lower_is_better))
         models.sort(key=lambda model: bool(model.unranked))
-        evaluations.append(_evaluation(one, by or usual, models))
+        evaluations.append(
+            filled(
+                EvaluationStats,
+                one,
+                one.evaluation,
+                by=by or usual,
+                records=sum(model.records for model in models),
+                errors=sum(model.errors for model in models),
+                models=one.evaluation.models,
+                chosen=one.count,
+                by_model=models,
+            )
+        )
     return Stats(
         by=by or "accuracy",
         accuracy=accuracy or by == "accuracy",
@@ -404,60 +407,31 @@ def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
     return order
 
 
-def _evaluation(chosen: Chosen, by: str, models: list[ModelStats]) -> EvaluationStats:
-    evaluation = chosen.evaluation
-    return EvaluationStats(
-        evaluation_name=evaluation.evaluation_name,
-        metric=evaluation.metric,
-        metrics=chosen.metrics,
-        graded=evaluation.graded,
-        by=by,
-        lower_is_better=evaluation.lower_is_better,
-        records=sum(model.records for model in models),
-        errors=sum(model.errors for model in models),
-        models=evaluation.models,
-        chosen=chosen.count,
-        answering=chosen.answering,
-        questions=evaluation.questions,
-        common_questions=chosen.common_questions,
-        by_model=models,
-    )
-
-
 def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool) -> ModelStats:
-    means: ModelSummary | ErrorsAsWrong
-    if errors_as_wrong:
-        means, answers, questions = model.errors_as_wrong, model.records, model.questions
-    else:
-        means, answers, questions = model, model.answers, model.questions_answered
-    accuracy, error = means.accuracy, means.accuracy_standard_error
-    low, high = wilson_interval(accuracy, error, questions, answers)
+    means = model.errors_as_wrong if errors_as_wrong else model
+    answers, questions = (
+        (model.records, model.questions) if errors_as_wrong else (model.answers, model.questions_answered)
+    )
+    low, high = wilson_interval(means.accuracy, means.accuracy_standard_error, questions, answers)
     score_low, score_high = score_interval(means.mean_score, means.score_standard_error)
     tokens = model.tokens
     try:
         per_record = from_portable(tokens.total) / tokens.records if tokens.records else None
     except OverflowError:  # too large for a double
         per_record = None
-    return ModelStats(
-        model_id=model.model_id,
-        records=model.records,
-        errors=model.errors,
+    return filled(
+        ModelStats,
+        means,
+        model,
         answers=answers,
         questions=questions,
         answers_per_question=answers / questions if questions else None,
         coverage=questions / all_questions,
-        correct=model.correct,
-        accuracy=accuracy,
-        accuracy_standard_error=error,
         accuracy_low=low,
         accuracy_high=high,
-        mean_score=means.mean_score,
-        score_standard_error=means.score_standard_error,
         score_low=score_low,
         score_high=score_high,
-        tokens=tokens,
         tokens_per_record=per_record,
-        latency_ms=model.latency_ms,
     )
 
 

@@ -116,7 +116,7 @@ def t_test(total: Fraction, squares: Fraction, questions: int) -> float:
     return _beta(degrees / (degrees + t_squared), degrees / 2, 0.5)
 
 
-def to_double(value: Fraction) -> float:
+def to_double(value: float | Fraction) -> float:
     """Round to a double. Beyond its range, return the largest one: a loss of any size must be seen."""
     try:
         return float(value)

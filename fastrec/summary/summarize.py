@@ -14,29 +14,8 @@ from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import sample_id_of, split_scope, text_of
-from fastrec.summary.census import Highest, Identity, QuestionCounts
-from fastrec.summary.document import (
-    ErrorsAsWrong,
-    EvaluationSummary,
-    FixCounts,
-    HashExample,
-    Identities,
-    IdentityExample,
-    Kind,
-    LabelCounts,
-    Latency,
-    LineCounts,
-    ModelRecipes,
-    ModelSummary,
-    Repairable,
-    Repaired,
-    SameRun,
-    SameRunPair,
-    SampleHashes,
-    Summary,
-    Tokens,
-    json_safe,
-)
+from fastrec.summary import document
+from fastrec.summary.census import Highest, QuestionCounts
 from fastrec.summary.part_statistics import Census, IdentityCounts
 from fastrec.summary.rows import KINDS, Note, bucket_value
 from fastrec.summary.same_run import SameRunCounts
@@ -44,9 +23,9 @@ from fastrec.summary.tally import ModelTally, Repeats, Tally, means_of
 
 
 def summarize(
-    line_counts: LineCounts,
+    line_counts: document.LineCounts,
     rejected_by_code: Mapping[str, int],
-    sample_hash: SampleHashes,
+    sample_hash: document.SampleHashes,
     tally: Tally,
     census: Census,
     *,
@@ -54,18 +33,18 @@ def summarize(
     versions: Mapping[str, int] | None = None,
     notes: Mapping[str, int] | None = None,
     renamed: dict[str, int] | None = None,
-    labels: LabelCounts | None = None,
-    fixes: FixCounts | None = None,
-    repaired: Repaired | None = None,
-    repairable: Repairable | None = None,
-    same_run: SameRun | None = None,
-) -> Summary:
+    labels: document.LabelCounts | None = None,
+    fixes: document.FixCounts | None = None,
+    repaired: document.Repaired | None = None,
+    repairable: document.Repairable | None = None,
+    same_run: document.SameRun | None = None,
+) -> document.Summary:
     """Build the summary of a corpus from the counts over its input lines and over its parts.
 
     Tally and census are emptied on the way, because both and the summary together take twice the memory.
     """
     versions_kept = {schema.label if label is None else label: count for label, count in tally.schema_versions.items()}
-    return Summary(
+    return document.Summary(
         schema=schema.name,
         line_counts=line_counts,
         versions=_sorted(versions or {}),
@@ -74,11 +53,11 @@ def summarize(
         labels=labels or UNSET,
         fixes=fixes or UNSET,
         rejected_by_code=_sorted(rejected_by_code),
-        repaired=repaired or Repaired(lines=0, by_code={}, examples=[]),
-        repairable=repairable or Repairable(lines=0, by_code={}),
+        repaired=repaired or document.Repaired(lines=0, by_code={}, examples=[]),
+        repairable=repairable or document.Repairable(lines=0, by_code={}),
         repeats=_identities(census.repeats),
         contradictions=_identities(census.contradictions),
-        same_run=same_run or SameRun(records=0, runs=[]),
+        same_run=same_run or document.SameRun(records=0, runs=[]),
         sample_hash=sample_hash,
         interaction_types=_sorted(tally.interaction_types),
         schema_versions=_sorted(versions_kept),
@@ -87,23 +66,26 @@ def summarize(
 
 
 def hash_counts(
-    algorithm: str, schema: Schema, recipes: Mapping[tuple[str, str, str], int], examples: Sequence[HashExample]
-) -> SampleHashes:
+    algorithm: str,
+    schema: Schema,
+    recipes: Mapping[tuple[str, str, str], int],
+    examples: Sequence[document.HashExample],
+) -> document.SampleHashes:
     """Count how given sample hashes compare with computed ones.
 
     `recipes` has the number of valid lines by evaluation_name, model_id and the recipe of the given hash: ABSENT if
     there is none, WRONG if no recipe gives it. `examples` are of lines with a wrong hash.
     """
     by_recipe: Counter[str] = Counter()
-    by_model: list[ModelRecipes] = []
+    by_model: list[document.ModelRecipes] = []
     same: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}  # of many models, most have the same counts as another
     for (evaluation, model), group in groupby(sorted(recipes.items()), key=lambda item: item[0][:2]):
         counts = tuple((recipe, count) for (_, _, recipe), count in group)
         for recipe, count in counts:
             by_recipe[recipe] += count
         shared = same.setdefault(counts, dict(counts))
-        by_model.append(ModelRecipes(evaluation_name=evaluation, model_id=model, recipes=shared))
-    return SampleHashes(
+        by_model.append(document.ModelRecipes(evaluation_name=evaluation, model_id=model, recipes=shared))
+    return document.SampleHashes(
         algorithm=algorithm,
         recipe=schema.recipe,
         verified=by_recipe.total() - by_recipe[ABSENT] - by_recipe[WRONG],
@@ -119,7 +101,7 @@ def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
+def _evaluations(tally: Tally, census: Census) -> Iterator[document.EvaluationSummary]:
     by_scope: dict[bytes, list[tuple[bytes, ModelTally]]] = {}
     for (scope, model), counted in tally.models.items():
         by_scope.setdefault(scope, []).append((model, counted))
@@ -130,7 +112,7 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
         evaluation, metric = split_scope(scope)
         answering = sum(counted.records > counted.errors for _, counted in models)
         notes = reduce(or_, (counted.notes for _, counted in models))
-        yield EvaluationSummary(
+        yield document.EvaluationSummary(
             evaluation_name=evaluation,
             metric=metric,
             graded=bool(notes & Note.LOWER) or any(counted.graded for _, counted in models),
@@ -152,7 +134,7 @@ def _evaluations(tally: Tally, census: Census) -> Iterator[EvaluationSummary]:
         )
 
 
-def _kind(notes: int, models: Sequence[ModelTally]) -> Kind:
+def _kind(notes: int, models: Sequence[ModelTally]) -> document.Kind:
     """The kind of a metric: as records say, a judgement before all others; or else by its scores."""
     if said := [name for name, bit in KINDS.items() if notes & bit]:
         return said[0]
@@ -166,11 +148,11 @@ def _of_all(highest: Highest, models: int) -> int:
     return highest[1] if models and highest[0] == models else 0
 
 
-def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSummary:
+def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> document.ModelSummary:
     buckets = counted.latency_quantiles((0.5, 0.9, 0.99))
     p50, p90, p99 = (None if bucket is None else float(f"{bucket_value(bucket):.5g}") for bucket in buckets)
     sums = (counted.input_tokens, counted.output_tokens, counted.total_tokens)
-    input_tokens, output_tokens, total_tokens = map(json_safe, sums)
+    input_tokens, output_tokens, total_tokens = map(document.json_safe, sums)
     copied = {name: getattr(counted, name) for name in ("records", "correct", "errors", "turns", "tool_calls")}
     answers, records = counted.answers(), counted.with_errors()
     means = means_of(answers, repeats.without_errors, repeats.answers)._asdict()
@@ -178,42 +160,43 @@ def model_summary(name: str, counted: ModelTally, repeats: Repeats) -> ModelSumm
         with_errors = dict(means)
     else:
         with_errors = means_of(records, repeats.without_errors, repeats.records)._asdict()
-    return ModelSummary(
+    return document.ModelSummary(
         model_id=name,
         **copied,
         answers=counted.records - counted.errors,
         questions=with_errors.pop("questions"),
         questions_answered=means.pop("questions"),
         **means,
-        errors_as_wrong=ErrorsAsWrong(**with_errors),
-        tokens=Tokens(records=counted.with_tokens, input=input_tokens, output=output_tokens, total=total_tokens),
-        latency_ms=Latency(records=counted.latency.total(), p50=p50, p90=p90, p99=p99),
-        first_sample_id=json_safe(sample_id_of(counted.first)),
-        last_sample_id=json_safe(sample_id_of(counted.last)),
+        errors_as_wrong=document.ErrorsAsWrong(**with_errors),
+        tokens=document.Tokens(
+            records=counted.with_tokens, input=input_tokens, output=output_tokens, total=total_tokens
+        ),
+        latency_ms=document.Latency(records=counted.latency.total(), p50=p50, p90=p90, p99=p99),
+        first_sample_id=document.json_safe(sample_id_of(counted.first)),
+        last_sample_id=document.json_safe(sample_id_of(counted.last)),
     )
 
 
-def same_run_summary(counts: SameRunCounts) -> SameRun:
+def same_run_summary(counts: SameRunCounts) -> document.SameRun:
     pairs = [
-        SameRunPair(evaluation_name=evaluation, model_id=model, kept=kept, dropped=dropped, records=records)
+        document.SameRunPair(evaluation_name=evaluation, model_id=model, kept=kept, dropped=dropped, records=records)
         for (evaluation, model, kept, dropped), records in sorted(counts.pairs.items())
     ]
-    return SameRun(records=counts.records, runs=pairs)
+    return document.SameRun(records=counts.records, runs=pairs)
 
 
-def _identities(counts: IdentityCounts) -> Identities:
-    examples = list(map(_identity_example, counts.examples))
-    return Identities(identities=counts.identities, records=counts.records, examples=examples)
-
-
-def _identity_example(identity: Identity) -> IdentityExample:
-    evaluation, metric = split_scope(identity.evaluation)
-    return IdentityExample(
-        evaluation_name=evaluation,
-        metric=metric,
-        sample_id=json_safe(sample_id_of(identity.sample_id)),
-        model_id=text_of(identity.model),
-        evaluation_id=text_of(identity.evaluation_id),
-        records=identity.records,
-        sample_hashes=[text_of(sample_hash) for sample_hash in identity.hashes],
-    )
+def _identities(counts: IdentityCounts) -> document.Identities:
+    examples = []
+    for scope, sample_id, model, evaluation_id, records, hashes in counts.examples:
+        evaluation, metric = split_scope(scope)
+        example = document.IdentityExample(
+            evaluation_name=evaluation,
+            metric=metric,
+            sample_id=document.json_safe(sample_id_of(sample_id)),
+            model_id=text_of(model),
+            evaluation_id=text_of(evaluation_id),
+            records=records,
+            sample_hashes=list(map(text_of, hashes)),
+        )
+        examples.append(example)
+    return document.Identities(identities=counts.identities, records=counts.records, examples=examples)

@@ -355,7 +355,7 @@ def test_questions_are_found_by_hash_or_else_by_id(text: str, hashes: list[str],
 )
 def test_a_prefix_finds_one_question(sample_hash: str, shortest: int, prefix: str, odd: Path) -> None:
     with open_index(odd) as index:
-        assert index.prefix_of(sample_hash, shortest) == prefix
+        assert index.prefixes_of([sample_hash], shortest) == {sample_hash: prefix}
         assert [row.sample_hash for row in index.find(prefix)] == [sample_hash]
 
 

@@ -250,12 +250,12 @@ def test_the_work_per_evaluation_does_not_grow_with_their_number(tmp_path: Path)
             count += 1
 
         with open_index(corpus, cache=tmp_path / "cache") as index:
-            index._database._connection.set_progress_handler(step, 1)
+            index._connection.set_progress_handler(step, 1)
             for scope in index.scopes:
                 for hashes in ((), ("*",)):
                     query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=hashes)
                     (row,) = index.page(query).rows
-                    assert index.prefix_of(row.sample_hash, 8) == row.sample_hash[:8]
+                    assert index.prefixes_of([row.sample_hash], 8) == {row.sample_hash: row.sample_hash[:8]}
         return count
 
     assert steps(160) < 12 * steps(20)
