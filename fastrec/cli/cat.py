@@ -5,21 +5,17 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import click
-
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_exactly, print_notice
-from fastrec.cli.options import Count, command, filter_options, jobs_option, take_filters
+from fastrec.cli.options import Count, command, flag, option, shared, take_filters
 from fastrec.errors import FastrecError, listed
 
 
 @command("Print the records of a corpus, or some of them.")
-@click.argument("corpus", type=click.Path())
-@filter_options
-@click.option("--limit", type=Count(min=1), metavar="N", help="Print at most N records.")
-@click.option("--source", is_flag=True,
-              help='Print where each record comes from, too: {"source": …, "line": …, "record": {…}}. The corpus needs '
-              "`normalize --track-sources`.")  # fmt: skip
-@jobs_option
+@shared("corpus", "filters")
+@option("--limit", "Print at most N records.", type=Count(min=1), metavar="N")
+@flag("--source", 'Print where each record comes from, too: {"source": …, "line": …, "record": {…}}. The corpus needs '
+      "`normalize --track-sources`.")  # fmt: skip
+@shared("jobs")
 def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any) -> None:
     """Print the records of CORPUS in its order, byte for byte: all records, or only those that match every filter.
 

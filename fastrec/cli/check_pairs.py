@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fastrec.cli.console import allow_broken_pipe, format_timing, print_error, print_notice
-from fastrec.cli.options import command, findings_format_option, jobs_option, no_progress_option, prepare_reading
+from fastrec.cli.options import command, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import print_findings
 from fastrec.errors import counted
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 @command("Check aggregates against their samples files.")
 @click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
-@jobs_option
-@findings_format_option
-@no_progress_option
+@shared("jobs", "findings_format", "no_progress")
 def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_progress: bool) -> None:
     """Check aggregates (`<uuid>.json`) against their samples files (`<uuid>_samples.jsonl`).
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import click
 
 from fastrec.cli.console import allow_broken_pipe, format_bytes, print_json, print_notice, safe
-from fastrec.cli.options import command
+from fastrec.cli.options import command, flag, option, shared
 from fastrec.errors import counted, shown
 
 
 @command("Remove kept and interrupted work of normalize.")
 @click.argument("output", type=click.Path(), required=False)
-@click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR", show_envvar=True,
-              show_default="next to the output; for a store, also TMPDIR",
-              help="Directory or URL for temporary files and kept work, as given to normalize.")  # fmt: skip
-@click.option(
-    "--cache", is_flag=True, help="Remove the indexes and tables of all corpora in the cache directory instead."
-)
-@click.option("--dry-run", is_flag=True, help="Show what would be removed, and stop.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
+@option("--work-dir", "Directory or URL for temporary files and kept work, as given to normalize.", type=click.Path(),
+        envvar="FASTREC_WORK_DIR", show_envvar=True,
+        show_default="next to the output; for a store, also TMPDIR")  # fmt: skip
+@flag("--cache", "Remove the indexes and tables of all corpora in the cache directory instead.")
+@flag("--dry-run", "Show what would be removed, and stop.")
+@shared("json")
 def clean(*, output: str | None, work_dir: str | None, cache: bool, dry_run: bool, as_json: bool) -> None:
     """Remove the work that normalize left for its next run to OUTPUT.
 

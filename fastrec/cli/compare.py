@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, format_p, print_json, print_notice, safe
-from fastrec.cli.options import (
-    Count,
-    choice_option,
-    command,
-    complete_names,
-    filter_options,
-    group_by_option,
-    lower_is_better_option,
-    repeats_as_option,
-    run_options,
-)
+from fastrec.cli.options import Count, command, complete_names, flag, format_option, option, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
@@ -33,20 +23,18 @@ _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow te
 
 
 @command("Compare two models of a corpus, and show where they differ.")
-@click.argument("corpus", type=click.Path())
+@shared("corpus")
 @click.argument("a", required=False, shell_complete=complete_names("models"))
 @click.argument("b", required=False, shell_complete=complete_names("models"))
-@click.option("--metrics", nargs=2, metavar="M1 M2",
-              help="Compare two metrics (graders) on the same answers, instead of two models.")  # fmt: skip
-@filter_options
-@group_by_option
-@lower_is_better_option
-@click.option("--examples", type=Count(min=0), metavar="N", default=2, show_default=True,
-              help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip
-@repeats_as_option
-@click.option("--full", is_flag=True, help="Show the examples in full.")
-@choice_option("--format", ["text", "json"], "Output format.", to="output_format")
-@run_options
+@option("--metrics", "Compare two metrics (graders) on the same answers, instead of two models.",
+        nargs=2, metavar="M1 M2")  # fmt: skip
+@shared("filters", "group_by", "lower_is_better")
+@option("--examples", "Show both answers to N questions of each evaluation and metric.",
+        type=Count(min=0), metavar="N", default=2)  # fmt: skip
+@shared("repeats_as")
+@flag("--full", "Show the examples in full.")
+@format_option("text", "json")
+@shared("run")
 def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **options: Any) -> None:
     """Compare models A and B on the questions of CORPUS that both have answered.
 

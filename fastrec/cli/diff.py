@@ -20,15 +20,7 @@ from fastrec.cli.console import (
     print_stderr,
     safe,
 )
-from fastrec.cli.options import (
-    Count,
-    Number,
-    choice_option,
-    command,
-    filter_options,
-    jobs_option,
-    lower_is_better_option,
-)
+from fastrec.cli.options import Count, Number, choice_option, command, flag, format_option, option, shared
 from fastrec.cli.tables import (
     Section,
     Table,
@@ -284,34 +276,28 @@ class Percentage(Number):
 @command("Compare two corpora.")
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
-@click.option("--by", metavar="FIELDS", default="evaluation_name,sample_hash,model_id,sample_id",
-              show_default="evaluation_name, sample_hash, model_id, sample_id",
-              help="Match records that have the same values in these comma-separated fields; and the same metric "
-              "(evaluation_result_id), where they name one.")  # fmt: skip
-@click.option("--fail-on", type=Number(min=0), metavar="POINTS",
-              help="Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
-              "evaluation with p < --p, is missing, or could not be compared.")  # fmt: skip
-@click.option("--p", type=Number(0, 1), metavar="P", default=0.05, show_default=True,
-              help="Significance level.")  # fmt: skip
+@option("--by", "Match records that have the same values in these comma-separated fields; and the same metric "
+        "(evaluation_result_id), where they name one.", metavar="FIELDS",
+        default="evaluation_name,sample_hash,model_id,sample_id",
+        show_default="evaluation_name, sample_hash, model_id, sample_id")  # fmt: skip
+@option("--fail-on", "Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
+        "evaluation with p < --p, is missing, or could not be compared.",
+        type=Number(min=0), metavar="POINTS")  # fmt: skip
+@option("--p", "Significance level.", type=Number(0, 1), metavar="P", default=0.05)
 @choice_option("--p-adjust", ["bh", "none"], "Which p --fail-on uses: adjusted for the number of models by the method "
                "of Benjamini and Hochberg, or that of each model by itself.")  # fmt: skip
-@click.option("--min-compared", type=Percentage(0, 100), metavar="PERCENT", default=95, show_default=True,
-              help="With --fail-on, exit 1 if less than this percentage of the questions that a model answered in "
-              "OLD could be compared.")  # fmt: skip
-@click.option("--allow-missing", multiple=True, metavar="PATTERN",
-              help="Models that may be missing or incomplete: a pattern of model ids, evaluation names, metrics, "
-              "evaluation/model, or evaluation/metric/model. Can be repeated.")  # fmt: skip
-@click.option("--errors-as-wrong", is_flag=True,
-              help="Count a record with an error as a wrong answer, instead of as none.")  # fmt: skip
-@click.option("--accuracy", is_flag=True,
-              help="Compare the accuracy even where scores are other than 0 and 1.")  # fmt: skip
-@lower_is_better_option
-@click.option("--examples", type=Count(min=0), metavar="N", show_default="10 in JSON, else 0",
-              help="List this many flips per model, and this many records of each kind.")  # fmt: skip
-@choice_option("--format", ["table", "json", "markdown"], "Output format; markdown suits a pull request.",
-               to="output_format")  # fmt: skip
-@filter_options
-@jobs_option
+@option("--min-compared", "With --fail-on, exit 1 if less than this percentage of the questions that a model answered "
+        "in OLD could be compared.", type=Percentage(0, 100), metavar="PERCENT", default=95)  # fmt: skip
+@option("--allow-missing", "Models that may be missing or incomplete: a pattern of model ids, evaluation names, "
+        "metrics, evaluation/model, or evaluation/metric/model. Can be repeated.",
+        multiple=True, metavar="PATTERN")  # fmt: skip
+@flag("--errors-as-wrong", "Count a record with an error as a wrong answer, instead of as none.")
+@flag("--accuracy", "Compare the accuracy even where scores are other than 0 and 1.")
+@shared("lower_is_better")
+@option("--examples", "List this many flips per model, and this many records of each kind.",
+        type=Count(min=0), metavar="N", show_default="10 in JSON, else 0")  # fmt: skip
+@format_option("table", "json", "markdown", text="Output format; markdown suits a pull request.")
+@shared("filters", "jobs")
 def diff(old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any) -> None:
     """Compare two corpora: records, fields, and how many questions were answered better or worse.
 

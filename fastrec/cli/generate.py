@@ -8,31 +8,29 @@ from typing import Any
 import click
 
 from fastrec.cli.console import format_bytes, print_stderr
-from fastrec.cli.options import Count, Number, choice_option, command
+from fastrec.cli.options import Count, Number, choice_option, command, option
 from fastrec.errors import counted
 
-_share = partial(click.option, type=Number(0, 1), metavar="SHARE", default=0.0, show_default=True)
+_share = partial(option, type=Number(0, 1), metavar="SHARE", default=0.0)
 
 
 @command("Make synthetic shards.")
-@click.option("-n", "--records", type=Count(min=0), metavar="N", default=10_000, show_default=True,
-              help="Number of lines.")  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same text everywhere.")
-@click.option("-o", "--output", type=click.Path(), required=True,
-              help="Directory to write the shards to; must be empty.")  # fmt: skip
-@click.option("--shards", type=Count(min=1), metavar="N", default=8, show_default=True, help="Number of files.")
+@option("-n --records", "Number of lines.", type=Count(min=0), metavar="N", default=10_000)
+@option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
+@option("-o --output", "Directory to write the shards to; must be empty.", type=click.Path(), required=True)
+@option("--shards", "Number of files.", type=Count(min=1), metavar="N", default=8)
 @choice_option("--compression", ["zst", "gz", "none", "mixed"], "Compression of the files.")
 @choice_option("--mix", ["mixed", "single_turn", "agentic"], "Interaction types of the records.")
 @choice_option("--text", ["evaluation", "words"], "Questions and answers that can be read, or long random words.")
-@click.option("--schema", metavar="VERSION", show_default="0.2.0",
-              help="Version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for all of them. Records "
-                   "after 0.2.0 have several metrics and epochs, wrong labels, and hashes of all recipes.")  # fmt: skip
-@_share("--duplicates", help="Share of lines that repeat a record.")
-@_share("--conflicts", help="Share of lines with the identity of another record and other content.")
-@_share("--unknown-keys", help="Share of records with keys that the schema does not name.")
-@_share("--rejects", help="Share of invalid lines, of every code in turn.")
-@_share("--blanks", help="Share of blank lines.")
-@_share("--warnings", help="Share of records with a warning, besides a wrong sample_hash in one record of a thousand.")
+@option("--schema", "Version of the records: 0.2.0, 0.2.0-released, 0.2.1, 0.3.0, or `mixed` for all of them. Records "
+        "after 0.2.0 have several metrics and epochs, wrong labels, and hashes of all recipes.",
+        metavar="VERSION", show_default="0.2.0")  # fmt: skip
+@_share("--duplicates", "Share of lines that repeat a record.")
+@_share("--conflicts", "Share of lines with the identity of another record and other content.")
+@_share("--unknown-keys", "Share of records with keys that the schema does not name.")
+@_share("--rejects", "Share of invalid lines, of every code in turn.")
+@_share("--blanks", "Share of blank lines.")
+@_share("--warnings", "Share of records with a warning, besides a wrong sample_hash in one record of a thousand.")
 def generate(output: str, schema: str | None, **options: Any) -> None:
     """Make synthetic shards: many models that answer the same questions, in many JSON spellings.
 

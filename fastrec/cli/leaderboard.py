@@ -9,62 +9,31 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_error, print_exactly, print_json, safe
-from fastrec.cli.options import (
-    Count,
-    choice_option,
-    command,
-    filter_options,
-    given_filters,
-    lower_is_better_option,
-    min_coverage_option,
-    prepare_reading,
-    primary_option,
-    raw_cells_option,
-    run_options,
-)
+from fastrec.cli.options import Count, command, format_option, given_filters, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, csv_table, markdown_sections, print_sections
 
 if TYPE_CHECKING:
     from fastrec.answers.leaderboard import Leaderboard
 
-_FORMATS: Final = ["table", "markdown", "latex", "csv", "json", "html"]
 _LATEX: Final = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX_SIGNS: Final = {"±": r"$\pm$", "–": "--", "↓": r"$\downarrow$", "·": r"$\cdot$"}
 
 
 @command("Rank models over all evaluations.")
-@click.argument("corpus", type=click.Path())
-@filter_options
-@primary_option
-@click.option(
-    "--weights",
-    type=click.Path(),
-    metavar="FILE",
-    help='TOML file with weights of evaluations in the mean: "gsm8k" = 2. Others have a weight of 1.',
-)
-@click.option("--weight-by", type=click.Choice(["questions"]), help="Weight evaluations by their number of questions.")
-@min_coverage_option
-@click.option(
-    "--group-by",
-    multiple=True,
-    metavar="FIELD",
-    help="Make a column for each group of records with the same value of this field, such as "
-    "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
-)
-@lower_is_better_option
-@click.option(
-    "--samples",
-    type=Count(min=1, max=100_000),
-    default=1_000,
-    show_default=True,
-    metavar="N",
-    help="Number of bootstrap draws.",
-)
-@click.option("--seed", type=Count(min=0), default=0, show_default=True, metavar="N", help="Seed of these draws.")
-@choice_option("--format", _FORMATS, "Output format.", to="output_format")
-@raw_cells_option
-@run_options  # fmt: skip
+@shared("corpus", "filters", "primary")
+@option("--weights", 'TOML file with weights of evaluations in the mean: "gsm8k" = 2. Others have a weight of 1.',
+        type=click.Path(), metavar="FILE")  # fmt: skip
+@option("--weight-by", "Weight evaluations by their number of questions.", type=click.Choice(["questions"]))
+@shared("min_coverage")
+@option("--group-by", "Make a column for each group of records with the same value of this field, such as "
+        "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
+        multiple=True, metavar="FIELD")  # fmt: skip
+@shared("lower_is_better")
+@option("--samples", "Number of bootstrap draws.", type=Count(min=1, max=100_000), default=1_000, metavar="N")
+@option("--seed", "Seed of these draws.", type=Count(min=0), default=0, metavar="N")
+@format_option("table", "markdown", "latex", "csv", "json", "html")
+@shared("raw_cells", "run")
 def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
     """Rank the models of CORPUS over all evaluations: the mean, the mean rank, and the share of wins.
 

@@ -13,11 +13,10 @@ from fastrec.cli.options import (
     choice_option,
     command,
     complete_names,
-    filter_options,
-    lower_is_better_option,
-    metrics_option,
-    raw_cells_option,
-    run_options,
+    format_option,
+    option,
+    pattern_option,
+    shared,
 )
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, csv_table, print_hidden, print_more, print_table
@@ -40,28 +39,22 @@ _FIELDS: Final = (
 
 
 @command("List the questions: the hardest, the most disputed, and others.")
-@click.argument("corpus", type=click.Path())
-@filter_options
+@shared("corpus", "filters")
 @choice_option("--sort", _SORTS, f"Order of the questions: {', '.join(_SORTS[:-1])}, or order: as in the corpus.",
                metavar="ORDER")  # fmt: skip
-@click.option("--wrong-by", multiple=True, metavar="PATTERN", shell_complete=complete_names("models"),
-              help="Only questions that all of these models get wrong; all: every model that has answered. May be "
-              "repeated.")  # fmt: skip
-@click.option("--right-by", multiple=True, metavar="PATTERN", shell_complete=complete_names("models"),
-              help="Only questions that all of these models get right.")  # fmt: skip
-@click.option("--split", nargs=2, metavar="A B", shell_complete=complete_names("models"),
-              help="Only questions that model A gets right and model B wrong.")  # fmt: skip
-@click.option("--text", default="", metavar="TEXT",
-              help="Only questions with this text in the input or a reference, or in an answer: something that a model "
-              "said. Case does not matter.")  # fmt: skip
-@choice_option("--in", ["both", "input", "answers"], "Where to look for --text.", to="in_")
-@click.option("--limit", type=Count(min=1), metavar="N", default=20, show_default=True,
-              help="List at most N questions of each evaluation and metric.")  # fmt: skip
-@metrics_option
-@lower_is_better_option
-@choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
-@raw_cells_option
-@run_options
+@pattern_option("--wrong-by", "Only questions that all of these models get wrong; all: every model that has answered. "
+                "May be repeated.", "models")  # fmt: skip
+@pattern_option("--right-by", "Only questions that all of these models get right.", "models")
+@option("--split", "Only questions that model A gets right and model B wrong.",
+        nargs=2, metavar="A B", shell_complete=complete_names("models"))  # fmt: skip
+@option("--text", "Only questions with this text in the input or a reference, or in an answer: something that a model "
+        "said. Case does not matter.", default="", show_default=False, metavar="TEXT")  # fmt: skip
+@choice_option("--in in_", ["both", "input", "answers"], "Where to look for --text.")
+@option("--limit", "List at most N questions of each evaluation and metric.",
+        type=Count(min=1), metavar="N", default=20)  # fmt: skip
+@shared("metrics", "lower_is_better")
+@format_option("text", "json", "csv")
+@shared("raw_cells", "run")
 def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
     """List the questions of CORPUS: how many models are right, how much they disagree, errors, lengths.
 

@@ -17,7 +17,7 @@ from fastrec.cli.console import (
     print_notice,
     print_stderr,
 )
-from fastrec.cli.options import choice_option, command
+from fastrec.cli.options import command, format_option, option, shared
 from fastrec.cli.tables import print_groups
 from fastrec.errors import counted, shown
 
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 
 
 @command("List rejected lines, or extract them.")
-@click.argument("corpus", type=click.Path())
-@click.option("--code", multiple=True, metavar="CODE",
-              help="Only lines whose first error has this code; may be repeated.")  # fmt: skip
-@choice_option("--format", ["text", "json"], "Output format of the list.", to="output_format")
-@click.option("--extract", type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE",
-              help="Write the rejected lines to this new file (- for stdout) instead of listing them.")  # fmt: skip
+@shared("corpus")
+@option("--code", "Only lines whose first error has this code; may be repeated.", multiple=True, metavar="CODE")
+@format_option("text", "json", text="Output format of the list.")
+@option("--extract", "Write the rejected lines to this new file (- for stdout) instead of listing them.",
+        type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE")  # fmt: skip
 def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str | None) -> None:
     """List the rejected lines of CORPUS, or extract them.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from fastrec.cli.console import allow_broken_pipe
-from fastrec.cli.options import command
+from fastrec.cli.options import command, flag
 
 
 @command("Print the schema of a record.")
 @click.argument("version", required=False)
-@click.option("--list", "list_versions", is_flag=True, help="List the versions instead.")
+@flag("--list list_versions", "List the versions instead.")
 def schema(version: str | None, list_versions: bool) -> None:
     """Print the JSON Schema of a record.
 

@@ -19,7 +19,7 @@ from fastrec.cli.console import (
     terminal_width,
     wrap,
 )
-from fastrec.cli.options import choice_option, command, filter_options, run_options
+from fastrec.cli.options import command, flag, format_option, shared
 from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
 from fastrec.wording import latency_text, score_text, signs_of, tally_facts, tokens_text
@@ -216,12 +216,12 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
 
 
 @command("Show a question with the answers of all models.")
-@click.argument("corpus", type=click.Path())
+@shared("corpus")
 @click.argument("question")
-@filter_options
-@click.option("--full", is_flag=True, help="Show everything: whole texts, all turns, reasoning, prompts, metadata.")
-@choice_option("--format", ["text", "json"], "Output format; JSON has everything.", to="output_format")
-@run_options
+@shared("filters")
+@flag("--full", "Show everything: whole texts, all turns, reasoning, prompts, metadata.")
+@format_option("text", "json", text="Output format; JSON has everything.")
+@shared("run")
 def show(corpus: str, question: str, full: bool, output_format: str, no_progress: bool, **options: Any) -> None:
     """Show a question of CORPUS and the answers to it: verdict, score, tokens, latency, error and conversation.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, clip, explain_damage, print_error, print_notice, safe
-from fastrec.cli.options import choice_option, command, run_options
+from fastrec.cli.options import command, flag, format_option, option, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, csv_table, markdown_table, print_table
 from fastrec.errors import FastrecError, UsageError, counted
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 1000  # printed as a table for people
 _WIDEST: Final = 60  # characters of a cell in such a table
-_KEYWORDS: Final = ("avg", "count", "distinct", "from", "group by", "ilike", "limit", "order by", "select", "where")
+_KEYWORDS: Final = ("select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike")
 _NUMBERS: Final = ("int", "float", "double", "decimal")
 
 
 @command("Ask a corpus anything in SQL.")
 @click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
-@click.option("-f", "--file", type=click.Path(), metavar="FILE", help="Read the query from this file; - is stdin.")
-@choice_option("--format", ["table", "csv", "json", "markdown", "parquet"], "Output format.", to="output_format")
-@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the result to this file.")
-@click.option("--schema", "show_schema", is_flag=True, help="Print the tables and columns with explanations.")
-@run_options
+@option("-f --file", "Read the query from this file; - is stdin.", type=click.Path(), metavar="FILE")
+@format_option("table", "csv", "json", "markdown", "parquet")
+@option("-o --output", "Write the result to this file.", type=click.Path(), metavar="FILE")
+@flag("--schema show_schema", "Print the tables and columns with explanations.")
+@shared("run")
 def sql(
     arguments: tuple[str, ...],
     file: str | None,
@@ -221,13 +221,7 @@ def _history() -> Iterator[None]:
     from fastrec.answers.index import cache_directory
     from fastrec.commands.export.tables import ANSWERS, TABLES
 
-    words = sorted(
-        {
-            *TABLES,
-            *ANSWERS,
-            *["select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike"],
-        }
-    )
+    words = sorted({*TABLES, *ANSWERS, *_KEYWORDS})
 
     def complete(text: str, state: int) -> str | None:
         found = [word for word in words if word.startswith(text.lower())]

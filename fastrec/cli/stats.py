@@ -19,22 +19,7 @@ from fastrec.cli.console import (
     print_warning,
     safe,
 )
-from fastrec.cli.options import (
-    accuracy_option,
-    choice_option,
-    command,
-    errors_as_wrong_option,
-    filter_options,
-    group_by_option,
-    jobs_option,
-    lower_is_better_option,
-    metrics_option,
-    min_coverage_option,
-    no_progress_option,
-    prepare_reading,
-    raw_cells_option,
-    repeats_as_option,
-)
+from fastrec.cli.options import command, flag, format_option, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, csv_table, escaped, markdown_sections, more_rows, print_sections
 from fastrec.errors import counted
@@ -339,35 +324,26 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 
 
 @command("Compare the models of each evaluation and metric.")
-@click.argument("paths", nargs=-1, type=click.Path())
-@click.option("--by", type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 and 1",
-              help="Rank models by this, best first; tokens are per record, latency is the median.")  # fmt: skip
-@filter_options
-@accuracy_option
-@click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
-@group_by_option
-@click.option("--hashes", is_flag=True,
-              help="Show how producers computed sample_hash, for each evaluation and model.")  # fmt: skip
-@click.option("--joins", is_flag=True,
-              help="Show how many questions models have in common, and what keeps the others apart.")  # fmt: skip
-@click.option("--confidence", metavar="FIELD",
-              help="Compare the confidence of answers, a field such as metadata.confidence or a metric, with how often "
-                   "they are right: expected calibration error and Brier score.")  # fmt: skip
-@click.option("--overlap", is_flag=True, help="Show which evaluations have questions in common.")
-@min_coverage_option
-@click.option("--no-ranks", is_flag=True,
-              help="Do not test which models differ: then the summary of a corpus has all the numbers.")  # fmt: skip
-@metrics_option
-@lower_is_better_option
-@errors_as_wrong_option
-@repeats_as_option
-@choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
-@raw_cells_option
-@jobs_option
-@click.option("--work-dir", type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR",
-              show_envvar=True, help="Directory for temporary files.")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print only the statistics and errors.")
-@no_progress_option
+@shared("paths")
+@option("--by", "Rank models by this, best first; tokens are per record, latency is the median.",
+        type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 and 1")  # fmt: skip
+@shared("filters", "accuracy")
+@flag("--common", "Count only questions that all of these models answered.")
+@shared("group_by")
+@flag("--hashes", "Show how producers computed sample_hash, for each evaluation and model.")
+@flag("--joins", "Show how many questions models have in common, and what keeps the others apart.")
+@option("--confidence", "Compare the confidence of answers, a field such as metadata.confidence or a metric, with how "
+        "often they are right: expected calibration error and Brier score.", metavar="FIELD")  # fmt: skip
+@flag("--overlap", "Show which evaluations have questions in common.")
+@shared("min_coverage")
+@flag("--no-ranks", "Do not test which models differ: then the summary of a corpus has all the numbers.")
+@shared("metrics", "lower_is_better", "errors_as_wrong", "repeats_as")
+@format_option("table", "json", "csv", "markdown")
+@shared("raw_cells", "jobs")
+@option("--work-dir", "Directory for temporary files.",
+        type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR", show_envvar=True)  # fmt: skip
+@flag("-q --quiet", "Print only the statistics and errors.")
+@shared("no_progress")
 def stats(
     paths: tuple[str, ...], output_format: str, raw_cells: bool, quiet: bool, no_progress: bool, **options: Any
 ) -> None:

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, safe
-from fastrec.cli.options import (
-    Number,
-    choice_option,
-    command,
-    group_by_option,
-    lower_is_better_option,
-    metrics_option,
-    name_filter_options,
-    prepare_reading,
-    raw_cells_option,
-    run_options,
-)
+from fastrec.cli.options import Number, command, format_option, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, csv_table, print_hidden, print_more, print_section, print_table
 from fastrec.errors import counted, listed
@@ -156,15 +145,10 @@ def _csv_rows(found: Trend) -> Table:
 
 @command("Follow models over several corpora, such as nightly ones.")
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
-@name_filter_options
-@group_by_option
-@metrics_option
-@lower_is_better_option
-@click.option("--p", type=Number(min=0, max=1), default=0.05, show_default=True, metavar="P",
-              help="Mark a change if its adjusted p-value is below this.")  # fmt: skip
-@choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
-@raw_cells_option
-@run_options
+@shared("name_filters", "group_by", "metrics", "lower_is_better")
+@option("--p", "Mark a change if its adjusted p-value is below this.", type=Number(0, 1), default=0.05, metavar="P")
+@format_option("text", "json", "csv")
+@shared("raw_cells", "run")
 def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
     """Follow the accuracy of each model over CORPORA, and mark the changes that are more than chance.
 

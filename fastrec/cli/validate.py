@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, format_repairable, format_timing, print_error, print_notice, safe
-from fastrec.cli.options import (
-    Count,
-    choice_option,
-    command,
-    findings_format_option,
-    jobs_option,
-    no_progress_option,
-    prepare_reading,
-    reading_options,
-    repair_option,
-)
+from fastrec.cli.options import Count, choice_option, command, flag, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import print_findings
 from fastrec.errors import counted
@@ -27,21 +17,17 @@ if TYPE_CHECKING:
 
 
 @command("Check every record of shards.")
-@click.argument("paths", nargs=-1, type=click.Path())
-@jobs_option
-@findings_format_option
-@click.option("--max-errors", type=Count(min=1), metavar="N", help="Stop after this many invalid lines.")
-@click.option("--json-log", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write all findings to this file as JSON lines (of a line, at most 100 errors).")  # fmt: skip
+@shared("paths", "jobs", "findings_format")
+@option("--max-errors", "Stop after this many invalid lines.", type=Count(min=1), metavar="N")
+@option("--json-log", "Write all findings to this file as JSON lines (of a line, at most 100 errors).",
+        type=click.Path(dir_okay=False), metavar="FILE")  # fmt: skip
 @choice_option("--schema", ["auto", "0.2.0", "0.2.0-released", "0.2.1", "0.3.0"],
                "Judge every record by this schema version; auto: by the version that its shape is of.")  # fmt: skip
-@click.option("--upgrade-report", is_flag=True,
-              help="List what an upgrade to the newest schema version would lose or may confuse.")  # fmt: skip
-@click.option("--strict", is_flag=True, help="Exit 1 for warnings too.")
-@reading_options
+@flag("--upgrade-report", "List what an upgrade to the newest schema version would lose or may confuse.")
+@flag("--strict", "Exit 1 for warnings too.")
+@shared("reading")
 @choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
-@repair_option
-@no_progress_option
+@shared("repair", "no_progress")
 def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any) -> None:
     """Check every record of shards against the schema.
 

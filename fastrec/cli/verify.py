@@ -5,16 +5,15 @@ from __future__ import annotations
 import click
 
 from fastrec.cli.console import allow_broken_pipe, format_timing, print_json, print_notice, safe
-from fastrec.cli.options import command, jobs_option, no_progress_option, prepare_reading
+from fastrec.cli.options import command, flag, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
 
 
 @command("Check that a corpus is intact.")
-@click.argument("corpus", type=click.Path())
-@jobs_option
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-@no_progress_option
+@shared("corpus", "jobs")
+@flag("--json as_json", "Print the result as JSON.")
+@shared("no_progress")
 def verify(corpus: str, jobs: int, as_json: bool, no_progress: bool) -> None:
     """Check a corpus that `fastrec normalize` published: checksums, sort order, normal form, duplicates, line counts.
 
