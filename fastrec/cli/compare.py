@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, format_p, print_json, print_notice, safe
+from fastrec.cli.console import explain_damage, format_p, print_found, print_notice, safe
 from fastrec.cli.options import Count, command, complete_names, flag, format_option, option, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
@@ -77,11 +77,7 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     stages = ("index", "sort", "merge") if options["group_by"] else ("index",)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options | {"metrics": options["metrics"] or ()}, progress=progress, notice=print_notice)
-    with allow_broken_pipe():
-        if output_format == "json":
-            print_json(found)
-        else:
-            _print(found, full=full)
+    print_found(found, output_format, text=lambda: _print(found, full=full))
 
 
 def _print_agreement(found: Comparison) -> None:

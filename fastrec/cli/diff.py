@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import (
-    allow_broken_pipe,
-    explain_damage,
-    format_p,
-    format_timing,
-    print_json,
-    print_notice,
-    print_stderr,
-    safe,
-)
+from fastrec.cli.console import explain_damage, format_p, format_timing, print_found, print_notice, print_stderr, safe
 from fastrec.cli.options import Count, Number, choice_option, command, flag, format_option, option, shared
 from fastrec.cli.tables import (
     Section,
@@ -338,14 +329,13 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
     listed = 10 if examples is None and output_format == "json" else examples or 0
     with explain_damage(old, new):
         found = run(old, new, by=by, examples=listed, **options)
-    with allow_broken_pipe():
-        print_notice(*found.notices)
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "markdown":
-            click.echo("\n".join(_markdown_of(found)))
-        else:
-            _print_tables(found)
+    print_notice(*found.notices)
+    print_found(
+        found,
+        output_format,
+        table=lambda: _print_tables(found),
+        markdown=lambda: click.echo("\n".join(_markdown_of(found))),
+    )
     if found.failed:
         if output_format != "table":  # the output may go to a file, but the reason belongs into the log of a job
             print_stderr(": ".join(_outcome_of(found, safe)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_error, print_exactly, print_json, safe
+from fastrec.cli.console import explain_damage, print_error, print_exactly, print_found, safe
 from fastrec.cli.options import Count, command, format_option, given_filters, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, csv_table, markdown_sections, print_sections
@@ -67,24 +67,19 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: b
     stages = ("sort", "merge", "index") if given_filters(options) or options["group_by"] else ("index",)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options, progress=progress)
-    with allow_broken_pipe():
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "csv":
-            rows = found.rows()
-            table = Table(columns(list(rows[0]) if rows else []), [list(row.values()) for row in rows])
-            click.echo(csv_table(table, raw_cells=raw_cells), nl=False)
-        elif output_format == "latex":
-            click.echo("\n".join(_latex(found)))
-        elif output_format == "html":
-            print_exactly(found.to_page().encode("utf-8", "backslashreplace"))
-        elif output_format == "markdown":
-            click.echo("\n".join(markdown_sections(_sections(found), [found.notes()])))
-        elif found.models:
-            print_sections(_sections(found), [found.notes()])
-        if not found.models:
-            print_error("there are no records")
+    rows, legends = found.rows(), [found.notes()]
+    cells = [list(row.values()) for row in rows]
+    print_found(
+        found,
+        output_format,
+        table=lambda: print_sections(_sections(found), legends) if found.models else None,
+        markdown=lambda: click.echo("\n".join(markdown_sections(_sections(found), legends))),
+        latex=lambda: click.echo("\n".join(_latex(found))),
+        csv=lambda: click.echo(csv_table(list(rows[0]) if rows else [], cells, raw_cells=raw_cells), nl=False),
+        html=lambda: print_exactly(found.to_page().encode("utf-8", "backslashreplace")),
+    )
     if not found.models:
+        print_error("there are no records")
         raise click.exceptions.Exit(1)
 
 

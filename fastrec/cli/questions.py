@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, clip, explain_damage, print_json, safe, terminal_width, width_of
+from fastrec.cli.console import clip, explain_damage, print_found, safe, terminal_width, width_of
 from fastrec.cli.options import (
     Count,
     choice_option,
@@ -87,24 +87,18 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
 
     with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options, progress=progress)
-    with allow_broken_pipe():
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "csv":
-            # Bytes: of text, click would remove escape sequences, which are part of the values.
-            spell = safe if sys.stdout.isatty() else str
-            click.echo(csv_table(_csv_rows(found), raw_cells=raw_cells, spell=spell).encode(), nl=False)
-        else:
-            _print(found)
+    print_found(found, output_format, text=lambda: _print(found), csv=lambda: _print_csv(found, raw_cells=raw_cells))
 
 
-def _csv_rows(found: Questions) -> Table:
+def _print_csv(found: Questions, *, raw_cells: bool) -> None:
+    spell = safe if sys.stdout.isatty() else str
     rows = [
         [table.evaluation_name, table.metric, *(getattr(question, field) for field in _FIELDS)]
         for table in found.evaluations
         for question in table.questions
     ]
-    return Table(columns(["evaluation_name", "metric", *_FIELDS]), rows)
+    text = csv_table(["evaluation_name", "metric", *_FIELDS], rows, raw_cells=raw_cells, spell=spell)
+    click.echo(text.encode(), nl=False)  # of text, click would remove escape sequences, which are part of the values
 
 
 def _print(found: Questions) -> None:

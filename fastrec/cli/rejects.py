@@ -13,7 +13,7 @@ from fastrec.cli.console import (
     explain_damage,
     format_repairable,
     print_exactly,
-    print_json,
+    print_found,
     print_notice,
     print_stderr,
 )
@@ -22,7 +22,7 @@ from fastrec.cli.tables import print_groups
 from fastrec.errors import counted, shown
 
 if TYPE_CHECKING:
-    from fastrec.commands.rejects import RejectGroup
+    from fastrec.commands.rejects import RejectGroup, Rejects
 
 
 @command("List rejected lines, or extract them.")
@@ -57,35 +57,30 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
         return
     with explain_damage(corpus):
         found = run(corpus, code=code)
-    with allow_broken_pipe():
-        if output_format == "json":
-            print_json(found)
-        elif found.lines:
-            remarks = [_remark(group.repairable, group.count) for group in found.groups]
-            further = [_further(group) for group in found.groups]
-            rest = "lines with other errors; --code CODE lists one code"
-            print_groups(found.groups, found.lines, rest, remarks, further)
-            counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
-            if found.repairable:
-                click.echo(format_repairable(found.repairable, found.repairable_by_code, found.lines))
-            click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
-        else:
-            click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
+    print_found(found, output_format, text=lambda: _print(found, code))
 
 
-def _remark(repairable: int, count: int) -> str:
-    if not repairable:
-        return ""
-    return f"; --repair would keep {'all' if repairable == count else f'{repairable:,}'} of them"
+def _print(found: Rejects, code: tuple[str, ...]) -> None:
+    if not found.lines:
+        click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
+        return
+    print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code", _about)
+    if found.repairable:
+        click.echo(format_repairable(found.repairable, found.repairable_by_code, found.lines))
+    counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
+    click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
 
 
-def _further(group: RejectGroup) -> list[str]:
-    """Describe the other errors of the lines of a group."""
+def _about(group: RejectGroup) -> tuple[str, list[str]]:
+    """Say how many lines of a group repairs would keep, and describe the other errors of these lines."""
+    kept = "all" if group.repairable == group.count else f"{group.repairable:,}"
     lines = [
         f"also {one.path}: {one.message} [{one.code}]" + (f"  {one.count:,} ×" if group.count > 1 else "")
         for one in group.further
     ]
-    return [*lines, f"and {counted(group.unlisted, 'more error')}"] if group.unlisted else lines
+    if group.unlisted:
+        lines.append(f"and {counted(group.unlisted, 'more error')}")
+    return f"; --repair would keep {kept} of them" if group.repairable else "", lines
 
 
 class _Terminal(io.BytesIO):

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import (
-    allow_broken_pipe,
-    clip,
-    explain_damage,
-    print_json,
-    print_notice,
-    safe,
-    safe_lines,
-    terminal_width,
-    wrap,
-)
+from fastrec.cli.console import clip, explain_damage, print_found, print_notice, safe, safe_lines, terminal_width, wrap
 from fastrec.cli.options import command, flag, format_option, shared
 from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
@@ -252,11 +242,7 @@ def show(corpus: str, question: str, full: bool, output_format: str, no_progress
 
     with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, question, **options, progress=progress)
-    with allow_broken_pipe():
-        if output_format == "json":
-            print_json(found)
-        else:
-            _print(found, full=full)
+    print_found(found, output_format, text=lambda: _print(found, full=full))
 
 
 def _print(found: Shown, *, full: bool) -> None:

@@ -133,7 +133,7 @@ def _print(found: pa.Table, output_format: str) -> None:
         return
     if output_format == "csv":
         cells = [[cell if isinstance(cell, (int, float, str)) else _text(cell) for cell in row] for row in rows]
-        click.echo(csv_table(Table(columns(names), cells), raw_cells=False, spell=str), nl=False)
+        click.echo(csv_table(names, cells, raw_cells=False, spell=str), nl=False)
         return
     widest = _WIDEST if output_format == "table" else None
     shown = [[_cell(cell, widest) for cell in row] for row in rows[:_MOST_ROWS]]

@@ -14,14 +14,24 @@ from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
     print_error,
-    print_json,
+    print_found,
     print_notice,
     print_warning,
     safe,
 )
 from fastrec.cli.options import command, flag, format_option, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Section, Table, columns, csv_table, escaped, markdown_sections, more_rows, print_sections
+from fastrec.cli.tables import (
+    Rows,
+    Section,
+    Table,
+    columns,
+    csv_table,
+    escaped,
+    markdown_sections,
+    more_rows,
+    print_sections,
+)
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -136,7 +146,7 @@ def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> T
     return Table(columns(list(cells), left=("model",), hidden=optional), list(zip(*cells.values(), strict=True)))
 
 
-def _csv_models(found: Stats) -> Table:
+def _csv_models(found: Stats) -> tuple[list[str], Rows]:
     """Make one table of all models of all evaluations and metrics, with numbers in full precision.
 
     New columns are at the end, for readers that go by position.
@@ -147,7 +157,7 @@ def _csv_models(found: Stats) -> Table:
         for one in found.evaluations
         for rank, model in enumerate(one.by_model, 1)
     ]
-    return Table(columns(["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS]), rows)
+    return ["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS], rows
 
 
 _MOST_OVERLAPS: Final = 50
@@ -271,7 +281,7 @@ def _spelled(group: QuestionGroup) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
-def _csv_questions(found: Stats) -> Table:
+def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
     """Make one table of the recipes of all models, or of all pairs of models."""
     from fastrec.summary.present_ranking import REASONS
 
@@ -281,15 +291,15 @@ def _csv_questions(found: Stats) -> Table:
             for one in found.hashes
             for recipe in _recipes_of([one])
         ]
-        return Table(columns(["evaluation_name", "model_id", "recipe", "lines"]), recipes)
+        return ["evaluation_name", "model_id", "recipe", "lines"], recipes
     if found.calibration is not None:
         fields = [
             "evaluation_name", "metric", "model_id", "answers", "left_out", "confidence", "accuracy", "ece", "brier",
         ]  # fmt: skip
-        return Table(columns(fields), [[getattr(one, name) for name in fields] for one in found.calibration])
+        return fields, [[getattr(one, name) for name in fields] for one in found.calibration]
     if found.overlap is not None:
         rows = [[one.first, one.second, one.hashes, one.inputs] for one in found.overlap]
-        return Table(columns(["evaluation_name", "other_evaluation_name", "hashes", "inputs"]), rows)
+        return ["evaluation_name", "other_evaluation_name", "hashes", "inputs"], rows
     names = [
         "evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric", "ids",
         "apart", *REASONS,
@@ -299,7 +309,7 @@ def _csv_questions(found: Stats) -> Table:
         for joins in found.joins or ()
         for models, numbers in all_pairs(joins)
     ]
-    return Table(columns(names), pairs)
+    return names, pairs
 
 
 def all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[int]]]:
@@ -399,38 +409,31 @@ def stats(
     from fastrec.corpus.manifest import skipped_lines
 
     other_tables = [name for name in ("hashes", "joins", "overlap", "confidence") if options[name]]
-    about_questions = bool(other_tables)
     if len(other_tables) > 1 and output_format == "csv":
         raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")
     prepare_reading(options["jobs"], paths)
-    stages = (
-        ("sort", "merge", "count", "index")
-        if options["common"] or options["joins"] or options["overlap"]
-        else ("sort", "merge", "index")
-    )
+    counts = ["count"] if options["common"] or options["joins"] or options["overlap"] else []
+    stages = ["sort", "merge", *counts, "index"]
     with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
-    make_sections = _questions_sections if about_questions else stats_sections
+    make_sections = _questions_sections if other_tables else stats_sections
+    missing = skipped_lines(found.skipped)
     with allow_broken_pipe():
-        missing = skipped_lines(found.skipped)
-        if missing and output_format in ("table", "markdown"):
-            if output_format == "table":
-                lines = [safe(line) for line in missing]
-            else:
-                lines = [re.sub("^  ", "- ", escaped(line)) for line in missing]  # indented lines become a list
-            click.echo("\n".join([*lines, ""]))
-        elif not quiet:
-            print_warning(missing)
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "csv":
-            table = _csv_questions(found) if about_questions else _csv_models(found)
-            click.echo(csv_table(table, raw_cells=raw_cells), nl=False)
-        elif output_format == "markdown":
-            click.echo("\n".join(markdown_sections(*make_sections(found))))
-        elif found.evaluations:
-            print_sections(*make_sections(found))
-        if not found.evaluations:
-            print_error("there are no records")
+        if output_format in ("json", "csv"):
+            if not quiet:
+                print_warning(missing)
+        elif missing:
+            # In Markdown, indented lines become a list.
+            spell = safe if output_format == "table" else lambda line: re.sub("^  ", "- ", escaped(line))
+            click.echo("\n".join([*map(spell, missing), ""]))
+    make_csv = _csv_questions if other_tables else _csv_models
+    print_found(
+        found,
+        output_format,
+        table=lambda: print_sections(*make_sections(found)) if found.evaluations else None,
+        csv=lambda: click.echo(csv_table(*make_csv(found), raw_cells=raw_cells), nl=False),
+        markdown=lambda: click.echo("\n".join(markdown_sections(*make_sections(found)))),
+    )
     if not found.evaluations:
+        print_error("there are no records")
         raise click.exceptions.Exit(1)

@@ -7,10 +7,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, safe
+from fastrec.cli.console import explain_damage, print_found, print_notice, safe
 from fastrec.cli.options import Number, command, format_option, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Section, Table, columns, csv_table, print_hidden, print_more, print_section, print_table
+from fastrec.cli.tables import (
+    Rows,
+    Section,
+    Table,
+    columns,
+    csv_table,
+    print_hidden,
+    print_more,
+    print_section,
+    print_table,
+)
 from fastrec.errors import counted, listed
 from fastrec.wording import TESTS
 
@@ -125,7 +135,7 @@ def _print_corpora(found: Trend) -> None:
                 click.echo(f"  {safe(corpus.name)}: {counted(len(models), 'model')} {verb}: {safe(listed(models))}")
 
 
-def _csv_rows(found: Trend) -> Table:
+def _csv_table(found: Trend) -> tuple[list[str], Rows]:
     fields = ("before", "questions", "better", "worse", "old", "new", "difference", "test", "p", "p_adjusted")
     names = ["evaluation_name", "metric", "graded", "model_id", "corpus", "records", "errors", "questions", "value"]
     groups = list(dict.fromkeys(name for one in found.evaluations for name in one.group or {}))
@@ -140,7 +150,7 @@ def _csv_rows(found: Trend) -> Table:
                 compared = [getattr(change, name, None) for name in (*fields, "significant")]
                 values = [(one.group or {}).get(name) for name in groups]
                 rows.append([one.evaluation_name, one.metric, one.graded, model.model_id, *cells, *compared, *values])
-    return Table(columns(names), rows)
+    return names, rows
 
 
 @command("Follow models over several corpora, such as nightly ones.")
@@ -186,11 +196,10 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
     stages = ("index", "sort", "merge") if options["group_by"] else ("index",)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(*corpora):
         found = run(corpora, **options, progress=progress)
-    with allow_broken_pipe():
-        print_notice(*found.notices)
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "csv":
-            click.echo(csv_table(_csv_rows(found), raw_cells=raw_cells), nl=False)
-        else:
-            _print_trend(found)
+    print_notice(*found.notices)
+    print_found(
+        found,
+        output_format,
+        text=lambda: _print_trend(found),
+        csv=lambda: click.echo(csv_table(*_csv_table(found), raw_cells=raw_cells), nl=False),
+    )
