@@ -10,7 +10,8 @@ from fastrec.cli.options import Count, command, flag, option, shared, take_filte
 from fastrec.errors import FastrecError, listed
 
 
-@command("Print the records of a corpus, or some of them.")
+@command("Print the records of a corpus, or some of them.", ok="done, also if no record matches",
+         usage="the command line is wrong, or CORPUS is not a corpus", failure="a part could not be read")  # fmt: skip
 @shared("corpus", "filters")
 @option("--limit", "Print at most N records.", type=Count(min=1), metavar="N")
 @flag("--source", 'Print where each record comes from, too: {"source": …, "line": …, "record": {…}}. The corpus needs '
@@ -22,12 +23,6 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     The manifest tells which parts can contain a match. A filter on the first sort fields (the evaluation, then the
     hash) reads only a few parts; other filters read all of them. On a terminal, characters that could control it are
     printed as JSON escapes.
-
-    \b
-    Exit codes:
-      0     done, also if no record matches
-      2     the command line is wrong, or CORPUS is not a corpus
-      3     a part could not be read
 
     \b
     Examples:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from fastrec.commands.check_pairs import PairCheck
 
 
-@command("Check aggregates against their samples files.")
+@command("Check aggregates against their samples files.", ok="no findings", check="there are findings",
+         usage="the command line is wrong, or a directory has nothing to check",
+         failure="a file could not be read completely")  # fmt: skip
 @click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
 @shared("jobs", "findings_format", "no_progress")
 def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_progress: bool) -> None:
@@ -30,13 +32,6 @@ def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_
     score of that result, within rounding. The names of files and folders follow the rule.
 
     Scores of metrics that are no means, such as BLEU, are not compared if they differ. They are counted.
-
-    \b
-    Exit codes:
-      0     no findings
-      1     there are findings
-      2     the command line is wrong, or a directory has nothing to check
-      3     a file could not be read completely
 
     \b
     Examples:

@@ -9,7 +9,9 @@ from fastrec.cli.options import command, flag, option, shared
 from fastrec.errors import counted, shown
 
 
-@command("Remove kept and interrupted work of normalize.")
+@command("Remove kept and interrupted work of normalize.", ok="done, or there was nothing to remove",
+         usage="the command line is wrong, or OUTPUT is not a corpus",
+         failure="failed: a run is writing OUTPUT, or a file could not be removed")  # fmt: skip
 @click.argument("output", type=click.Path(), required=False)
 @option("--work-dir", "Directory or URL for temporary files and kept work, as given to normalize.", type=click.Path(),
         envvar="FASTREC_WORK_DIR", show_envvar=True,
@@ -25,12 +27,6 @@ def clean(*, output: str | None, work_dir: str | None, cache: bool, dry_run: boo
 
     With --cache and without OUTPUT, remove what questions, show, compare, view and sql keep in the cache directory
     (FASTREC_CACHE, by default ~/.cache/fastrec). They make it again when they need it.
-
-    \b
-    Exit codes:
-      0     done, or there was nothing to remove
-      2     the command line is wrong, or OUTPUT is not a corpus
-      3     failed: a run is writing OUTPUT, or a file could not be removed
 
     \b
     Examples:

@@ -22,7 +22,8 @@ _MOST_POWERS: Final = 5  # lines about what could have been seen; JSON has all
 _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow terminal
 
 
-@command("Compare two models of a corpus, and show where they differ.")
+@command("Compare two models of a corpus, and show where they differ.", ok="done, whatever the difference",
+         usage="the command line is wrong, or A or B is not one model", failure="a part could not be read")  # fmt: skip
 @shared("corpus")
 @click.argument("a", required=False, shell_complete=complete_names("models"))
 @click.argument("b", required=False, shell_complete=complete_names("models"))
@@ -58,12 +59,6 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     With --metrics, two metrics (evaluation_result_id) are compared on the answers that both have judged: how often
     they agree, Cohen's kappa with a 95 % interval (a jackknife over questions), and the first answers on which they
     differ. In the viewer, "another metric differs" lists these questions.
-
-    \b
-    Exit codes:
-      0     done, whatever the difference
-      2     the command line is wrong, or A or B is not one model
-      3     a part could not be read
 
     \b
     Examples:

@@ -264,7 +264,10 @@ class Percentage(Number):
         return super().convert(text, param, ctx)
 
 
-@command("Compare two corpora.")
+@command("Compare two corpora.", ok="no regression",
+         check="with --fail-on: a model regressed, is missing, or is incomplete",
+         usage="the command line is wrong, these corpora cannot be compared, or no record of them matches the filters",
+         failure="a corpus could not be read")  # fmt: skip
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
 @option("--by", "Match records that have the same values in these comma-separated fields; and the same metric "
@@ -306,14 +309,6 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
 
     Without --fail-on, the exit code is 0 whatever changed. With it, a model that NEW lacks or that could hardly be
     compared is a failure, too.
-
-    \b
-    Exit codes:
-      0     no regression
-      1     with --fail-on: a model regressed, is missing, or is incomplete
-      2     the command line is wrong, these corpora cannot be compared, or no
-            record of them matches the filters
-      3     a corpus could not be read
 
     \b
     Examples:

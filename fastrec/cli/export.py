@@ -12,7 +12,9 @@ from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
 
 
-@command("Write a corpus as Parquet, CSV, a matrix or pairs.")
+@command("Write a corpus as Parquet, CSV, a matrix or pairs.",
+         usage="the command line is wrong, CORPUS is not a corpus, or no record matches the filters",
+         failure="failed, nothing published")  # fmt: skip
 @shared("corpus")
 @option("-o --output", "Directory to publish the tables as.", type=click.Path(), required=True)
 @choice_option("--format", ["parquet", "csv", "matrix", "pairs"], "Format of the tables.")
@@ -39,13 +41,6 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
                 is listed at once, for --details
 
     In CSV, text that a spreadsheet would take for a formula has a single quote in front; README.md has the rule.
-
-    \b
-    Exit codes:
-      0     done
-      2     the command line is wrong, CORPUS is not a corpus, or no record
-            matches the filters
-      3     failed, nothing published
 
     \b
     Examples:

@@ -14,7 +14,8 @@ from fastrec.errors import counted
 _share = partial(option, type=Number(0, 1), metavar="SHARE", default=0.0)
 
 
-@command("Make synthetic shards.")
+@command("Make synthetic shards.", usage="the command line is wrong, or OUTPUT is not empty",
+         failure="failed: something could not be written")  # fmt: skip
 @option("-n --records", "Number of lines.", type=Count(min=0), metavar="N", default=10_000)
 @option("--seed", "The same seed gives the same text everywhere.", type=int, default=0)
 @option("-o --output", "Directory to write the shards to; must be empty.", type=click.Path(), required=True)
@@ -36,12 +37,6 @@ def generate(output: str, schema: str | None, **options: Any) -> None:
 
     The questions are word problems, facts with choices, open questions, conversations and tasks for agents, in several
     languages. Large models answer more of them correctly.
-
-    \b
-    Exit codes:
-      0     done
-      2     the command line is wrong, or OUTPUT is not empty
-      3     failed: something could not be written
 
     \b
     Examples:

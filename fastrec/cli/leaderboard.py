@@ -20,7 +20,9 @@ _LATEX: Final = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\t
 _LATEX_SIGNS: Final = {"±": r"$\pm$", "–": "--", "↓": r"$\downarrow$", "·": r"$\cdot$"}
 
 
-@command("Rank models over all evaluations.")
+@command("Rank models over all evaluations.", check="there are no records",
+         usage="the command line is wrong, or a pattern matches nothing",
+         failure="a part could not be read")  # fmt: skip
 @shared("corpus", "filters", "primary")
 @option("--weights", 'TOML file with weights of evaluations in the mean: "gsm8k" = 2. Others have a weight of 1.',
         type=click.Path(), metavar="FILE")  # fmt: skip
@@ -45,13 +47,6 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: b
     An evaluation counts for a model that has answered --min-coverage of its questions. The rank of a model is a range
     if paired tests cannot place it, as in `fastrec stats`. Intervals come from a bootstrap over the questions of each
     evaluation. docs/leaderboard.md says exactly what each number is.
-
-    \b
-    Exit codes:
-      0     done
-      1     there are no records
-      2     the command line is wrong, or a pattern matches nothing
-      3     a part could not be read
 
     \b
     Examples:

@@ -7,7 +7,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from inspect import cleandoc
 from pathlib import Path, PurePosixPath
+from textwrap import fill
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -173,9 +176,28 @@ def _check_repairs(names: str) -> None:
     repair_codes(field_names("repair", names))
 
 
-def command(short_help: str) -> Callable[[_Command], click.Command]:
+def command(
+    short_help: str,
+    *,
+    ok: str = "done",
+    check: str = "",
+    usage: str = "the command line is wrong",
+    failure: str = "",
+    interrupted: str = "",
+) -> Callable[[_Command], click.Command]:
+    """Make a command. Its help is the docstring, with the meaning of the exit codes before the examples.
+
+    A docstring that has the exit codes stays as it is.
+    """
+    codes = {"0": ok, "1": check, "2": usage, "3": failure, "130": interrupted}
+
     def make(function: _Command) -> click.Command:
-        made = click.command(short_help=short_help)(function)
+        help_text = cleandoc(function.__doc__ or "")
+        if "Exit codes:" not in help_text:
+            spell = partial(fill, width=78, subsequent_indent=" " * 8)
+            rows = [spell(text, initial_indent=f"  {code:<6}") for code, text in codes.items() if text]
+            help_text = help_text.replace("\b\nExamples:", "\n".join(["\b\nExit codes:", *rows, "", "\b\nExamples:"]))
+        made = click.command(short_help=short_help, help=help_text)(function)
         text = "With -vv, print a traceback for unexpected errors."
         made.params.append(click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text))
         return made

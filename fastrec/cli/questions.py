@@ -38,7 +38,8 @@ _FIELDS: Final = (
 )  # fmt: skip
 
 
-@command("List the questions: the hardest, the most disputed, and others.")
+@command("List the questions: the hardest, the most disputed, and others.", ok="done, also if no question matches",
+         usage="the command line is wrong, or a name matches nothing", failure="a part could not be read")  # fmt: skip
 @shared("corpus", "filters")
 @choice_option("--sort", _SORTS, f"Order of the questions: {', '.join(_SORTS[:-1])}, or order: as in the corpus.",
                metavar="ORDER")  # fmt: skip
@@ -67,12 +68,6 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
 
     The first use of a corpus reads all of it, and keeps an index in the cache directory (FASTREC_CACHE, by default
     ~/.cache/fastrec).
-
-    \b
-    Exit codes:
-      0     done, also if no question matches
-      2     the command line is wrong, or a name matches nothing
-      3     a part could not be read
 
     \b
     Examples:

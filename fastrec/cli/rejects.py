@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from fastrec.commands.rejects import RejectGroup, Rejects
 
 
-@command("List rejected lines, or extract them.")
+@command("List rejected lines, or extract them.", usage="the command line is wrong, or CORPUS is not a corpus",
+         failure="the rejected lines could not be read or written")  # fmt: skip
 @shared("corpus")
 @option("--code", "Only lines whose first error has this code; may be repeated.", multiple=True, metavar="CODE")
 @format_option("text", "json", text="Output format of the list.")
@@ -37,12 +38,6 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
     Each line is listed under its first error, which is also how the summary counts it, with the number of lines that
     `fastrec normalize --repair` would keep. The other errors of these lines follow, up to ten in all. Extracted
     lines are the exact bytes of the input, so that they can be fixed and given to `fastrec normalize` again.
-
-    \b
-    Exit codes:
-      0     done
-      2     the command line is wrong, or CORPUS is not a corpus
-      3     the rejected lines could not be read or written
 
     \b
     Examples:

@@ -12,7 +12,9 @@ from fastrec.cli.progress import make_progress
 from fastrec.errors import shown
 
 
-@command("Show a corpus on one HTML page.")
+@command("Show a corpus on one HTML page.",
+         usage="the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or no record matches the filters",
+         failure="something could not be read or written")  # fmt: skip
 @shared("corpus")
 @option("-o --output", "File to write, such as report.html; - for stdout.",
         type=click.Path(allow_dash=True), metavar="FILE", required=True)  # fmt: skip
@@ -31,13 +33,6 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
     sorted and searched. It depends on the corpora alone, and is written atomically. Questions come from the index of
     the corpus, which is built once and kept in the cache directory (FASTREC_CACHE, by default ~/.cache/fastrec).
-
-    \b
-    Exit codes:
-      0     done
-      2     the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or
-            no record matches the filters
-      3     something could not be read or written
 
     \b
     Examples:

@@ -17,11 +17,6 @@ def schema(version: str | None, list_versions: bool) -> None:
     VERSION is 0.2.0, 0.2.0-released, 0.2.1 or 0.3.0. Without it, print the schema of 0.2.0, byte for byte as published.
 
     \b
-    Exit codes:
-      0     done
-      2     the command line is wrong
-
-    \b
     Examples:
       fastrec schema > record.schema.json
       fastrec schema 0.3.0 | jq .required

@@ -205,7 +205,9 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
         yield f"{head}source: {verdict.source.shard}:{verdict.source.line}"
 
 
-@command("Show a question with the answers of all models.")
+@command("Show a question with the answers of all models.",
+         usage="the command line is wrong, or QUESTION is not one question; the message lists the candidates",
+         failure="a part could not be read")  # fmt: skip
 @shared("corpus")
 @click.argument("question")
 @shared("filters")
@@ -223,13 +225,6 @@ def show(corpus: str, question: str, full: bool, output_format: str, no_progress
 
     The first use of a corpus reads all of it, and keeps an index in the cache directory (FASTREC_CACHE, by default
     ~/.cache/fastrec).
-
-    \b
-    Exit codes:
-      0     done
-      2     the command line is wrong, or QUESTION is not one question; the
-            message lists the candidates
-      3     a part could not be read
 
     \b
     Examples:

@@ -26,7 +26,8 @@ _KEYWORDS: Final = ("select", "from", "where", "group", "by", "order", "limit", 
 _NUMBERS: Final = ("int", "float", "double", "decimal")
 
 
-@command("Ask a corpus anything in SQL.")
+@command("Ask a corpus anything in SQL.", usage="the command line or the query is wrong",
+         failure="a part could not be read, or the result not written")  # fmt: skip
 @click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
 @option("-f --file", "Read the query from this file; - is stdin.", type=click.Path(), metavar="FILE")
 @format_option("table", "csv", "json", "markdown", "parquet")
@@ -48,12 +49,6 @@ def sql(
     The first use of a corpus reads all of it, and keeps its tables in the cache directory (FASTREC_CACHE, by default
     ~/.cache/fastrec); `fastrec clean --cache` removes them. A query can read these tables and nothing else: no files,
     no extensions.
-
-    \b
-    Exit codes:
-      0     done
-      2     the command line or the query is wrong
-      3     a part could not be read, or the result not written
 
     \b
     Examples:

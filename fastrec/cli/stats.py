@@ -333,7 +333,9 @@ def all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[in
 _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
-@command("Compare the models of each evaluation and metric.")
+@command("Compare the models of each evaluation and metric.", check="there are no records",
+         usage="the command line is wrong, or a pattern matches nothing",
+         failure="something could not be read")  # fmt: skip
 @shared("paths")
 @option("--by", "Rank models by this, best first; tokens are per record, latency is the median.",
         type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 and 1")  # fmt: skip
@@ -387,13 +389,6 @@ def stats(
     --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same
     question if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt
     (input.raw), the reference, or only white space.
-
-    \b
-    Exit codes:
-      0     done
-      1     there are no records
-      2     the command line is wrong, or a pattern matches nothing
-      3     something could not be read
 
     \b
     Examples:

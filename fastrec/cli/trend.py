@@ -153,7 +153,8 @@ def _csv_table(found: Trend) -> tuple[list[str], Rows]:
     return names, rows
 
 
-@command("Follow models over several corpora, such as nightly ones.")
+@command("Follow models over several corpora, such as nightly ones.", ok="done, whatever changed",
+         usage="the command line is wrong, or there is no corpus", failure="a corpus could not be read")  # fmt: skip
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
 @shared("name_filters", "group_by", "metrics", "lower_is_better")
 @option("--p", "Mark a change if its adjusted p-value is below this.", type=Number(0, 1), default=0.05, metavar="P")
@@ -175,12 +176,6 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
     In the tables, ▲ and ▼ mark these changes. If there are many corpora, a table shows the first, the last, and those
     with changes; JSON and CSV have all. `fastrec diff` shows more about two corpora. `fastrec report --trend` draws
     the results.
-
-    \b
-    Exit codes:
-      0     done, whatever changed
-      2     the command line is wrong, or there is no corpus
-      3     a corpus could not be read
 
     \b
     Examples:

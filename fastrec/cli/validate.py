@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from fastrec.commands.validate.result import UpgradeReport, Validation
 
 
-@command("Check every record of shards.")
+@command("Check every record of shards.", ok="all lines are valid",
+         check="some lines are invalid, or, with --strict, have warnings",
+         failure="a shard could not be read completely, or the log could not be written")  # fmt: skip
 @shared("paths", "jobs", "findings_format")
 @option("--max-errors", "Stop after this many invalid lines.", type=Count(min=1), metavar="N")
 @option("--json-log", "Write all findings to this file as JSON lines (of a line, at most 100 errors).",
@@ -36,13 +38,6 @@ def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progre
 
     Findings are counted by code and field, each with one example: the first message, and the first three locations.
     Errors are those of the schema version that the record comes closest to ("judged as"), or that --schema names.
-
-    \b
-    Exit codes:
-      0     all lines are valid
-      1     some lines are invalid, or, with --strict, have warnings
-      2     the command line is wrong
-      3     a shard could not be read completely, or the log could not be written
 
     \b
     Examples:

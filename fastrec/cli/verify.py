@@ -10,7 +10,9 @@ from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
 
 
-@command("Check that a corpus is intact.")
+@command("Check that a corpus is intact.", ok="the corpus is OK", check="the corpus is damaged",
+         usage="the command line is wrong, or CORPUS is not a corpus",
+         failure="the corpus could not be read")  # fmt: skip
 @shared("corpus", "jobs")
 @flag("--json as_json", "Print the result as JSON.")
 @shared("no_progress")
@@ -18,13 +20,6 @@ def verify(corpus: str, jobs: int, as_json: bool, no_progress: bool) -> None:
     """Check a corpus that `fastrec normalize` published: checksums, sort order, normal form, duplicates, line counts.
 
     Every problem is printed on a line of its own, with the file and, if there is one, the line number.
-
-    \b
-    Exit codes:
-      0     the corpus is OK
-      1     the corpus is damaged
-      2     the command line is wrong, or CORPUS is not a corpus
-      3     the corpus could not be read
 
     \b
     Examples:

@@ -13,7 +13,9 @@ from fastrec.cli.options import Count, command, flag, option, shared
 from fastrec.cli.progress import make_progress
 
 
-@command("Look at questions and answers in a browser.")
+@command("Look at questions and answers in a browser.", ok="ended with Ctrl-C",
+         usage="the command line is wrong, or CORPUS is not a corpus", failure="a part could not be read",
+         interrupted="interrupted while the index was built")  # fmt: skip
 @shared("corpus")
 @option("--port", "Port to listen on.", type=Count(min=0, max=65535), default=0, show_default="a free one")
 @flag("--no-browser", "Print the address, but do not open a browser.")
@@ -27,13 +29,6 @@ def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> No
 
     \b
     Needs: pip install starlette uvicorn
-
-    \b
-    Exit codes:
-      0     ended with Ctrl-C
-      2     the command line is wrong, or CORPUS is not a corpus
-      3     a part could not be read
-      130   interrupted while the index was built
 
     \b
     Examples:
