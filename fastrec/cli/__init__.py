@@ -122,13 +122,17 @@ _COMMANDS = (
     "cat", "sql", "export", "verify", "rejects", "validate",
     "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip
+_MODULES = {
+    **dict.fromkeys(("check_pairs", "rejects", "validate", "verify"), "checks"),
+    **dict.fromkeys(("clean", "completion", "generate", "schema"), "tools"),
+}  # the others are in modules of their own
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it
 _BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."
 
 
 def python_name(command: str) -> str:
-    """Return the name of the module and the function of a command.
+    """Return the name of the function of a command.
 
     >>> python_name("verify"), python_name("check-pairs"), python_name("import")
     ('verify', 'check_pairs', 'import_logs')
@@ -162,7 +166,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         name = python_name(cmd_name)
-        command: click.Command = getattr(import_module(f"fastrec.cli.{name}"), name)
+        command: click.Command = getattr(import_module(f"fastrec.cli.{_MODULES.get(name, name)}"), name)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

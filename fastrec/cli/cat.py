@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_exactly, print_notice
-from fastrec.cli.options import Count, command, flag, option, shared, take_filters
+from fastrec.cli.options import Count, command, flag, option, shared
 from fastrec.errors import FastrecError, listed
 
 
@@ -33,10 +33,10 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     """
     from fastrec.commands.cat import cat_blocks
     from fastrec.corpus.manifest import read_manifest, read_summary
-    from fastrec.filters import did_you_mean, similar
+    from fastrec.filters import did_you_mean, make_filters, similar
     from fastrec.summary.present_choice import names_of
 
-    found, filters = False, take_filters(options)
+    found, filters = False, make_filters(**options)
     with allow_broken_pipe(), explain_damage(corpus):
         for block in cat_blocks(corpus, filters, limit=limit, source=source, jobs=jobs):
             print_exactly(block)

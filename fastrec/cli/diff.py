@@ -19,7 +19,7 @@ from fastrec.cli.tables import (
     markdown_table,
     more_rows,
     print_hidden,
-    print_more,
+    print_notes,
     print_section,
     print_table,
 )
@@ -144,7 +144,7 @@ def _print_tables(found: Difference) -> None:
         click.echo(click.style("changed fields", bold=True))
         fields = [(field.path, f"{field.records:,}") for field in found.fields[:_MOST_FIELDS]]
         print_table(Table(columns(("field", "records")), fields))
-        print_more(len(found.fields) - _MOST_FIELDS, "field", "--format json")
+        print_notes(more_rows(len(found.fields) - _MOST_FIELDS, "field", "--format json"))
         click.echo()
     for title, head, lists in _lists(found):
         click.echo(click.style(title, bold=True))

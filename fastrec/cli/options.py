@@ -21,8 +21,6 @@ from fastrec.errors import UsageError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from fastrec.filters import Filters
-
 
 # A scheduler such as Slurm, systemd, Docker or Kubernetes limits the memory of a control group. The group of this
 # process may have no limit of its own and be inside a group that has one, so the smallest limit on the way up counts.
@@ -69,8 +67,9 @@ def cgroup_limit(root: Path = Path("/")) -> int | None:
     for kind, top, mount in _mounts(root):
         if kind not in groups:
             continue
-        place = root / mount.lstrip("/")
-        inside = _inside(groups[kind], top)
+        place, group = root / mount.lstrip("/"), PurePosixPath(groups[kind])
+        is_outside = ".." in group.parts or not group.is_relative_to(top)  # as in some containers
+        inside = PurePosixPath() if is_outside else group.relative_to(top)
         for group in (inside, *inside.parents):
             # There is no number if the group is not visible here, or if its limit is `max`.
             limits += [int(line) for line in _lines(place / group / _LIMITS[kind]) if line.isdecimal()]
@@ -87,35 +86,17 @@ def _groups(root: Path) -> Iterator[tuple[str, str]]:
             yield "cgroup", path
 
 
-def _mounts(root: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield where groups are mounted: type of the file system, the group at the root of the mount, the directory."""
-    found = False
+def _mounts(root: Path) -> Sequence[tuple[str, ...]]:
+    """List where groups are mounted: type of the file system, the group at the root of the mount, the directory."""
+    found = []
     for line in _lines(root / "proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
-            _, _, _, top, mount, *_ = before.split(" ")
-            yield kind, _unescaped(top), _unescaped(mount)
-            found = True
-    if not found:
-        yield from _USUAL_MOUNTS
-
-
-def _unescaped(path: str) -> str:
-    """Return a path without the octal escapes of mountinfo, such as `\\040` for a space."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
-
-
-def _inside(group: str, top: str) -> PurePosixPath:
-    """Return the path of a group below the root of a mount; empty if it is outside, as in some containers.
-
-    >>> [str(_inside(group, top)) for group, top in (("/a/b", "/"), ("/docker/1", "/docker/1"), ("/../..", "/"))]
-    ['a/b', '.', '.']
-    """
-    path = PurePosixPath(group)
-    if ".." in path.parts or not path.is_relative_to(top):
-        return PurePosixPath()
-    return path.relative_to(top)
+            # Octal escapes such as \040 stand for spaces and the like.
+            paths = [re.sub(r"\\([0-7]{3})", lambda one: chr(int(one[1], 8)), path) for path in before.split(" ")]
+            found.append((kind, *paths[3:5]))
+    return found or _USUAL_MOUNTS
 
 
 def _lines(path: Path) -> list[str]:
@@ -146,9 +127,7 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class Count(click.IntRange):
-    """An integer within bounds. Errors of `click.IntRange` say "not a valid integer range"; these do not."""
-
-    name = "integer"
+    name = "integer"  # that of `click.IntRange` would be in errors: "not a valid integer range"
 
 
 class Number(click.FloatRange):
@@ -263,15 +242,8 @@ FILTER_PARAMETERS: Final = (
 """The parameters that `shared("filters")` adds."""
 
 
-def take_filters(options: dict[str, Any]) -> Filters:
-    """Remove the filters from the parameters of a command, and return them as one value."""
-    from fastrec.filters import make_filters
-
-    return make_filters(**{name: options.pop(name) for name in FILTER_PARAMETERS})
-
-
 def given_filters(options: Mapping[str, Any]) -> bool:
-    """Return whether any filter is given among the parameters of a command, which keep them."""
+    """Return whether any filter is given among the parameters of a command."""
     return any(options[name] for name in FILTER_PARAMETERS)
 
 
@@ -281,20 +253,15 @@ def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str],
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        names = sorted({name for corpus in _corpora(context) for name in _names(corpus, kind)})
+        # An option without its value, which is the one to complete, keeps click from naming the arguments before it.
+        arguments = [one.name or "" for one in context.command.params if isinstance(one, click.Argument)]
+        given = [*map(context.params.get, arguments), *context.args]
+        corpora = [one for value in given for one in (value if isinstance(value, (list, tuple)) else [value])]
+        names = sorted({name for one in corpora if isinstance(one, str) for name in _names(one, kind)})
         words = [word for name in names if name.startswith(incomplete) and (word := _word(name))]
         return [CompletionItem(word) for word in words[:_MOST]]
 
     return complete
-
-
-def _corpora(context: click.Context) -> Iterator[str]:
-    """Yield what may be a corpus: the arguments of the command line that is completed."""
-    # An option without its value, which is the one to complete, keeps click from naming the arguments before it.
-    given = [context.params.get(one.name or "") for one in context.command.params if isinstance(one, click.Argument)]
-    for value in [*given, *context.args]:
-        values = value if isinstance(value, (list, tuple)) else [value]
-        yield from (one for one in values if isinstance(one, str))
 
 
 def _names(corpus: str, kind: str) -> list[str]:

@@ -19,7 +19,7 @@ from fastrec.cli.options import (
     shared,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Table, columns, csv_table, print_hidden, print_more, print_table
+from fastrec.cli.tables import Table, columns, csv_table, more_rows, print_hidden, print_notes, print_table
 from fastrec.errors import counted
 from fastrec.wording import found_in, score_text
 
@@ -105,7 +105,7 @@ def _print(found: Questions) -> None:
         title = click.style(safe(table.evaluation_name), bold=True)
         click.echo(f"{chr(10) if number else ''}{title}{metric}: {counts}")
         hidden += _print_table(table)
-        print_more(table.total - len(table.questions), "question", f"--limit {table.total}")
+        print_notes(more_rows(table.total - len(table.questions), "question", f"--limit {table.total}"))
     if not tables:
         click.echo("no question matches")
     from fastrec.summary.present_choice import others_in_words

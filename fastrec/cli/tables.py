@@ -114,17 +114,13 @@ def print_section(section: Section) -> list[str]:
         click.echo(f"  {section.table}")
     elif section.table.rows:
         hidden = print_table(section.table)
-    _print_notes(section.notes)
+    print_notes(section.notes)
     return hidden
 
 
-def _print_notes(notes: Iterable[str]) -> None:
+def print_notes(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"  {safe(note)}")
-
-
-def print_more(more: int, noun: str, where: str) -> None:
-    _print_notes(more_rows(more, noun, where))
 
 
 def more_rows(more: int, noun: str, where: str) -> list[str]:
@@ -196,18 +192,14 @@ def print_findings(report: Validation | PairCheck, output_format: str, where: st
     elif output_format == "text":
         print_groups(report.groups, sum(report.codes.values()), f"other findings; {where} has more")
     else:
-        _print_annotations(report.groups)
-
-
-def _print_annotations(groups: Iterable[FindingGroup]) -> None:
-    """Print a command of a GitHub workflow for each group: it appears beside its first line in a pull request."""
-    for group in groups:
-        first = group.locations[0]
-        more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
-        message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
-        source = _workflow(first.source, "\r\n%:,")
-        level = "notice" if group.severity == "note" else group.severity
-        click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
+        for group in report.groups:
+            # A command of a GitHub workflow: the group appears beside its first line in a pull request.
+            first = group.locations[0]
+            more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
+            message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
+            source = _workflow(first.source, "\r\n%:,")
+            level = "notice" if group.severity == "note" else group.severity
+            click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
 
 
 def _workflow(text: str, special: str) -> str:

@@ -16,8 +16,9 @@ from fastrec.cli.tables import (
     Table,
     columns,
     csv_table,
+    more_rows,
     print_hidden,
-    print_more,
+    print_notes,
     print_section,
     print_table,
 )
@@ -117,7 +118,7 @@ def _print_changes(found: Trend) -> None:
         p = change.p_text if change.p_text.startswith("<") else f"= {change.p_text}"
         test = f" ({tests[change.test]})" if change.test and len(tests) > 1 else ""
         click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {p}{test}")
-    print_more(len(changes) - _MOST_CHANGES, "change", "`--format csv`")
+    print_notes(more_rows(len(changes) - _MOST_CHANGES, "change", "`--format csv`"))
 
 
 def _print_corpora(found: Trend) -> None:
