@@ -68,10 +68,10 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def _find(path: str | None) -> tuple[str, dict[str, Any]]:
     """Return the name of the settings file and its content; empty if there is no such file."""
+    if path is None and Path("fastrec.toml").exists():
+        path = "fastrec.toml"
     if path is not None:
         return shown(path), _read(Path(path))
-    if Path("fastrec.toml").exists():
-        return "fastrec.toml", _read(Path("fastrec.toml"))
     if Path("pyproject.toml").exists():
         try:
             tool = _read(Path("pyproject.toml")).get("tool", {})

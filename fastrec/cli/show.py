@@ -67,20 +67,17 @@ class AnswerPrinter:
     def _turns(self, turns: Sequence[Turn], indent: str) -> None:
         """Print a conversation; a result is printed with its call."""
         shown = [turn for turn in turns if not turn.is_result or turn.calls or turn.reasoning or turn.other]
-        most = len(shown) if self._full else _FIRST_TURNS + _LAST_TURNS + 1
-        alone = len(turns) == 1
-        first, folded, last = shown, shown[:0], shown[:0]
-        if len(shown) > most:
-            first, folded, last = shown[:_FIRST_TURNS], shown[_FIRST_TURNS:-_LAST_TURNS], shown[-_LAST_TURNS:]
-        for turn in first:
-            self._turn(turn, indent, alone=alone)
-        if folded:
+        is_long = not self._full and len(shown) > _FIRST_TURNS + _LAST_TURNS + 1
+        start, end = (_FIRST_TURNS, len(shown) - _LAST_TURNS) if is_long else (len(shown), len(shown))
+        for turn in shown[:start]:
+            self._turn(turn, indent, alone=len(turns) == 1)
+        if folded := shown[start:end]:
             calls = [call for turn in folded for call in turn.calls]
             failed = sum(call.failed for call in calls) + sum(turn.failed for turn in folded)
             about = [counted(len(folded), "turn"), *([counted(len(calls), "tool call")] if calls else [])]
             self._note(f"{indent}… {', '.join(about)}{f', {failed:,} failed' if failed else ''} …")
-        for turn in last:
-            self._turn(turn, indent, alone=alone)
+        for turn in shown[end:]:
+            self._turn(turn, indent, alone=len(turns) == 1)
 
     def _turn(self, turn: Turn, indent: str, *, alone: bool) -> None:
         if not alone:

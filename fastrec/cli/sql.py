@@ -172,6 +172,7 @@ def _prompt(connection: DuckDBPyConnection) -> None:
             click.echo("SQL over the tables answers, questions, models and records. \\d lists them, \\q leaves.")
         lines: list[str] = []
         while True:
+            is_last = False
             try:
                 line = input(("   > " if lines else "sql> ") if sys.stdin.isatty() else "")
             except EOFError:
@@ -180,8 +181,6 @@ def _prompt(connection: DuckDBPyConnection) -> None:
                 click.echo()
                 lines = []
                 continue
-            else:
-                is_last = False
             if not lines and line.strip() in ("\\d", "\\q"):
                 if line.strip() == "\\q":
                     return

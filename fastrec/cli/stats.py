@@ -188,16 +188,9 @@ def _questions_sections(found: Stats) -> Sections:
 def _overlap_section(pairs: Sequence[Overlap]) -> Section:
     names = ["evaluation", "other evaluation", "same hash", "same input", "example", "in the other"]
     rows = [
-        [
-            one.first,
-            one.second,
-            f"{one.hashes:,}",
-            f"{one.inputs:,}",
-            str(example.sample_id),
-            str(example.other_sample_id),
-        ]
+        [one.first, one.second, f"{one.hashes:,}", f"{one.inputs:,}", str(first.sample_id), str(first.other_sample_id)]
         for one in pairs
-        for example in one.examples[:1]
+        for first in one.examples[:1]
     ]
     about = f"{counted(len(pairs), 'pair')} of evaluations have questions in common"
     left = ("other evaluation", "example", "in the other")
@@ -229,14 +222,14 @@ def _hashes_section(name: str, models: Sequence[ModelRecipes]) -> Section:
 
 def _recipes_of(models: Sequence[ModelRecipes]) -> list[str]:
     """List the recipes in order: R1 to R10, then absent and wrong."""
-    return sorted(
-        {name for model in models for name in model.recipes}, key=lambda name: (name[0] != "R", len(name), name)
-    )
+    found = {name for model in models for name in model.recipes}
+    return sorted(found, key=lambda name: (name[0] != "R", len(name), name))
 
 
 def _joins_section(joins: EvaluationJoins) -> Section:
-    counts = (counted(joins.models, "model"), counted(joins.questions, "question"), counted(joins.ids, "sample_id"))
-    about = ", ".join(counts)
+    about = (
+        f"{counted(joins.models, 'model')}, {counted(joins.questions, 'question')}, {counted(joins.ids, 'sample_id')}"
+    )
     if joins.models > 1:
         shared = f"{counted(joins.common, 'question')} and {counted(joins.common_ids, 'sample_id')}"
         about += f"; all models have {shared} in common"
@@ -265,12 +258,10 @@ def _pairs_table(joins: EvaluationJoins) -> Table:
 def _pairs_notes(joins: EvaluationJoins) -> Iterator[str]:
     from fastrec.summary.present_ranking import REASONS
 
-    more = len(joins.pairs) - _MOST_PAIRS
-    if more > 0:
+    if (more := len(joins.pairs) - _MOST_PAIRS) > 0:
         yield f"… and {counted(more, 'more pair')}; --model chooses models, and --format json lists all pairs"
     for reason, heading in REASONS.items():
-        pair = next((pair for pair in joins.pairs if pair.examples.get(reason)), None)
-        if pair:
+        if pair := next((pair for pair in joins.pairs if pair.examples.get(reason)), None):
             models = (joins.groups[number].models[0] for number in (pair.first, pair.second))
             ids = ", ".join(map(str, pair.examples[reason]))
             yield f"{heading}: {' and '.join(models)}, for example sample_id {ids}"
@@ -304,12 +295,11 @@ def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
         "evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric", "ids",
         "apart", *REASONS,
     ]  # fmt: skip
-    pairs = [
+    return names, [
         [joins.evaluation_name, *models, *numbers]
         for joins in found.joins or ()
         for models, numbers in all_pairs(joins)
     ]
-    return names, pairs
 
 
 def all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[int]]]:
