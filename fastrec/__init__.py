@@ -52,59 +52,38 @@ if TYPE_CHECKING:
     from fastrec.summary.present_ranking import Stats
     from fastrec.trends import Trend
 
-__all__ = ["Finding", "Record", "Verdict", "__version__", "decode", "encode", "judge", "read", "sample_hash", "schema"]
-__all__ += ["SchemaVersion", "schema_versions"]
-__all__ += ["Cleaned", "Difference", "Exported", "Import", "Rejects", "Stats", "Summary", "Validation", "Verification"]
-__all__ += ["PairCheck", "check_pairs"]
-__all__ += ["Leaderboard", "Trend", "Writer", "leaderboard", "trend"]
-__all__ += [
-    "cat",
-    "clean",
-    "diff",
-    "export",
-    "generate",
-    "import_logs",
-    "normalize",
-    "rejects",
-    "report",
-    "stats",
-    "validate",
-]
-__all__ += ["verify", "view"]
-__all__ += ["OpenCorpus", "batches", "connect", "open", "table"]
-__all__ += ["Comparison", "Questions", "Shown", "compare", "questions", "show"]
-__all__ += ["FastrecError", "InvalidRecordError", "RefusedError", "ShardError", "UsageError"]
+__all__ = [
+    "Cleaned", "Comparison", "Difference", "Exported", "FastrecError", "Finding", "Import", "InvalidRecordError",
+    "Leaderboard", "OpenCorpus", "PairCheck", "Questions", "Record", "RefusedError", "Rejects", "SchemaVersion",
+    "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError", "Validation", "Verdict", "Verification",
+    "Writer", "__version__", "batches", "cat", "check_pairs", "clean", "compare", "connect", "decode", "diff",
+    "encode", "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "open", "questions", "read",
+    "rejects", "report", "sample_hash", "schema", "schema_versions", "show", "stats", "table", "trend", "validate",
+    "verify", "view",
+]  # fmt: skip
 
-_HOMES = {
+# Where names are: a command is in the module of its name, and others are in these.
+_HOMES = {name: f"fastrec.commands.{name}" for name in __all__ if name.islower() and name != "__version__"} | {
     name: module
     for module, names in {
         "fastrec.answers.leaderboard": ("Leaderboard",),
         "fastrec.api": ("SchemaVersion", "Verdict", "decode", "encode", "judge", "read", "schema", "schema_versions"),
-        "fastrec.commands.cat": ("cat",),
-        "fastrec.commands.check_pairs": ("PairCheck", "check_pairs"),
-        "fastrec.commands.clean": ("Cleaned", "clean"),
-        "fastrec.commands.compare": ("Comparison", "compare"),
-        "fastrec.commands.diff": ("diff",),
+        "fastrec.commands.check_pairs": ("PairCheck",),
+        "fastrec.commands.clean": ("Cleaned",),
+        "fastrec.commands.compare": ("Comparison",),
         "fastrec.commands.diff.document": ("Difference",),
-        "fastrec.commands.export": ("Exported", "export"),
-        "fastrec.commands.generate": ("generate",),
-        "fastrec.commands.import_logs": ("import_logs",),
-        "fastrec.commands.import_logs.document": ("Import",),
-        "fastrec.opened": ("OpenCorpus", "open"),
-        "fastrec.commands.leaderboard": ("leaderboard",),
-        "fastrec.commands.questions": ("Questions", "questions"),
-        "fastrec.commands.rejects": ("Rejects", "rejects"),
-        "fastrec.commands.report": ("report",),
-        "fastrec.commands.show": ("Shown", "show"),
-        "fastrec.commands.stats": ("stats",),
+        "fastrec.commands.export": ("Exported",),
         "fastrec.commands.export.tables": ("batches", "connect", "table"),
-        "fastrec.commands.trend": ("trend",),
-        "fastrec.commands.validate": ("Validation", "validate"),
-        "fastrec.commands.verify": ("Verification", "verify"),
-        "fastrec.commands.view": ("view",),
+        "fastrec.commands.import_logs.document": ("Import",),
+        "fastrec.commands.questions": ("Questions",),
+        "fastrec.commands.rejects": ("Rejects",),
+        "fastrec.commands.show": ("Shown",),
+        "fastrec.commands.validate": ("Validation",),
+        "fastrec.commands.verify": ("Verification",),
         "fastrec.errors": ("FastrecError", "RefusedError", "ShardError", "UsageError"),
         "fastrec.judge.findings": ("Finding", "InvalidRecordError"),
         "fastrec.normalize.run": ("normalize",),
+        "fastrec.opened": ("OpenCorpus", "open"),
         "fastrec.record_writer": ("Writer",),
         "fastrec.schemas.hashes": ("sample_hash",),
         "fastrec.schemas.registry": ("Record",),

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
 from shlex import quote
-from typing import Any, Final, TypedDict
+from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
@@ -36,18 +36,21 @@ def as_tuple(name: str, values: Strings) -> tuple[str, ...]:
     >>> as_tuple("model", "org/m"), as_tuple("model", ["b", "a", "b"]), as_tuple("model", ())
     (('org/m',), ('b', 'a'), ())
     """
-    found = [values] if isinstance(values, (str, bytes)) or not isinstance(values, Iterable) else list(values)
+    found = _listed(values)
     for value in found:
         if not isinstance(value, str):
             raise UsageError(f"{name} must be a string or a list of strings, not {value!r}")
     return tuple(dict.fromkeys(found))
 
 
+def _listed(values: Any) -> list[Any]:
+    is_one = isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable)
+    return [values] if is_one else list(values)
+
+
 def several_paths(name: str, values: Paths) -> tuple[str, ...]:
     """The paths of an argument, each once; UsageError if one of them is neither a string nor a path."""
-    is_one = isinstance(values, (str, bytes, os.PathLike)) or not isinstance(values, Iterable)
-    found: Any = [values] if is_one else values
-    return as_tuple(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in found])
+    return as_tuple(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in _listed(values)])
 
 
 def field_names(name: str, values: Strings) -> tuple[str, ...]:
@@ -163,43 +166,23 @@ class FilterArguments(TypedDict, total=False):
     where: Strings
 
 
-def make_filters(
-    *,
-    evaluation: Strings = (),
-    metric: Strings = (),
-    model: Strings = (),
-    sample_id: int | str | Iterable[int | str] = (),
-    hash: Strings = (),  # noqa: A002 - the name of the option
-    exclude_evaluation: Strings = (),
-    exclude_model: Strings = (),
-    right: bool = False,
-    wrong: bool = False,
-    errors: bool = False,
-    where: Strings = (),
-) -> Filters:
+def make_filters(**given: Unpack[FilterArguments]) -> Filters:
     """Make filters from the arguments of a Python function.
 
     Raises:
         UsageError: An argument has a wrong type, a pattern is not valid UTF-8, or a condition cannot be understood.
     """
-    is_one = isinstance(sample_id, (str, bytes)) or not isinstance(sample_id, Iterable)
-    ids: Any = [sample_id] if is_one else sample_id
-    conditions = _patterns("where", where)
-    for condition in conditions:
+    values: dict[str, Any] = dict(given)
+    for name, value in list(values.items()):
+        if name not in Filters.__struct_fields__:
+            raise TypeError(f"make_filters() got an unexpected keyword argument {name!r}")
+        if name == "sample_id":
+            value = [str(one) if type(one) is int else one for one in _listed(value)]
+        if name not in ("right", "wrong", "errors"):
+            values[name] = _patterns(name, value)
+    for condition in values.get("where", ()):
         parse_condition(condition)
-    return Filters(
-        evaluation=_patterns("evaluation", evaluation),
-        metric=_patterns("metric", metric),
-        model=_patterns("model", model),
-        sample_id=_patterns("sample_id", [str(one) if type(one) is int else one for one in ids]),
-        hash=_patterns("hash", hash),
-        exclude_evaluation=_patterns("exclude_evaluation", exclude_evaluation),
-        exclude_model=_patterns("exclude_model", exclude_model),
-        right=right,
-        wrong=wrong,
-        errors=errors,
-        where=conditions,
-    )
+    return Filters(**values)
 
 
 def _patterns(name: str, values: Strings) -> tuple[str, ...]:

@@ -213,7 +213,7 @@ class GroupBy(msgspec.Struct, frozen=True):
         return spell_path(self.path)
 
     def code_of(self, record: Mapping[str, Any]) -> str:
-        """The group of a decoded record as letters and digits (`_decoded`); empty if it lacks the field."""
+        """The group of a decoded record as letters and digits (`ungrouped_name`); empty if it lacks the field."""
         value: Any = next(values_of(record, self.path), None)
         if value is not None and self.bins:
             value = None if (number := number_of(value)) is None else self._bin(number)
@@ -268,15 +268,12 @@ def grouped_name(name: str, groups: Iterable[GroupBy], record: Mapping[str, Any]
 def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
     """Take the name of an evaluation and its group apart."""
     name, *codes = name.rsplit(_GROUP_MARK, len(groups))
-    return name, {group.field: _decoded(code) for group, code in zip(groups, codes, strict=True)}
+    values = [bytes.fromhex(code[1:]).decode(errors="surrogatepass") if code else None for code in codes]
+    return name, {group.field: value for group, value in zip(groups, values, strict=True)}
 
 
 def without_group(name: str) -> str:
     return name.partition(_GROUP_MARK)[0]
-
-
-def _decoded(code: str) -> str | None:
-    return bytes.fromhex(code[1:]).decode(errors="surrogatepass") if code else None
 
 
 def with_groups(

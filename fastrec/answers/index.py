@@ -367,15 +367,15 @@ class Index(Database):
         Records of a model and question are about the same answer if their outputs have the same length. If several
         have, they are in the order of trials.
         """
-        others = dict(self._records(second))
-        for name, records in self._records(first):
+        others = dict(self.records(second))
+        for name, records in self.records(first):
             for model, found in records.items():
                 same = [(one, other) for other in others.get(name, {}).get(model, ()) for one in found]
                 while pair := next((pair for pair in same if pair[0].length == pair[1].length), None):
                     yield name, model, *pair
                     same = [(one, other) for one, other in same if one is not pair[0] and other is not pair[1]]
 
-    def _records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
+    def records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
         """The records of each question by model."""
         scope = self.scope(query)
         models = enumerate(scope.models if scope else ())

@@ -68,10 +68,10 @@ def _did_you_mean(word: str, known: Iterable[str]) -> str:
 
 def _find(path: str | None) -> tuple[str, dict[str, Any]]:
     """Return the name of the settings file and its content; empty if there is no such file."""
+    if path is None and Path("fastrec.toml").exists():
+        path = "fastrec.toml"
     if path is not None:
         return shown(path), _read(Path(path))
-    if Path("fastrec.toml").exists():
-        return "fastrec.toml", _read(Path("fastrec.toml"))
     if Path("pyproject.toml").exists():
         try:
             tool = _read(Path("pyproject.toml")).get("tool", {})
@@ -122,13 +122,17 @@ _COMMANDS = (
     "cat", "sql", "export", "verify", "rejects", "validate",
     "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip
+_MODULES = {
+    **dict.fromkeys(("check_pairs", "rejects", "validate", "verify"), "checks"),
+    **dict.fromkeys(("clean", "completion", "generate", "schema"), "tools"),
+}  # the others are in modules of their own
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it
 _BUG = "This is a bug in fastrec. Run the command again with -vv, and report the output."
 
 
 def python_name(command: str) -> str:
-    """Return the name of the module and the function of a command.
+    """Return the name of the function of a command.
 
     >>> python_name("verify"), python_name("check-pairs"), python_name("import")
     ('verify', 'check_pairs', 'import_logs')
@@ -162,7 +166,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         name = python_name(cmd_name)
-        command: click.Command = getattr(import_module(f"fastrec.cli.{name}"), name)
+        command: click.Command = getattr(import_module(f"fastrec.cli.{_MODULES.get(name, name)}"), name)
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

@@ -5,33 +5,24 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import click
-
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_exactly, print_notice
-from fastrec.cli.options import Count, command, filter_options, jobs_option, take_filters
+from fastrec.cli.options import Count, command, flag, option, shared
 from fastrec.errors import FastrecError, listed
 
 
-@command("Print the records of a corpus, or some of them.")
-@click.argument("corpus", type=click.Path())
-@filter_options
-@click.option("--limit", type=Count(min=1), metavar="N", help="Print at most N records.")
-@click.option("--source", is_flag=True,
-              help='Print where each record comes from, too: {"source": …, "line": …, "record": {…}}. The corpus needs '
-              "`normalize --track-sources`.")  # fmt: skip
-@jobs_option
+@command("Print the records of a corpus, or some of them.", ok="done, also if no record matches",
+         usage="the command line is wrong, or CORPUS is not a corpus", failure="a part could not be read")  # fmt: skip
+@shared("corpus", "filters")
+@option("--limit", "Print at most N records.", type=Count(min=1), metavar="N")
+@flag("--source", 'Print where each record comes from, too: {"source": …, "line": …, "record": {…}}. The corpus needs '
+      "`normalize --track-sources`.")  # fmt: skip
+@shared("jobs")
 def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any) -> None:
     """Print the records of CORPUS in its order, byte for byte: all records, or only those that match every filter.
 
     The manifest tells which parts can contain a match. A filter on the first sort fields (the evaluation, then the
     hash) reads only a few parts; other filters read all of them. On a terminal, characters that could control it are
     printed as JSON escapes.
-
-    \b
-    Exit codes:
-      0     done, also if no record matches
-      2     the command line is wrong, or CORPUS is not a corpus
-      3     a part could not be read
 
     \b
     Examples:
@@ -42,10 +33,10 @@ def cat(corpus: str, limit: int | None, source: bool, jobs: int, **options: Any)
     """
     from fastrec.commands.cat import cat_blocks
     from fastrec.corpus.manifest import read_manifest, read_summary
-    from fastrec.filters import did_you_mean, similar
+    from fastrec.filters import did_you_mean, make_filters, similar
     from fastrec.summary.present_choice import names_of
 
-    found, filters = False, take_filters(options)
+    found, filters = False, make_filters(**options)
     with allow_broken_pipe(), explain_damage(corpus):
         for block in cat_blocks(corpus, filters, limit=limit, source=source, jobs=jobs):
             print_exactly(block)

@@ -6,18 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, format_p, print_json, print_notice, safe
-from fastrec.cli.options import (
-    Count,
-    choice_option,
-    command,
-    complete_names,
-    filter_options,
-    group_by_option,
-    lower_is_better_option,
-    repeats_as_option,
-    run_options,
-)
+from fastrec.cli.console import explain_damage, format_p, print_found, print_notice, safe
+from fastrec.cli.options import Count, command, complete_names, flag, format_option, option, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.show import AnswerPrinter
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
@@ -32,21 +22,20 @@ _MOST_POWERS: Final = 5  # lines about what could have been seen; JSON has all
 _OPTIONAL: Final = ("ties", "p", "questions", "A", "B")  # hidden on a narrow terminal
 
 
-@command("Compare two models of a corpus, and show where they differ.")
-@click.argument("corpus", type=click.Path())
+@command("Compare two models of a corpus, and show where they differ.", ok="done, whatever the difference",
+         usage="the command line is wrong, or A or B is not one model", failure="a part could not be read")  # fmt: skip
+@shared("corpus")
 @click.argument("a", required=False, shell_complete=complete_names("models"))
 @click.argument("b", required=False, shell_complete=complete_names("models"))
-@click.option("--metrics", nargs=2, metavar="M1 M2",
-              help="Compare two metrics (graders) on the same answers, instead of two models.")  # fmt: skip
-@filter_options
-@group_by_option
-@lower_is_better_option
-@click.option("--examples", type=Count(min=0), metavar="N", default=2, show_default=True,
-              help="Show both answers to N questions of each evaluation and metric.")  # fmt: skip
-@repeats_as_option
-@click.option("--full", is_flag=True, help="Show the examples in full.")
-@choice_option("--format", ["text", "json"], "Output format.", to="output_format")
-@run_options
+@option("--metrics", "Compare two metrics (graders) on the same answers, instead of two models.",
+        nargs=2, metavar="M1 M2")  # fmt: skip
+@shared("filters", "group_by", "lower_is_better")
+@option("--examples", "Show both answers to N questions of each evaluation and metric.",
+        type=Count(min=0), metavar="N", default=2)  # fmt: skip
+@shared("repeats_as")
+@flag("--full", "Show the examples in full.")
+@format_option("text", "json")
+@shared("run")
 def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **options: Any) -> None:
     """Compare models A and B on the questions of CORPUS that both have answered.
 
@@ -72,12 +61,6 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     differ. In the viewer, "another metric differs" lists these questions.
 
     \b
-    Exit codes:
-      0     done, whatever the difference
-      2     the command line is wrong, or A or B is not one model
-      3     a part could not be read
-
-    \b
     Examples:
       fastrec compare corpus org/model other/model
       fastrec compare corpus 'org/m*' 'other/*' --evaluation GSM8K --examples 5
@@ -89,11 +72,7 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     stages = ("index", "sort", "merge") if options["group_by"] else ("index",)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options | {"metrics": options["metrics"] or ()}, progress=progress, notice=print_notice)
-    with allow_broken_pipe():
-        if output_format == "json":
-            print_json(found)
-        else:
-            _print(found, full=full)
+    print_found(found, output_format, text=lambda: _print(found, full=full))
 
 
 def _print_agreement(found: Comparison) -> None:

@@ -10,25 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import (
-    allow_broken_pipe,
-    explain_damage,
-    format_p,
-    format_timing,
-    print_json,
-    print_notice,
-    print_stderr,
-    safe,
-)
-from fastrec.cli.options import (
-    Count,
-    Number,
-    choice_option,
-    command,
-    filter_options,
-    jobs_option,
-    lower_is_better_option,
-)
+from fastrec.cli.console import explain_damage, format_p, format_timing, print_found, print_notice, print_stderr, safe
+from fastrec.cli.options import Count, Number, choice_option, command, flag, format_option, option, shared
 from fastrec.cli.tables import (
     Section,
     Table,
@@ -36,7 +19,7 @@ from fastrec.cli.tables import (
     markdown_table,
     more_rows,
     print_hidden,
-    print_more,
+    print_notes,
     print_section,
     print_table,
 )
@@ -161,7 +144,7 @@ def _print_tables(found: Difference) -> None:
         click.echo(click.style("changed fields", bold=True))
         fields = [(field.path, f"{field.records:,}") for field in found.fields[:_MOST_FIELDS]]
         print_table(Table(columns(("field", "records")), fields))
-        print_more(len(found.fields) - _MOST_FIELDS, "field", "--format json")
+        print_notes(more_rows(len(found.fields) - _MOST_FIELDS, "field", "--format json"))
         click.echo()
     for title, head, lists in _lists(found):
         click.echo(click.style(title, bold=True))
@@ -281,37 +264,34 @@ class Percentage(Number):
         return super().convert(text, param, ctx)
 
 
-@command("Compare two corpora.")
+@command("Compare two corpora.", ok="no regression",
+         check="with --fail-on: a model regressed, is missing, or is incomplete",
+         usage="the command line is wrong, these corpora cannot be compared, or no record of them matches the filters",
+         failure="a corpus could not be read")  # fmt: skip
 @click.argument("old", type=click.Path())
 @click.argument("new", type=click.Path())
-@click.option("--by", metavar="FIELDS", default="evaluation_name,sample_hash,model_id,sample_id",
-              show_default="evaluation_name, sample_hash, model_id, sample_id",
-              help="Match records that have the same values in these comma-separated fields; and the same metric "
-              "(evaluation_result_id), where they name one.")  # fmt: skip
-@click.option("--fail-on", type=Number(min=0), metavar="POINTS",
-              help="Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
-              "evaluation with p < --p, is missing, or could not be compared.")  # fmt: skip
-@click.option("--p", type=Number(0, 1), metavar="P", default=0.05, show_default=True,
-              help="Significance level.")  # fmt: skip
+@option("--by", "Match records that have the same values in these comma-separated fields; and the same metric "
+        "(evaluation_result_id), where they name one.", metavar="FIELDS",
+        default="evaluation_name,sample_hash,model_id,sample_id",
+        show_default="evaluation_name, sample_hash, model_id, sample_id")  # fmt: skip
+@option("--fail-on", "Exit 1 if a model lost more than this many percentage points (hundredths of a score) on an "
+        "evaluation with p < --p, is missing, or could not be compared.",
+        type=Number(min=0), metavar="POINTS")  # fmt: skip
+@option("--p", "Significance level.", type=Number(0, 1), metavar="P", default=0.05)
 @choice_option("--p-adjust", ["bh", "none"], "Which p --fail-on uses: adjusted for the number of models by the method "
                "of Benjamini and Hochberg, or that of each model by itself.")  # fmt: skip
-@click.option("--min-compared", type=Percentage(0, 100), metavar="PERCENT", default=95, show_default=True,
-              help="With --fail-on, exit 1 if less than this percentage of the questions that a model answered in "
-              "OLD could be compared.")  # fmt: skip
-@click.option("--allow-missing", multiple=True, metavar="PATTERN",
-              help="Models that may be missing or incomplete: a pattern of model ids, evaluation names, metrics, "
-              "evaluation/model, or evaluation/metric/model. Can be repeated.")  # fmt: skip
-@click.option("--errors-as-wrong", is_flag=True,
-              help="Count a record with an error as a wrong answer, instead of as none.")  # fmt: skip
-@click.option("--accuracy", is_flag=True,
-              help="Compare the accuracy even where scores are other than 0 and 1.")  # fmt: skip
-@lower_is_better_option
-@click.option("--examples", type=Count(min=0), metavar="N", show_default="10 in JSON, else 0",
-              help="List this many flips per model, and this many records of each kind.")  # fmt: skip
-@choice_option("--format", ["table", "json", "markdown"], "Output format; markdown suits a pull request.",
-               to="output_format")  # fmt: skip
-@filter_options
-@jobs_option
+@option("--min-compared", "With --fail-on, exit 1 if less than this percentage of the questions that a model answered "
+        "in OLD could be compared.", type=Percentage(0, 100), metavar="PERCENT", default=95)  # fmt: skip
+@option("--allow-missing", "Models that may be missing or incomplete: a pattern of model ids, evaluation names, "
+        "metrics, evaluation/model, or evaluation/metric/model. Can be repeated.",
+        multiple=True, metavar="PATTERN")  # fmt: skip
+@flag("--errors-as-wrong", "Count a record with an error as a wrong answer, instead of as none.")
+@flag("--accuracy", "Compare the accuracy even where scores are other than 0 and 1.")
+@shared("lower_is_better")
+@option("--examples", "List this many flips per model, and this many records of each kind.",
+        type=Count(min=0), metavar="N", show_default="10 in JSON, else 0")  # fmt: skip
+@format_option("table", "json", "markdown", text="Output format; markdown suits a pull request.")
+@shared("filters", "jobs")
 def diff(old: str, new: str, by: str, examples: int | None, output_format: str, **options: Any) -> None:
     """Compare two corpora: records, fields, and how many questions were answered better or worse.
 
@@ -331,14 +311,6 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
     compared is a failure, too.
 
     \b
-    Exit codes:
-      0     no regression
-      1     with --fail-on: a model regressed, is missing, or is incomplete
-      2     the command line is wrong, these corpora cannot be compared, or no
-            record of them matches the filters
-      3     a corpus could not be read
-
-    \b
     Examples:
       fastrec diff corpus-monday corpus-tuesday
       fastrec diff corpus-monday corpus-tuesday --fail-on 0.5 --p 0.01
@@ -352,14 +324,13 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
     listed = 10 if examples is None and output_format == "json" else examples or 0
     with explain_damage(old, new):
         found = run(old, new, by=by, examples=listed, **options)
-    with allow_broken_pipe():
-        print_notice(*found.notices)
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "markdown":
-            click.echo("\n".join(_markdown_of(found)))
-        else:
-            _print_tables(found)
+    print_notice(*found.notices)
+    print_found(
+        found,
+        output_format,
+        table=lambda: _print_tables(found),
+        markdown=lambda: click.echo("\n".join(_markdown_of(found))),
+    )
     if found.failed:
         if output_format != "table":  # the output may go to a file, but the reason belongs into the log of a job
             print_stderr(": ".join(_outcome_of(found, safe)))

@@ -7,30 +7,23 @@ from typing import Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, format_bytes, format_speed, print_notice, safe
-from fastrec.cli.options import (
-    choice_option,
-    command,
-    filter_options,
-    given_filters,
-    jobs_option,
-    no_progress_option,
-    raw_cells_option,
-)
+from fastrec.cli.options import choice_option, command, flag, given_filters, option, shared
 from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
 
 
-@command("Write a corpus as Parquet, CSV, a matrix or pairs.")
-@click.argument("corpus", type=click.Path())
-@click.option("-o", "--output", type=click.Path(), required=True, help="Directory to publish the tables as.")
+@command("Write a corpus as Parquet, CSV, a matrix or pairs.",
+         usage="the command line is wrong, CORPUS is not a corpus, or no record matches the filters",
+         failure="failed, nothing published")  # fmt: skip
+@shared("corpus")
+@option("-o --output", "Directory to publish the tables as.", type=click.Path(), required=True)
 @choice_option("--format", ["parquet", "csv", "matrix", "pairs"], "Format of the tables.")
-@filter_options
-@jobs_option
-@click.option("--overwrite", is_flag=True, help="Replace an existing export.")
-@raw_cells_option
-@click.option("--details", type=click.Path(dir_okay=False), help="TOML file with what pairs need and no record says.")
-@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
-@no_progress_option
+@shared("filters", "jobs")
+@flag("--overwrite", "Replace an existing export.")
+@shared("raw_cells")
+@option("--details", "TOML file with what pairs need and no record says.", type=click.Path(dir_okay=False))
+@flag("-q --quiet", "Print errors only.")
+@shared("no_progress")
 def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: Any) -> None:
     """Write CORPUS as tables. OUTPUT is published atomically, with a README.md that explains the columns.
 
@@ -48,13 +41,6 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
                 is listed at once, for --details
 
     In CSV, text that a spreadsheet would take for a formula has a single quote in front; README.md has the rule.
-
-    \b
-    Exit codes:
-      0     done
-      2     the command line is wrong, CORPUS is not a corpus, or no record
-            matches the filters
-      3     failed, nothing published
 
     \b
     Examples:

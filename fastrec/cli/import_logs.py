@@ -18,7 +18,7 @@ from fastrec.cli.console import (
     terminal_width,
     width_of,
 )
-from fastrec.cli.options import choice_option, jobs_option, no_progress_option, prepare_reading
+from fastrec.cli.options import choice_option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, print_table
 from fastrec.errors import arguments, counted, listed, shown
@@ -62,20 +62,19 @@ def _table_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.argument("paths", nargs=-1, type=click.Path())
 @click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
               help="Directory for the shards. Replaces an earlier import there.")  # fmt: skip
-@choice_option("--from", _HARNESSES, f"Harness whose logs are imported: {', '.join(_HARNESSES[1:])}; auto: recognise "
-               "it by the content.", to="from_", metavar="HARNESS")  # fmt: skip
+@choice_option("--from from_", _HARNESSES, f"Harness whose logs are imported: {', '.join(_HARNESSES[1:])}; auto: "
+               "recognise it by the content.", metavar="HARNESS")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
               help="Import only metrics that match, like acc* or *:strict-match; may be repeated.")  # fmt: skip
 @click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
               help="Metadata of samples to keep. Values of more than 4,096 characters are cut, unless you name "
                    "their field.")  # fmt: skip
 @_table_options
-@jobs_option
+@shared("jobs")
 @click.option("--strict", is_flag=True, help="Exit 1 if the records do not reproduce the figures of a log.")
 @click.option("--skip-bad-logs", is_flag=True, help="Exit 0 even if some logs could not be imported.")
-@choice_option("--format", ["text", "json"], "Output format; json prints the account of all logs.",
-               to="output_format")  # fmt: skip
-@no_progress_option
+@choice_option("--format output_format", ["text", "json"], "Output format; json prints the account of all logs.")
+@shared("no_progress")
 @click.option("-v", "--verbose", count=True,
               help="Name all skipped files; with -vv, print a traceback for unexpected errors.")  # fmt: skip
 def import_logs(

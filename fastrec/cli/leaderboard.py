@@ -8,63 +8,34 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_error, print_exactly, print_json, safe
-from fastrec.cli.options import (
-    Count,
-    choice_option,
-    command,
-    filter_options,
-    given_filters,
-    lower_is_better_option,
-    min_coverage_option,
-    prepare_reading,
-    primary_option,
-    raw_cells_option,
-    run_options,
-)
+from fastrec.cli.console import explain_damage, print_error, print_exactly, print_found, safe
+from fastrec.cli.options import Count, command, format_option, given_filters, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, csv_table, markdown_sections, print_sections
 
 if TYPE_CHECKING:
     from fastrec.answers.leaderboard import Leaderboard
 
-_FORMATS: Final = ["table", "markdown", "latex", "csv", "json", "html"]
 _LATEX: Final = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 _LATEX_SIGNS: Final = {"±": r"$\pm$", "–": "--", "↓": r"$\downarrow$", "·": r"$\cdot$"}
 
 
-@command("Rank models over all evaluations.")
-@click.argument("corpus", type=click.Path())
-@filter_options
-@primary_option
-@click.option(
-    "--weights",
-    type=click.Path(),
-    metavar="FILE",
-    help='TOML file with weights of evaluations in the mean: "gsm8k" = 2. Others have a weight of 1.',
-)
-@click.option("--weight-by", type=click.Choice(["questions"]), help="Weight evaluations by their number of questions.")
-@min_coverage_option
-@click.option(
-    "--group-by",
-    multiple=True,
-    metavar="FIELD",
-    help="Make a column for each group of records with the same value of this field, such as "
-    "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
-)
-@lower_is_better_option
-@click.option(
-    "--samples",
-    type=Count(min=1, max=100_000),
-    default=1_000,
-    show_default=True,
-    metavar="N",
-    help="Number of bootstrap draws.",
-)
-@click.option("--seed", type=Count(min=0), default=0, show_default=True, metavar="N", help="Seed of these draws.")
-@choice_option("--format", _FORMATS, "Output format.", to="output_format")
-@raw_cells_option
-@run_options  # fmt: skip
+@command("Rank models over all evaluations.", check="there are no records",
+         usage="the command line is wrong, or a pattern matches nothing",
+         failure="a part could not be read")  # fmt: skip
+@shared("corpus", "filters", "primary")
+@option("--weights", 'TOML file with weights of evaluations in the mean: "gsm8k" = 2. Others have a weight of 1.',
+        type=click.Path(), metavar="FILE")  # fmt: skip
+@option("--weight-by", "Weight evaluations by their number of questions.", type=click.Choice(["questions"]))
+@shared("min_coverage")
+@option("--group-by", "Make a column for each group of records with the same value of this field, such as "
+        "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
+        multiple=True, metavar="FIELD")  # fmt: skip
+@shared("lower_is_better")
+@option("--samples", "Number of bootstrap draws.", type=Count(min=1, max=100_000), default=1_000, metavar="N")
+@option("--seed", "Seed of these draws.", type=Count(min=0), default=0, metavar="N")
+@format_option("table", "markdown", "latex", "csv", "json", "html")
+@shared("raw_cells", "run")
 def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
     """Rank the models of CORPUS over all evaluations: the mean, the mean rank, and the share of wins.
 
@@ -76,13 +47,6 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: b
     An evaluation counts for a model that has answered --min-coverage of its questions. The rank of a model is a range
     if paired tests cannot place it, as in `fastrec stats`. Intervals come from a bootstrap over the questions of each
     evaluation. docs/leaderboard.md says exactly what each number is.
-
-    \b
-    Exit codes:
-      0     done
-      1     there are no records
-      2     the command line is wrong, or a pattern matches nothing
-      3     a part could not be read
 
     \b
     Examples:
@@ -98,24 +62,19 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: b
     stages = ("sort", "merge", "index") if given_filters(options) or options["group_by"] else ("index",)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options, progress=progress)
-    with allow_broken_pipe():
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "csv":
-            rows = found.rows()
-            table = Table(columns(list(rows[0]) if rows else []), [list(row.values()) for row in rows])
-            click.echo(csv_table(table, raw_cells=raw_cells), nl=False)
-        elif output_format == "latex":
-            click.echo("\n".join(_latex(found)))
-        elif output_format == "html":
-            print_exactly(found.to_page().encode("utf-8", "backslashreplace"))
-        elif output_format == "markdown":
-            click.echo("\n".join(markdown_sections(_sections(found), [found.notes()])))
-        elif found.models:
-            print_sections(_sections(found), [found.notes()])
-        if not found.models:
-            print_error("there are no records")
+    rows, legends = found.rows(), [found.notes()]
+    cells = [list(row.values()) for row in rows]
+    print_found(
+        found,
+        output_format,
+        table=lambda: print_sections(_sections(found), legends) if found.models else None,
+        markdown=lambda: click.echo("\n".join(markdown_sections(_sections(found), legends))),
+        latex=lambda: click.echo("\n".join(_latex(found))),
+        csv=lambda: click.echo(csv_table(list(rows[0]) if rows else [], cells, raw_cells=raw_cells), nl=False),
+        html=lambda: print_exactly(found.to_page().encode("utf-8", "backslashreplace")),
+    )
     if not found.models:
+        print_error("there are no records")
         raise click.exceptions.Exit(1)
 
 

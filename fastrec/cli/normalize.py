@@ -17,17 +17,7 @@ from fastrec.cli.console import (
     print_warning,
     safe,
 )
-from fastrec.cli.options import (
-    Checked,
-    Size,
-    choice_option,
-    filter_options,
-    jobs_option,
-    no_progress_option,
-    prepare_reading,
-    reading_options,
-    repair_option,
-)
+from fastrec.cli.options import Checked, Size, choice_option, flag, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.errors import RefusedError, counted, shown
 
@@ -44,92 +34,70 @@ def _check_max_rejects(number: str) -> None:
 
 
 @click.command(short_help="Make one clean, sorted corpus from any shards.")
-@click.argument("paths", nargs=-1, type=click.Path())
-@click.option("-o", "--output", type=click.Path(), required=True,
-              help="Where to publish the corpus: directory or URL.")  # fmt: skip
-@jobs_option
+@shared("paths")
+@option("-o --output", "Where to publish the corpus: directory or URL.", type=click.Path(), required=True)
+@shared("jobs")
 @choice_option("--engine", ["pool", "dask"], "Where tasks run: local processes, or a Dask cluster.",
                envvar="FASTREC_ENGINE", show_envvar=True)  # fmt: skip
-@click.option("--scheduler", metavar="ADDRESS", envvar="FASTREC_SCHEDULER", show_envvar=True,
-              show_default="a cluster on this machine", help="Address of the Dask scheduler.")  # fmt: skip
-@click.option("--memory", type=Size(), envvar="FASTREC_MEMORY", show_envvar=True, show_default="512MiB per job",
-              help="Total memory to use.")  # fmt: skip
-@click.option("--part-size", type=Size(), default="64MiB", show_default=True,
-              help="Uncompressed text per part; a corpus of less than 8 such parts gets smaller ones, of at least 16 "
-              "MiB.")  # fmt: skip
+@option("--scheduler", "Address of the Dask scheduler.", metavar="ADDRESS", envvar="FASTREC_SCHEDULER",
+        show_envvar=True, show_default="a cluster on this machine")  # fmt: skip
+@option("--memory", "Total memory to use.", type=Size(), envvar="FASTREC_MEMORY", show_envvar=True,
+        show_default="512MiB per job")  # fmt: skip
+@option("--part-size", "Uncompressed text per part; a corpus of less than 8 such parts gets smaller ones, of at least "
+        "16 MiB.", type=Size(), default="64MiB")  # fmt: skip
 @choice_option("--compression", ["zst", "gz", "none"], "Compression of the parts.")
-@click.option("--level", type=int, default=3, show_default=True, help="Compression level.")
-@click.option("--sort-by", metavar="FIELDS",
-              show_default="evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and "
-              "evaluation_result_id if records have it",
-              help="Sort by these comma-separated fields first, then by the others.")  # fmt: skip
-@choice_option("--schema", ["auto", "0.2.0", "0.3.0"],
-               "Schema version of the corpus; auto: 0.2.0 if all valid records are of that version, else "
-               "0.3.0.")  # fmt: skip
+@option("--level", "Compression level.", type=int, default=3)
+@option("--sort-by", "Sort by these comma-separated fields first, then by the others.", metavar="FIELDS",
+        show_default="evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and evaluation_result_id if "
+        "records have it")  # fmt: skip
+@choice_option("--schema", ["auto", "0.2.0", "0.3.0"], "Schema version of the corpus; auto: 0.2.0 if all valid records "
+               "are of that version, else 0.3.0.")  # fmt: skip
 @choice_option("--hash-algorithm", ["sha256", "xxh3_128"], "Algorithm of sample_hash. --hash sha256 and --hash "
                "xxh3_128 do the same, as in earlier releases.")  # fmt: skip
-@choice_option("--sample-hash", ["replace", "fill", "verify"],
-               "What to do if a record's sample_hash is wrong: replace it, keep it (fill), or reject the record "
-               "(verify).")  # fmt: skip
-@repair_option
-@choice_option("--same-run", ["keep", "ignore"],
-               "What to do with records that are equal but for evaluation_id and schema_version: keep all of them, or "
-               "ignore the run and drop all but the first as duplicates.")  # fmt: skip
-@choice_option("--conflicts", ["keep", "first", "reject"],
-               "What to do with contradictions, which are records of one identity with the same output and different "
-               "verdicts: keep all of them, keep the first, or reject all of them.")  # fmt: skip
-@choice_option("--repeats", ["keep", "first", "reject"],
-               "What to do with repeats, which are other records of one identity, such as epochs: keep all of them, "
-               "keep the first, or reject all of them.")  # fmt: skip
-@click.option("--track-sources", is_flag=True,
-              help="Also write the shard and the line of each record, to a small file beside its part.")  # fmt: skip
-@click.option("--map", metavar="FILE", type=click.Path(),
-              help="Rename models, evaluations and metrics: a TOML file with [models], [evaluations] and [metrics], in "
-              'which each line is "old" = "new"; a * matches anything.')  # fmt: skip
-@click.option("--keep-names", is_flag=True,
-              help="With --map: keep the old names in metadata.original_model_id and the like.")  # fmt: skip
-@click.option("--labels", metavar="FILE", type=click.Path(),
-              help="Correct verdicts: a file of JSON lines, such as `fastrec view --labels` writes. The verdict before "
-              "stays in metadata.original_score and the like.")  # fmt: skip
-@click.option("--strict-labels", is_flag=True,
-              help="Publish nothing if a label matches no record or several.")  # fmt: skip
-@click.option("--fixes", metavar="FILE", type=click.Path(),
-              help="Replace rejected lines by their corrected versions: the file that `fastrec rejects --extract` "
-              "wrote, edited.")  # fmt: skip
-@click.option("--trust", is_flag=True,
-              help="Do not judge the records of a corpus again, even if somebody else has published it.")  # fmt: skip
-@click.option("--judge", is_flag=True,
-              help="Judge the records of a corpus again, even if you have published it with this fastrec.")  # fmt: skip
-@click.option("--max-rejects", type=Checked("N|N%", _check_max_rejects),
-              show_default="publish in any case; exit 1 if any line is rejected",
-              help="If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and exit "
-              "1.")  # fmt: skip
-@click.option("--skip-bad-shards", is_flag=True, help="Publish without the shards that cannot be read.")
-@click.option("--allow-empty", is_flag=True,
-              help="Publish a corpus even if no line is valid, or no record matches the filters.")  # fmt: skip
-@click.option("--incremental", is_flag=True,
-              help="Keep work for the next run, and reuse what the last run kept: only new and changed shards are "
-              "read, and only parts that change are written. `fastrec clean` removes kept work.")  # fmt: skip
-@choice_option("--check", ["stat", "content"],
-               "How --incremental tells whether a file has changed: by size, modification time and inode or ETag "
-               "(stat), or by reading it (content).")  # fmt: skip
-@click.option("--fresh", is_flag=True, help="Do not reuse the work of earlier runs.")
-@click.option("--overwrite", is_flag=True,
-              help="Replace an existing corpus, but not by one without any records.")  # fmt: skip
-@click.option("--work-dir", type=click.Path(), envvar="FASTREC_WORK_DIR", show_envvar=True,
-              show_default="next to the output; TMPDIR for a store, without --scheduler and --incremental",
-              help="Directory or URL for temporary files and kept work.")  # fmt: skip
-@filter_options
-@reading_options
-@click.option("--dry-run", is_flag=True,
-              help="Show what would be read, and stop. With --incremental, judge new and changed shards in a temporary "
-              "directory, to say how many parts would be written.")  # fmt: skip
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on stdout.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only errors and skipped shards.")
-@no_progress_option
-@click.option("-v", "--verbose", count=True,
-              help="Print a table of models too; with -vv, also where the time went, and a traceback for unexpected "
-              "errors.")  # fmt: skip
+@choice_option("--sample-hash", ["replace", "fill", "verify"], "What to do if a record's sample_hash is wrong: replace "
+               "it, keep it (fill), or reject the record (verify).")  # fmt: skip
+@shared("repair")
+@choice_option("--same-run", ["keep", "ignore"], "What to do with records that are equal but for evaluation_id and "
+               "schema_version: keep all of them, or ignore the run and drop all but the first as "
+               "duplicates.")  # fmt: skip
+@choice_option("--conflicts", ["keep", "first", "reject"], "What to do with contradictions, which are records of one "
+               "identity with the same output and different verdicts: keep all of them, keep the first, or reject all "
+               "of them.")  # fmt: skip
+@choice_option("--repeats", ["keep", "first", "reject"], "What to do with repeats, which are other records of one "
+               "identity, such as epochs: keep all of them, keep the first, or reject all of them.")  # fmt: skip
+@flag("--track-sources", "Also write the shard and the line of each record, to a small file beside its part.")
+@option("--map", "Rename models, evaluations and metrics: a TOML file with [models], [evaluations] and [metrics], in "
+        'which each line is "old" = "new"; a * matches anything.', metavar="FILE", type=click.Path())  # fmt: skip
+@flag("--keep-names", "With --map: keep the old names in metadata.original_model_id and the like.")
+@option("--labels", "Correct verdicts: a file of JSON lines, such as `fastrec view --labels` writes. The verdict "
+        "before stays in metadata.original_score and the like.", metavar="FILE", type=click.Path())  # fmt: skip
+@flag("--strict-labels", "Publish nothing if a label matches no record or several.")
+@option("--fixes", "Replace rejected lines by their corrected versions: the file that `fastrec rejects --extract` "
+        "wrote, edited.", metavar="FILE", type=click.Path())  # fmt: skip
+@flag("--trust", "Do not judge the records of a corpus again, even if somebody else has published it.")
+@flag("--judge", "Judge the records of a corpus again, even if you have published it with this fastrec.")
+@option("--max-rejects", "If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and "
+        "exit 1.", type=Checked("N|N%", _check_max_rejects),
+        show_default="publish in any case; exit 1 if any line is rejected")  # fmt: skip
+@flag("--skip-bad-shards", "Publish without the shards that cannot be read.")
+@flag("--allow-empty", "Publish a corpus even if no line is valid, or no record matches the filters.")
+@flag("--incremental", "Keep work for the next run, and reuse what the last run kept: only new and changed shards are "
+      "read, and only parts that change are written. `fastrec clean` removes kept work.")  # fmt: skip
+@choice_option("--check", ["stat", "content"], "How --incremental tells whether a file has changed: by size, "
+               "modification time and inode or ETag (stat), or by reading it (content).")  # fmt: skip
+@flag("--fresh", "Do not reuse the work of earlier runs.")
+@flag("--overwrite", "Replace an existing corpus, but not by one without any records.")
+@option("--work-dir", "Directory or URL for temporary files and kept work.", type=click.Path(),
+        envvar="FASTREC_WORK_DIR", show_envvar=True,
+        show_default="next to the output; TMPDIR for a store, without --scheduler and --incremental")  # fmt: skip
+@shared("filters", "reading")
+@flag("--dry-run", "Show what would be read, and stop. With --incremental, judge new and changed shards in a temporary "
+      "directory, to say how many parts would be written.")  # fmt: skip
+@shared("json")
+@flag("-q --quiet", "Print only errors and skipped shards.")
+@shared("no_progress")
+@option("-v --verbose", "Print a table of models too; with -vv, also where the time went, and a traceback for "
+        "unexpected errors.", count=True)  # fmt: skip
 def normalize(
     *, paths: tuple[str, ...], files_from: str | None, output: str, sort_by: str | None, dry_run: bool, as_json: bool,
     quiet: bool, no_progress: bool, verbose: int, **given: Any,

@@ -7,8 +7,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from inspect import cleandoc
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -17,8 +20,6 @@ from fastrec.errors import UsageError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-    from fastrec.filters import Filters
 
 
 # A scheduler such as Slurm, systemd, Docker or Kubernetes limits the memory of a control group. The group of this
@@ -66,8 +67,9 @@ def cgroup_limit(root: Path = Path("/")) -> int | None:
     for kind, top, mount in _mounts(root):
         if kind not in groups:
             continue
-        place = root / mount.lstrip("/")
-        inside = _inside(groups[kind], top)
+        place, group = root / mount.lstrip("/"), PurePosixPath(groups[kind])
+        is_outside = ".." in group.parts or not group.is_relative_to(top)  # as in some containers
+        inside = PurePosixPath() if is_outside else group.relative_to(top)
         for group in (inside, *inside.parents):
             # There is no number if the group is not visible here, or if its limit is `max`.
             limits += [int(line) for line in _lines(place / group / _LIMITS[kind]) if line.isdecimal()]
@@ -84,35 +86,17 @@ def _groups(root: Path) -> Iterator[tuple[str, str]]:
             yield "cgroup", path
 
 
-def _mounts(root: Path) -> Iterator[tuple[str, str, str]]:
-    """Yield where groups are mounted: type of the file system, the group at the root of the mount, the directory."""
-    found = False
+def _mounts(root: Path) -> Sequence[tuple[str, ...]]:
+    """List where groups are mounted: type of the file system, the group at the root of the mount, the directory."""
+    found = []
     for line in _lines(root / "proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
-            _, _, _, top, mount, *_ = before.split(" ")
-            yield kind, _unescaped(top), _unescaped(mount)
-            found = True
-    if not found:
-        yield from _USUAL_MOUNTS
-
-
-def _unescaped(path: str) -> str:
-    """Return a path without the octal escapes of mountinfo, such as `\\040` for a space."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), path)
-
-
-def _inside(group: str, top: str) -> PurePosixPath:
-    """Return the path of a group below the root of a mount; empty if it is outside, as in some containers.
-
-    >>> [str(_inside(group, top)) for group, top in (("/a/b", "/"), ("/docker/1", "/docker/1"), ("/../..", "/"))]
-    ['a/b', '.', '.']
-    """
-    path = PurePosixPath(group)
-    if ".." in path.parts or not path.is_relative_to(top):
-        return PurePosixPath()
-    return path.relative_to(top)
+            # Octal escapes such as \040 stand for spaces and the like.
+            paths = [re.sub(r"\\([0-7]{3})", lambda one: chr(int(one[1], 8)), path) for path in before.split(" ")]
+            found.append((kind, *paths[3:5]))
+    return found or _USUAL_MOUNTS
 
 
 def _lines(path: Path) -> list[str]:
@@ -122,7 +106,8 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Command = Callable[..., Any]
+_Decorator = Callable[[_Command], Any]
 
 
 class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -142,9 +127,7 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class Count(click.IntRange):
-    """An integer within bounds. Errors of `click.IntRange` say "not a valid integer range"; these do not."""
-
-    name = "integer"
+    name = "integer"  # that of `click.IntRange` would be in errors: "not a valid integer range"
 
 
 class Number(click.FloatRange):
@@ -172,9 +155,28 @@ def _check_repairs(names: str) -> None:
     repair_codes(field_names("repair", names))
 
 
-def command(short_help: str) -> Callable[[Callable[..., None]], click.Command]:
-    def make(function: Callable[..., None]) -> click.Command:
-        made = click.command(short_help=short_help)(function)
+def command(
+    short_help: str,
+    *,
+    ok: str = "done",
+    check: str = "",
+    usage: str = "the command line is wrong",
+    failure: str = "",
+    interrupted: str = "",
+) -> Callable[[_Command], click.Command]:
+    """Make a command. Its help is the docstring, with the meaning of the exit codes before the examples.
+
+    A docstring that has the exit codes stays as it is.
+    """
+    codes = {"0": ok, "1": check, "2": usage, "3": failure, "130": interrupted}
+
+    def make(function: _Command) -> click.Command:
+        help_text = cleandoc(function.__doc__ or "")
+        if "Exit codes:" not in help_text:
+            spell = partial(fill, width=78, subsequent_indent=" " * 8)
+            rows = [spell(text, initial_indent=f"  {code:<6}") for code, text in codes.items() if text]
+            help_text = help_text.replace("\b\nExamples:", "\n".join(["\b\nExit codes:", *rows, "", "\b\nExamples:"]))
+        made = click.command(short_help=short_help, help=help_text)(function)
         text = "With -vv, print a traceback for unexpected errors."
         made.params.append(click.Option(["-v", "--verbose"], count=True, expose_value=False, help=text))
         return made
@@ -182,61 +184,32 @@ def command(short_help: str) -> Callable[[Callable[..., None]], click.Command]:
     return make
 
 
-def choice_option(
-    name: str, choices: Sequence[str], text: str, *, to: str | None = None, **more: Any
-) -> Callable[[_Command], _Command]:
-    """Make an option with fixed values; the first is the default. `to` names the parameter of the function."""
-    names = (name,) if to is None else (name, to)
-    return click.option(*names, type=click.Choice(choices), default=choices[0], show_default=True, help=text, **more)
+def option(names: str, text: str, **more: Any) -> _Decorator:
+    """Make an option. Of its names, separated by spaces, the one without dashes is the parameter of the function."""
+    if "default" in more:
+        more.setdefault("show_default", True)
+    return click.option(*names.split(), help=text, **more)
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def flag(names: str, text: str, **more: Any) -> _Decorator:
+    return option(names, text, is_flag=True, **more)
 
 
-jobs_option = click.option("-j", "--jobs", type=Count(min=1), metavar="N", envvar="FASTREC_JOBS", show_envvar=True,
-                           default=_cores, show_default="all cores",
-                           help="Number of processes. Small inputs always use one.")  # fmt: skip
-no_progress_option = click.option("--no-progress", is_flag=True, envvar="FASTREC_NO_PROGRESS", show_envvar=True,
-                                  help="Do not show progress on a terminal.")  # fmt: skip
-findings_format_option = choice_option("--format", ["text", "json", "github"],
-                                       "Output format; github prints annotations of a GitHub workflow.",
-                                       to="output_format")  # fmt: skip
-errors_as_wrong_option = click.option("--errors-as-wrong", is_flag=True,
-                                      help="Count records with an error as wrong answers. By default they do not "
-                                           "count.")  # fmt: skip
-repeats_as_option = click.option("--repeats-as", metavar="HOW", default="mean", show_default=True,
-                                 help="What several answers of a model to a question become: mean, pass@K (one of K "
-                                      "is right), pass^K (all of K are), majority (of the extracted answers; a tie is "
-                                      "wrong), or first.")  # fmt: skip
-accuracy_option = click.option("--accuracy", is_flag=True,
-                               help="Show the accuracy even where scores are other than 0 and 1.")  # fmt: skip
-lower_is_better_option = click.option("--lower-is-better", multiple=True, metavar="PATTERN",
-                                      help="Metrics whose lower scores are better, besides those whose records say so: "
-                                           "a pattern of metrics, evaluations, or EVALUATION/METRIC. May be "
-                                           "repeated.")  # fmt: skip
-metrics_option = choice_option("--metrics", ["judgements", "all"],
-                               "Which metrics to show if --metric names none: those that judge answers, or also costs "
-                               "and bookkeeping.")  # fmt: skip
-min_coverage_option = click.option("--min-coverage", type=Number(min=0, max=100), default=50.0, show_default=True,
-                                   metavar="PERCENT",
-                                   help="Rank only models that answered this percentage of the questions.")  # fmt: skip
-primary_option = click.option("--primary", multiple=True, metavar="EVALUATION=METRIC",
-                              help="The primary metric of an evaluation, if it is another than its records say; both "
-                                   "may be patterns. May be repeated.")  # fmt: skip
-raw_cells_option = click.option("--raw-cells", is_flag=True,
-                                help="CSV: do not put a single quote before text that a spreadsheet would take for "
-                                     "a formula.")  # fmt: skip
-group_by_option = click.option("--group-by", multiple=True, metavar="FIELD",
-                               help="Also show each group of records with the same value of this field, such as "
-                                    "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.")  # fmt: skip
-
-repair_option = click.option("--repair", type=Checked("names", _check_repairs), multiple=True, metavar="NAMES",
-                             help="Repair what known producers get wrong: all, or comma-separated names of repairs; "
-                                  "may be repeated.")  # fmt: skip
+def choice_option(names: str, choices: Sequence[str], text: str, **more: Any) -> _Decorator:
+    """Make an option with fixed values; the first is the default."""
+    return option(names, text, type=click.Choice(choices), default=choices[0], **more)
 
 
-def _together(*options: Any) -> Callable[[_Command], _Command]:
+def format_option(*formats: str, text: str = "Output format.") -> _Decorator:
+    return choice_option("--format output_format", formats, text)
+
+
+def shared(*names: str) -> _Decorator:
+    """Add parameters that several commands have, in the order of their names."""
+    return _together(*(_SHARED[name] for name in names))
+
+
+def _together(*options: _Decorator) -> _Decorator:
     def add(function: _Command) -> _Command:
         for option in reversed(options):
             function = option(function)
@@ -245,13 +218,8 @@ def _together(*options: Any) -> Callable[[_Command], _Command]:
     return add
 
 
-run_options = _together(jobs_option, no_progress_option)
-reading_options = _together(
-    click.option("--files-from", type=click.Path(), metavar="FILE",
-                 help="Read more paths from this file (- for stdin), one per line."),
-    click.option("--max-line-bytes", type=Size(), default="1GiB", show_default=True, help="Longer lines are invalid."),
-    click.option("--max-window", type=Size(), default="128MiB", show_default=True, help="Largest zstd window."),
-)  # fmt: skip
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
@@ -271,18 +239,11 @@ FILTER_PARAMETERS: Final = (
     "evaluation", "metric", "model", "sample_id", "hash", "exclude_evaluation", "exclude_model", "right", "wrong",
     "errors", "where",
 )  # fmt: skip
-"""The parameters that `filter_options` adds."""
-
-
-def take_filters(options: dict[str, Any]) -> Filters:
-    """Remove the filters from the parameters of a command, and return them as one value."""
-    from fastrec.filters import make_filters
-
-    return make_filters(**{name: options.pop(name) for name in FILTER_PARAMETERS})
+"""The parameters that `shared("filters")` adds."""
 
 
 def given_filters(options: Mapping[str, Any]) -> bool:
-    """Return whether any filter is given among the parameters of a command, which keep them."""
+    """Return whether any filter is given among the parameters of a command."""
     return any(options[name] for name in FILTER_PARAMETERS)
 
 
@@ -292,20 +253,15 @@ def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str],
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        names = sorted({name for corpus in _corpora(context) for name in _names(corpus, kind)})
+        # An option without its value, which is the one to complete, keeps click from naming the arguments before it.
+        arguments = [one.name or "" for one in context.command.params if isinstance(one, click.Argument)]
+        given = [*map(context.params.get, arguments), *context.args]
+        corpora = [one for value in given for one in (value if isinstance(value, (list, tuple)) else [value])]
+        names = sorted({name for one in corpora if isinstance(one, str) for name in _names(one, kind)})
         words = [word for name in names if name.startswith(incomplete) and (word := _word(name))]
         return [CompletionItem(word) for word in words[:_MOST]]
 
     return complete
-
-
-def _corpora(context: click.Context) -> Iterator[str]:
-    """Yield what may be a corpus: the arguments of the command line that is completed."""
-    # An option without its value, which is the one to complete, keeps click from naming the arguments before it.
-    given = [context.params.get(one.name or "") for one in context.command.params if isinstance(one, click.Argument)]
-    for value in [*given, *context.args]:
-        values = value if isinstance(value, (list, tuple)) else [value]
-        yield from (one for one in values if isinstance(one, str))
 
 
 def _names(corpus: str, kind: str) -> list[str]:
@@ -338,31 +294,72 @@ def _word(name: str) -> str:
     return f"'{name}'" if _QUOTABLE.fullmatch(name) else ""
 
 
-def _pattern_option(name: str, text: str, kind: str | None = None) -> Any:
+def pattern_option(name: str, text: str, kind: str | None = None) -> _Decorator:
     complete = complete_names(kind) if kind else None
-    return click.option(name, multiple=True, metavar="PATTERN", help=text, shell_complete=complete)
+    return option(name, text, multiple=True, metavar="PATTERN", shell_complete=complete)
 
 
-_OPTIONS: Final = (
-    _pattern_option("--evaluation", "Only records whose evaluation_name matches, such as 'mmlu*'. Options with a "
+_FILTERS: Final = (
+    pattern_option("--evaluation", "Only records whose evaluation_name matches, such as 'mmlu*'. Options with a "
                     "PATTERN may be repeated; one match is enough.", "evaluations"),
-    _pattern_option("--metric", "Only records whose evaluation_result_id matches.", "metrics"),
-    _pattern_option("--model", "Only records whose model_id matches, such as 'org/*'.", "models"),
-    _pattern_option("--sample-id", 'Only records whose sample_id matches; 5 matches the integer 5 and the string "5".'),
-    _pattern_option("--hash", "Only records whose sample_hash matches: all answers to a question."),
-    _pattern_option("--exclude-evaluation", "Leave out records whose evaluation_name matches.", "evaluations"),
-    _pattern_option("--exclude-model", "Leave out records whose model_id matches.", "models"),
-    click.option("--right", is_flag=True,
-                 help="Only right answers. If several of --right, --wrong and --errors are given, any may match."),
-    click.option("--wrong", is_flag=True, help="Only wrong answers."),
-    click.option("--errors", is_flag=True, help="Only records with an error, which are neither right nor wrong."),
-    click.option("--where", multiple=True, metavar="CONDITION",
-                 help="Only records with such a field: 'metadata.subject=law', 'token_usage.total_tokens>500', "
-                      "'output.raw~sorry' (contains), 'error?' (is there), '!error?' (is not). May be repeated; all "
-                      "must hold."),
+    pattern_option("--metric", "Only records whose evaluation_result_id matches.", "metrics"),
+    pattern_option("--model", "Only records whose model_id matches, such as 'org/*'.", "models"),
+    pattern_option("--sample-id", 'Only records whose sample_id matches; 5 matches the integer 5 and the string "5".'),
+    pattern_option("--hash", "Only records whose sample_hash matches: all answers to a question."),
+    pattern_option("--exclude-evaluation", "Leave out records whose evaluation_name matches.", "evaluations"),
+    pattern_option("--exclude-model", "Leave out records whose model_id matches.", "models"),
+    flag("--right", "Only right answers. If several of --right, --wrong and --errors are given, any may match."),
+    flag("--wrong", "Only wrong answers."),
+    flag("--errors", "Only records with an error, which are neither right nor wrong."),
+    option("--where", "Only records with such a field: 'metadata.subject=law', 'token_usage.total_tokens>500', "
+           "'output.raw~sorry' (contains), 'error?' (is there), '!error?' (is not). May be repeated; all must hold.",
+           multiple=True, metavar="CONDITION"),
 )  # fmt: skip
-filter_options = _together(*_OPTIONS)
-name_filter_options = _together(*(_OPTIONS[FILTER_PARAMETERS.index(name)] for name in (
-    "evaluation", "metric", "model", "exclude_evaluation", "exclude_model", "where",
-)))  # fmt: skip
-"""The filters by name and by field, for commands that work on summaries."""
+_jobs: Final = option("-j --jobs", "Number of processes. Small inputs always use one.", type=Count(min=1), metavar="N",
+                      envvar="FASTREC_JOBS", show_envvar=True, default=_cores, show_default="all cores")  # fmt: skip
+_no_progress: Final = flag("--no-progress", "Do not show progress on a terminal.",
+                           envvar="FASTREC_NO_PROGRESS", show_envvar=True)  # fmt: skip
+_SHARED: Final[dict[str, _Decorator]] = {
+    "corpus": click.argument("corpus", type=click.Path()),
+    "paths": click.argument("paths", nargs=-1, type=click.Path()),
+    "filters": _together(*_FILTERS),
+    # by name and by field, for commands that work on summaries
+    "name_filters": _together(*(_FILTERS[FILTER_PARAMETERS.index(name)] for name in (
+        "evaluation", "metric", "model", "exclude_evaluation", "exclude_model", "where",
+    ))),
+    "jobs": _jobs,
+    "no_progress": _no_progress,
+    "run": _together(_jobs, _no_progress),
+    "reading": _together(
+        option("--files-from", "Read more paths from this file (- for stdin), one per line.",
+               type=click.Path(), metavar="FILE"),
+        option("--max-line-bytes", "Longer lines are invalid.", type=Size(), default="1GiB"),
+        option("--max-window", "Largest zstd window.", type=Size(), default="128MiB"),
+    ),
+    "findings_format": format_option(
+        "text", "json", "github", text="Output format; github prints annotations of a GitHub workflow."
+    ),
+    "json": flag("--json as_json", "Print the result as JSON on stdout."),
+    "raw_cells": flag("--raw-cells", "CSV: do not put a single quote before text that a spreadsheet would take for a "
+                      "formula."),
+    "accuracy": flag("--accuracy", "Show the accuracy even where scores are other than 0 and 1."),
+    "errors_as_wrong": flag("--errors-as-wrong", "Count records with an error as wrong answers. By default they do "
+                            "not count."),
+    "repeats_as": option("--repeats-as", "What several answers of a model to a question become: mean, pass@K (one of K "
+                         "is right), pass^K (all of K are), majority (of the extracted answers; a tie is wrong), or "
+                         "first.", metavar="HOW", default="mean"),
+    "lower_is_better": option("--lower-is-better", "Metrics whose lower scores are better, besides those whose records "
+                              "say so: a pattern of metrics, evaluations, or EVALUATION/METRIC. May be repeated.",
+                              multiple=True, metavar="PATTERN"),
+    "metrics": choice_option("--metrics", ["judgements", "all"], "Which metrics to show if --metric names none: those "
+                             "that judge answers, or also costs and bookkeeping."),
+    "min_coverage": option("--min-coverage", "Rank only models that answered this percentage of the questions.",
+                           type=Number(min=0, max=100), default=50.0, metavar="PERCENT"),
+    "primary": option("--primary", "The primary metric of an evaluation, if it is another than its records say; both "
+                      "may be patterns. May be repeated.", multiple=True, metavar="EVALUATION=METRIC"),
+    "group_by": option("--group-by", "Also show each group of records with the same value of this field, such as "
+                       "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
+                       multiple=True, metavar="FIELD"),
+    "repair": option("--repair", "Repair what known producers get wrong: all, or comma-separated names of repairs; may "
+                     "be repeated.", type=Checked("names", _check_repairs), multiple=True, metavar="NAMES"),
+}  # fmt: skip

@@ -41,18 +41,13 @@ class ProgressLine(Progress):
 
     def __init__(self, *stages: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._later = list(stages)
-        """The stages that are expected after this one."""
+        self._later = list(stages)  # that are expected after this one
         self._stage = _Stage("", 0, clock())
-        self._before = 0.0
-        """The share of the whole command that was done when this stage began."""
-        self._work = self._seconds = 0.0
-        """Work of earlier stages, in bytes times cost, and how long it took."""
-        self._rejected = self._bytes = 0
-        """Rejected lines, and bytes of earlier stages."""
+        self._before = 0.0  # the share of the whole command that was done when this stage began
+        self._work = self._seconds = 0.0  # of earlier stages: bytes times cost, and how long it took
+        self._rejected = self._bytes = 0  # rejected lines, and bytes of earlier stages
         self._drawn = 0.0
-        self.share = 0.0
-        """The share of the whole command that is done."""
+        self.share = 0.0  # of the whole command that is done
 
     def start(self, stage: str, total_bytes: int) -> None:
         """A stage begins. One that was not expected comes before all that are."""

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, clip, explain_damage, print_json, safe, terminal_width, width_of
+from fastrec.cli.console import clip, explain_damage, print_found, safe, terminal_width, width_of
 from fastrec.cli.options import (
     Count,
     choice_option,
     command,
     complete_names,
-    filter_options,
-    lower_is_better_option,
-    metrics_option,
-    raw_cells_option,
-    run_options,
+    format_option,
+    option,
+    pattern_option,
+    shared,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Table, columns, csv_table, print_hidden, print_more, print_table
+from fastrec.cli.tables import Table, columns, csv_table, more_rows, print_hidden, print_notes, print_table
 from fastrec.errors import counted
 from fastrec.wording import found_in, score_text
 
@@ -40,29 +39,24 @@ _FIELDS: Final = (
 )  # fmt: skip
 
 
-@command("List the questions: the hardest, the most disputed, and others.")
-@click.argument("corpus", type=click.Path())
-@filter_options
+@command("List the questions: the hardest, the most disputed, and others.", ok="done, also if no question matches",
+         usage="the command line is wrong, or a name matches nothing", failure="a part could not be read")  # fmt: skip
+@shared("corpus", "filters")
 @choice_option("--sort", _SORTS, f"Order of the questions: {', '.join(_SORTS[:-1])}, or order: as in the corpus.",
                metavar="ORDER")  # fmt: skip
-@click.option("--wrong-by", multiple=True, metavar="PATTERN", shell_complete=complete_names("models"),
-              help="Only questions that all of these models get wrong; all: every model that has answered. May be "
-              "repeated.")  # fmt: skip
-@click.option("--right-by", multiple=True, metavar="PATTERN", shell_complete=complete_names("models"),
-              help="Only questions that all of these models get right.")  # fmt: skip
-@click.option("--split", nargs=2, metavar="A B", shell_complete=complete_names("models"),
-              help="Only questions that model A gets right and model B wrong.")  # fmt: skip
-@click.option("--text", default="", metavar="TEXT",
-              help="Only questions with this text in the input or a reference, or in an answer: something that a model "
-              "said. Case does not matter.")  # fmt: skip
-@choice_option("--in", ["both", "input", "answers"], "Where to look for --text.", to="in_")
-@click.option("--limit", type=Count(min=1), metavar="N", default=20, show_default=True,
-              help="List at most N questions of each evaluation and metric.")  # fmt: skip
-@metrics_option
-@lower_is_better_option
-@choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
-@raw_cells_option
-@run_options
+@pattern_option("--wrong-by", "Only questions that all of these models get wrong; all: every model that has answered. "
+                "May be repeated.", "models")  # fmt: skip
+@pattern_option("--right-by", "Only questions that all of these models get right.", "models")
+@option("--split", "Only questions that model A gets right and model B wrong.",
+        nargs=2, metavar="A B", shell_complete=complete_names("models"))  # fmt: skip
+@option("--text", "Only questions with this text in the input or a reference, or in an answer: something that a model "
+        "said. Case does not matter.", default="", show_default=False, metavar="TEXT")  # fmt: skip
+@choice_option("--in in_", ["both", "input", "answers"], "Where to look for --text.")
+@option("--limit", "List at most N questions of each evaluation and metric.",
+        type=Count(min=1), metavar="N", default=20)  # fmt: skip
+@shared("metrics", "lower_is_better")
+@format_option("text", "json", "csv")
+@shared("raw_cells", "run")
 def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
     """List the questions of CORPUS: how many models are right, how much they disagree, errors, lengths.
 
@@ -77,12 +71,6 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
     ~/.cache/fastrec).
 
     \b
-    Exit codes:
-      0     done, also if no question matches
-      2     the command line is wrong, or a name matches nothing
-      3     a part could not be read
-
-    \b
     Examples:
       fastrec questions corpus --evaluation GSM8K --wrong-by all
       fastrec questions corpus --sort disagreement --limit 5
@@ -95,24 +83,18 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
 
     with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options, progress=progress)
-    with allow_broken_pipe():
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "csv":
-            # Bytes: of text, click would remove escape sequences, which are part of the values.
-            spell = safe if sys.stdout.isatty() else str
-            click.echo(csv_table(_csv_rows(found), raw_cells=raw_cells, spell=spell).encode(), nl=False)
-        else:
-            _print(found)
+    print_found(found, output_format, text=lambda: _print(found), csv=lambda: _print_csv(found, raw_cells=raw_cells))
 
 
-def _csv_rows(found: Questions) -> Table:
+def _print_csv(found: Questions, *, raw_cells: bool) -> None:
+    spell = safe if sys.stdout.isatty() else str
     rows = [
         [table.evaluation_name, table.metric, *(getattr(question, field) for field in _FIELDS)]
         for table in found.evaluations
         for question in table.questions
     ]
-    return Table(columns(["evaluation_name", "metric", *_FIELDS]), rows)
+    text = csv_table(["evaluation_name", "metric", *_FIELDS], rows, raw_cells=raw_cells, spell=spell)
+    click.echo(text.encode(), nl=False)  # of text, click would remove escape sequences, which are part of the values
 
 
 def _print(found: Questions) -> None:
@@ -124,7 +106,7 @@ def _print(found: Questions) -> None:
         title = click.style(safe(table.evaluation_name), bold=True)
         click.echo(f"{chr(10) if number else ''}{title}{metric}: {counts}")
         hidden += _print_table(table)
-        print_more(table.total - len(table.questions), "question", f"--limit {table.total}")
+        print_notes(more_rows(table.total - len(table.questions), "question", f"--limit {table.total}"))
     if not tables:
         click.echo("no question matches")
     from fastrec.summary.present_choice import others_in_words

@@ -8,61 +8,32 @@ from typing import Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, format_bytes, print_exactly
-from fastrec.cli.options import (
-    Count,
-    accuracy_option,
-    command,
-    errors_as_wrong_option,
-    filter_options,
-    given_filters,
-    group_by_option,
-    lower_is_better_option,
-    metrics_option,
-    min_coverage_option,
-    prepare_reading,
-    primary_option,
-    repeats_as_option,
-    run_options,
-)
+from fastrec.cli.options import Count, command, flag, given_filters, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.errors import shown
 
 
-@command("Show a corpus on one HTML page.")
-@click.argument("corpus", type=click.Path())
-@click.option("-o", "--output", type=click.Path(allow_dash=True), metavar="FILE", required=True,
-              help="File to write, such as report.html; - for stdout.")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-@accuracy_option
-@errors_as_wrong_option
-@repeats_as_option
-@click.option("--confidence", metavar="FIELD",
-              help="Draw how often answers are right against their confidence, a field or a metric.")  # fmt: skip
-@click.option("--questions", type=Count(min=0), default=20, show_default=True, metavar="N",
-              help="Show this many of the hardest and most disputed questions, with answers; 0 for none.")  # fmt: skip
-@click.option("--trend", type=click.Path(), multiple=True, metavar="PATH",
-              help="Draw the results of models over these corpora; a directory stands for the corpora in it. May be "
-                   "repeated.")  # fmt: skip
-@group_by_option
-@metrics_option
-@primary_option
-@min_coverage_option
-@lower_is_better_option
-@filter_options
-@run_options
+@command("Show a corpus on one HTML page.",
+         usage="the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or no record matches the filters",
+         failure="something could not be read or written")  # fmt: skip
+@shared("corpus")
+@option("-o --output", "File to write, such as report.html; - for stdout.",
+        type=click.Path(allow_dash=True), metavar="FILE", required=True)  # fmt: skip
+@flag("--overwrite", "Replace an existing file.")
+@shared("accuracy", "errors_as_wrong", "repeats_as")
+@option("--confidence", "Draw how often answers are right against their confidence, a field or a metric.",
+        metavar="FIELD")  # fmt: skip
+@option("--questions", "Show this many of the hardest and most disputed questions, with answers; 0 for none.",
+        type=Count(min=0), default=20, metavar="N")  # fmt: skip
+@option("--trend", "Draw the results of models over these corpora; a directory stands for the corpora in it. May be "
+        "repeated.", type=click.Path(), multiple=True, metavar="PATH")  # fmt: skip
+@shared("group_by", "metrics", "primary", "min_coverage", "lower_is_better", "filters", "run")
 def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **options: Any) -> None:
     """Write an HTML page about CORPUS: results of models, questions with answers, line counts, hashes, rejected lines.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
     sorted and searched. It depends on the corpora alone, and is written atomically. Questions come from the index of
     the corpus, which is built once and kept in the cache directory (FASTREC_CACHE, by default ~/.cache/fastrec).
-
-    \b
-    Exit codes:
-      0     done
-      2     the command line is wrong, CORPUS is not a corpus, OUTPUT exists, or
-            no record matches the filters
-      3     something could not be read or written
 
     \b
     Examples:

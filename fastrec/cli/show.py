@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import (
-    allow_broken_pipe,
-    clip,
-    explain_damage,
-    print_json,
-    print_notice,
-    safe,
-    safe_lines,
-    terminal_width,
-    wrap,
-)
-from fastrec.cli.options import choice_option, command, filter_options, run_options
+from fastrec.cli.console import clip, explain_damage, print_found, print_notice, safe, safe_lines, terminal_width, wrap
+from fastrec.cli.options import command, flag, format_option, shared
 from fastrec.cli.progress import make_progress
 from fastrec.errors import counted
 from fastrec.wording import latency_text, score_text, signs_of, tally_facts, tokens_text
@@ -77,20 +67,17 @@ class AnswerPrinter:
     def _turns(self, turns: Sequence[Turn], indent: str) -> None:
         """Print a conversation; a result is printed with its call."""
         shown = [turn for turn in turns if not turn.is_result or turn.calls or turn.reasoning or turn.other]
-        most = len(shown) if self._full else _FIRST_TURNS + _LAST_TURNS + 1
-        alone = len(turns) == 1
-        first, folded, last = shown, shown[:0], shown[:0]
-        if len(shown) > most:
-            first, folded, last = shown[:_FIRST_TURNS], shown[_FIRST_TURNS:-_LAST_TURNS], shown[-_LAST_TURNS:]
-        for turn in first:
-            self._turn(turn, indent, alone=alone)
-        if folded:
+        is_long = not self._full and len(shown) > _FIRST_TURNS + _LAST_TURNS + 1
+        start, end = (_FIRST_TURNS, len(shown) - _LAST_TURNS) if is_long else (len(shown), len(shown))
+        for turn in shown[:start]:
+            self._turn(turn, indent, alone=len(turns) == 1)
+        if folded := shown[start:end]:
             calls = [call for turn in folded for call in turn.calls]
             failed = sum(call.failed for call in calls) + sum(turn.failed for turn in folded)
             about = [counted(len(folded), "turn"), *([counted(len(calls), "tool call")] if calls else [])]
             self._note(f"{indent}… {', '.join(about)}{f', {failed:,} failed' if failed else ''} …")
-        for turn in last:
-            self._turn(turn, indent, alone=alone)
+        for turn in shown[end:]:
+            self._turn(turn, indent, alone=len(turns) == 1)
 
     def _turn(self, turn: Turn, indent: str, *, alone: bool) -> None:
         if not alone:
@@ -215,13 +202,15 @@ def _facts(verdict: Verdict, answer: ShownAnswer) -> Iterator[str]:
         yield f"{head}source: {verdict.source.shard}:{verdict.source.line}"
 
 
-@command("Show a question with the answers of all models.")
-@click.argument("corpus", type=click.Path())
+@command("Show a question with the answers of all models.",
+         usage="the command line is wrong, or QUESTION is not one question; the message lists the candidates",
+         failure="a part could not be read")  # fmt: skip
+@shared("corpus")
 @click.argument("question")
-@filter_options
-@click.option("--full", is_flag=True, help="Show everything: whole texts, all turns, reasoning, prompts, metadata.")
-@choice_option("--format", ["text", "json"], "Output format; JSON has everything.", to="output_format")
-@run_options
+@shared("filters")
+@flag("--full", "Show everything: whole texts, all turns, reasoning, prompts, metadata.")
+@format_option("text", "json", text="Output format; JSON has everything.")
+@shared("run")
 def show(corpus: str, question: str, full: bool, output_format: str, no_progress: bool, **options: Any) -> None:
     """Show a question of CORPUS and the answers to it: verdict, score, tokens, latency, error and conversation.
 
@@ -235,13 +224,6 @@ def show(corpus: str, question: str, full: bool, output_format: str, no_progress
     ~/.cache/fastrec).
 
     \b
-    Exit codes:
-      0     done
-      2     the command line is wrong, or QUESTION is not one question; the
-            message lists the candidates
-      3     a part could not be read
-
-    \b
     Examples:
       fastrec show corpus 5 --evaluation GSM8K
       fastrec show corpus 5 --evaluation GSM8K --wrong --full | less
@@ -252,11 +234,7 @@ def show(corpus: str, question: str, full: bool, output_format: str, no_progress
 
     with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, question, **options, progress=progress)
-    with allow_broken_pipe():
-        if output_format == "json":
-            print_json(found)
-        else:
-            _print(found, full=full)
+    print_found(found, output_format, text=lambda: _print(found, full=full))
 
 
 def _print(found: Shown, *, full: bool) -> None:

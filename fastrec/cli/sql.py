@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import allow_broken_pipe, clip, explain_damage, print_error, print_notice, safe
-from fastrec.cli.options import choice_option, command, run_options
+from fastrec.cli.options import command, flag, format_option, option, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, csv_table, markdown_table, print_table
 from fastrec.errors import FastrecError, UsageError, counted
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 1000  # printed as a table for people
 _WIDEST: Final = 60  # characters of a cell in such a table
-_KEYWORDS: Final = ("avg", "count", "distinct", "from", "group by", "ilike", "limit", "order by", "select", "where")
+_KEYWORDS: Final = ("select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike")
 _NUMBERS: Final = ("int", "float", "double", "decimal")
 
 
-@command("Ask a corpus anything in SQL.")
+@command("Ask a corpus anything in SQL.", usage="the command line or the query is wrong",
+         failure="a part could not be read, or the result not written")  # fmt: skip
 @click.argument("arguments", nargs=-1, metavar="CORPUS... [QUERY]", type=click.Path())
-@click.option("-f", "--file", type=click.Path(), metavar="FILE", help="Read the query from this file; - is stdin.")
-@choice_option("--format", ["table", "csv", "json", "markdown", "parquet"], "Output format.", to="output_format")
-@click.option("-o", "--output", type=click.Path(), metavar="FILE", help="Write the result to this file.")
-@click.option("--schema", "show_schema", is_flag=True, help="Print the tables and columns with explanations.")
-@run_options
+@option("-f --file", "Read the query from this file; - is stdin.", type=click.Path(), metavar="FILE")
+@format_option("table", "csv", "json", "markdown", "parquet")
+@option("-o --output", "Write the result to this file.", type=click.Path(), metavar="FILE")
+@flag("--schema show_schema", "Print the tables and columns with explanations.")
+@shared("run")
 def sql(
     arguments: tuple[str, ...],
     file: str | None,
@@ -48,12 +49,6 @@ def sql(
     The first use of a corpus reads all of it, and keeps its tables in the cache directory (FASTREC_CACHE, by default
     ~/.cache/fastrec); `fastrec clean --cache` removes them. A query can read these tables and nothing else: no files,
     no extensions.
-
-    \b
-    Exit codes:
-      0     done
-      2     the command line or the query is wrong
-      3     a part could not be read, or the result not written
 
     \b
     Examples:
@@ -133,7 +128,7 @@ def _print(found: pa.Table, output_format: str) -> None:
         return
     if output_format == "csv":
         cells = [[cell if isinstance(cell, (int, float, str)) else _text(cell) for cell in row] for row in rows]
-        click.echo(csv_table(Table(columns(names), cells), raw_cells=False, spell=str), nl=False)
+        click.echo(csv_table(names, cells, raw_cells=False, spell=str), nl=False)
         return
     widest = _WIDEST if output_format == "table" else None
     shown = [[_cell(cell, widest) for cell in row] for row in rows[:_MOST_ROWS]]
@@ -177,6 +172,7 @@ def _prompt(connection: DuckDBPyConnection) -> None:
             click.echo("SQL over the tables answers, questions, models and records. \\d lists them, \\q leaves.")
         lines: list[str] = []
         while True:
+            is_last = False
             try:
                 line = input(("   > " if lines else "sql> ") if sys.stdin.isatty() else "")
             except EOFError:
@@ -185,8 +181,6 @@ def _prompt(connection: DuckDBPyConnection) -> None:
                 click.echo()
                 lines = []
                 continue
-            else:
-                is_last = False
             if not lines and line.strip() in ("\\d", "\\q"):
                 if line.strip() == "\\q":
                     return
@@ -221,13 +215,7 @@ def _history() -> Iterator[None]:
     from fastrec.answers.index import cache_directory
     from fastrec.commands.export.tables import ANSWERS, TABLES
 
-    words = sorted(
-        {
-            *TABLES,
-            *ANSWERS,
-            *["select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike"],
-        }
-    )
+    words = sorted({*TABLES, *ANSWERS, *_KEYWORDS})
 
     def complete(text: str, state: int) -> str | None:
         found = [word for word in words if word.startswith(text.lower())]

@@ -14,29 +14,24 @@ from fastrec.cli.console import (
     allow_broken_pipe,
     explain_damage,
     print_error,
-    print_json,
+    print_found,
     print_notice,
     print_warning,
     safe,
 )
-from fastrec.cli.options import (
-    accuracy_option,
-    choice_option,
-    command,
-    errors_as_wrong_option,
-    filter_options,
-    group_by_option,
-    jobs_option,
-    lower_is_better_option,
-    metrics_option,
-    min_coverage_option,
-    no_progress_option,
-    prepare_reading,
-    raw_cells_option,
-    repeats_as_option,
-)
+from fastrec.cli.options import command, flag, format_option, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Section, Table, columns, csv_table, escaped, markdown_sections, more_rows, print_sections
+from fastrec.cli.tables import (
+    Rows,
+    Section,
+    Table,
+    columns,
+    csv_table,
+    escaped,
+    markdown_sections,
+    more_rows,
+    print_sections,
+)
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -151,7 +146,7 @@ def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> T
     return Table(columns(list(cells), left=("model",), hidden=optional), list(zip(*cells.values(), strict=True)))
 
 
-def _csv_models(found: Stats) -> Table:
+def _csv_models(found: Stats) -> tuple[list[str], Rows]:
     """Make one table of all models of all evaluations and metrics, with numbers in full precision.
 
     New columns are at the end, for readers that go by position.
@@ -162,7 +157,7 @@ def _csv_models(found: Stats) -> Table:
         for one in found.evaluations
         for rank, model in enumerate(one.by_model, 1)
     ]
-    return Table(columns(["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS]), rows)
+    return ["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS], rows
 
 
 _MOST_OVERLAPS: Final = 50
@@ -193,16 +188,9 @@ def _questions_sections(found: Stats) -> Sections:
 def _overlap_section(pairs: Sequence[Overlap]) -> Section:
     names = ["evaluation", "other evaluation", "same hash", "same input", "example", "in the other"]
     rows = [
-        [
-            one.first,
-            one.second,
-            f"{one.hashes:,}",
-            f"{one.inputs:,}",
-            str(example.sample_id),
-            str(example.other_sample_id),
-        ]
+        [one.first, one.second, f"{one.hashes:,}", f"{one.inputs:,}", str(first.sample_id), str(first.other_sample_id)]
         for one in pairs
-        for example in one.examples[:1]
+        for first in one.examples[:1]
     ]
     about = f"{counted(len(pairs), 'pair')} of evaluations have questions in common"
     left = ("other evaluation", "example", "in the other")
@@ -234,14 +222,14 @@ def _hashes_section(name: str, models: Sequence[ModelRecipes]) -> Section:
 
 def _recipes_of(models: Sequence[ModelRecipes]) -> list[str]:
     """List the recipes in order: R1 to R10, then absent and wrong."""
-    return sorted(
-        {name for model in models for name in model.recipes}, key=lambda name: (name[0] != "R", len(name), name)
-    )
+    found = {name for model in models for name in model.recipes}
+    return sorted(found, key=lambda name: (name[0] != "R", len(name), name))
 
 
 def _joins_section(joins: EvaluationJoins) -> Section:
-    counts = (counted(joins.models, "model"), counted(joins.questions, "question"), counted(joins.ids, "sample_id"))
-    about = ", ".join(counts)
+    about = (
+        f"{counted(joins.models, 'model')}, {counted(joins.questions, 'question')}, {counted(joins.ids, 'sample_id')}"
+    )
     if joins.models > 1:
         shared = f"{counted(joins.common, 'question')} and {counted(joins.common_ids, 'sample_id')}"
         about += f"; all models have {shared} in common"
@@ -270,12 +258,10 @@ def _pairs_table(joins: EvaluationJoins) -> Table:
 def _pairs_notes(joins: EvaluationJoins) -> Iterator[str]:
     from fastrec.summary.present_ranking import REASONS
 
-    more = len(joins.pairs) - _MOST_PAIRS
-    if more > 0:
+    if (more := len(joins.pairs) - _MOST_PAIRS) > 0:
         yield f"… and {counted(more, 'more pair')}; --model chooses models, and --format json lists all pairs"
     for reason, heading in REASONS.items():
-        pair = next((pair for pair in joins.pairs if pair.examples.get(reason)), None)
-        if pair:
+        if pair := next((pair for pair in joins.pairs if pair.examples.get(reason)), None):
             models = (joins.groups[number].models[0] for number in (pair.first, pair.second))
             ids = ", ".join(map(str, pair.examples[reason]))
             yield f"{heading}: {' and '.join(models)}, for example sample_id {ids}"
@@ -286,7 +272,7 @@ def _spelled(group: QuestionGroup) -> str:
     return f"{first} and {len(others)} more" if others else first
 
 
-def _csv_questions(found: Stats) -> Table:
+def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
     """Make one table of the recipes of all models, or of all pairs of models."""
     from fastrec.summary.present_ranking import REASONS
 
@@ -296,25 +282,24 @@ def _csv_questions(found: Stats) -> Table:
             for one in found.hashes
             for recipe in _recipes_of([one])
         ]
-        return Table(columns(["evaluation_name", "model_id", "recipe", "lines"]), recipes)
+        return ["evaluation_name", "model_id", "recipe", "lines"], recipes
     if found.calibration is not None:
         fields = [
             "evaluation_name", "metric", "model_id", "answers", "left_out", "confidence", "accuracy", "ece", "brier",
         ]  # fmt: skip
-        return Table(columns(fields), [[getattr(one, name) for name in fields] for one in found.calibration])
+        return fields, [[getattr(one, name) for name in fields] for one in found.calibration]
     if found.overlap is not None:
         rows = [[one.first, one.second, one.hashes, one.inputs] for one in found.overlap]
-        return Table(columns(["evaluation_name", "other_evaluation_name", "hashes", "inputs"]), rows)
+        return ["evaluation_name", "other_evaluation_name", "hashes", "inputs"], rows
     names = [
         "evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric", "ids",
         "apart", *REASONS,
     ]  # fmt: skip
-    pairs = [
+    return names, [
         [joins.evaluation_name, *models, *numbers]
         for joins in found.joins or ()
         for models, numbers in all_pairs(joins)
     ]
-    return Table(columns(names), pairs)
 
 
 def all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[int]]]:
@@ -338,36 +323,29 @@ def all_pairs(joins: EvaluationJoins) -> Iterator[tuple[tuple[str, str], list[in
 _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latency", "model"]
 
 
-@command("Compare the models of each evaluation and metric.")
-@click.argument("paths", nargs=-1, type=click.Path())
-@click.option("--by", type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 and 1",
-              help="Rank models by this, best first; tokens are per record, latency is the median.")  # fmt: skip
-@filter_options
-@accuracy_option
-@click.option("--common", is_flag=True, help="Count only questions that all of these models answered.")
-@group_by_option
-@click.option("--hashes", is_flag=True,
-              help="Show how producers computed sample_hash, for each evaluation and model.")  # fmt: skip
-@click.option("--joins", is_flag=True,
-              help="Show how many questions models have in common, and what keeps the others apart.")  # fmt: skip
-@click.option("--confidence", metavar="FIELD",
-              help="Compare the confidence of answers, a field such as metadata.confidence or a metric, with how often "
-                   "they are right: expected calibration error and Brier score.")  # fmt: skip
-@click.option("--overlap", is_flag=True, help="Show which evaluations have questions in common.")
-@min_coverage_option
-@click.option("--no-ranks", is_flag=True,
-              help="Do not test which models differ: then the summary of a corpus has all the numbers.")  # fmt: skip
-@metrics_option
-@lower_is_better_option
-@errors_as_wrong_option
-@repeats_as_option
-@choice_option("--format", ["table", "json", "csv", "markdown"], "Output format.", to="output_format")
-@raw_cells_option
-@jobs_option
-@click.option("--work-dir", type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR",
-              show_envvar=True, help="Directory for temporary files.")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Print only the statistics and errors.")
-@no_progress_option
+@command("Compare the models of each evaluation and metric.", check="there are no records",
+         usage="the command line is wrong, or a pattern matches nothing",
+         failure="something could not be read")  # fmt: skip
+@shared("paths")
+@option("--by", "Rank models by this, best first; tokens are per record, latency is the median.",
+        type=click.Choice(_RANKINGS), show_default="accuracy; score where scores are not only 0 and 1")  # fmt: skip
+@shared("filters", "accuracy")
+@flag("--common", "Count only questions that all of these models answered.")
+@shared("group_by")
+@flag("--hashes", "Show how producers computed sample_hash, for each evaluation and model.")
+@flag("--joins", "Show how many questions models have in common, and what keeps the others apart.")
+@option("--confidence", "Compare the confidence of answers, a field such as metadata.confidence or a metric, with how "
+        "often they are right: expected calibration error and Brier score.", metavar="FIELD")  # fmt: skip
+@flag("--overlap", "Show which evaluations have questions in common.")
+@shared("min_coverage")
+@flag("--no-ranks", "Do not test which models differ: then the summary of a corpus has all the numbers.")
+@shared("metrics", "lower_is_better", "errors_as_wrong", "repeats_as")
+@format_option("table", "json", "csv", "markdown")
+@shared("raw_cells", "jobs")
+@option("--work-dir", "Directory for temporary files.",
+        type=click.Path(file_okay=False), envvar="FASTREC_WORK_DIR", show_envvar=True)  # fmt: skip
+@flag("-q --quiet", "Print only the statistics and errors.")
+@shared("no_progress")
 def stats(
     paths: tuple[str, ...], output_format: str, raw_cells: bool, quiet: bool, no_progress: bool, **options: Any
 ) -> None:
@@ -403,13 +381,6 @@ def stats(
     (input.raw), the reference, or only white space.
 
     \b
-    Exit codes:
-      0     done
-      1     there are no records
-      2     the command line is wrong, or a pattern matches nothing
-      3     something could not be read
-
-    \b
     Examples:
       fastrec stats corpus
       fastrec stats new-corpus --metric acc --metric 'rouge*'
@@ -423,38 +394,31 @@ def stats(
     from fastrec.corpus.manifest import skipped_lines
 
     other_tables = [name for name in ("hashes", "joins", "overlap", "confidence") if options[name]]
-    about_questions = bool(other_tables)
     if len(other_tables) > 1 and output_format == "csv":
         raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")
     prepare_reading(options["jobs"], paths)
-    stages = (
-        ("sort", "merge", "count", "index")
-        if options["common"] or options["joins"] or options["overlap"]
-        else ("sort", "merge", "index")
-    )
+    counts = ["count"] if options["common"] or options["joins"] or options["overlap"] else []
+    stages = ["sort", "merge", *counts, "index"]
     with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
-    make_sections = _questions_sections if about_questions else stats_sections
+    make_sections = _questions_sections if other_tables else stats_sections
+    missing = skipped_lines(found.skipped)
     with allow_broken_pipe():
-        missing = skipped_lines(found.skipped)
-        if missing and output_format in ("table", "markdown"):
-            if output_format == "table":
-                lines = [safe(line) for line in missing]
-            else:
-                lines = [re.sub("^  ", "- ", escaped(line)) for line in missing]  # indented lines become a list
-            click.echo("\n".join([*lines, ""]))
-        elif not quiet:
-            print_warning(missing)
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "csv":
-            table = _csv_questions(found) if about_questions else _csv_models(found)
-            click.echo(csv_table(table, raw_cells=raw_cells), nl=False)
-        elif output_format == "markdown":
-            click.echo("\n".join(markdown_sections(*make_sections(found))))
-        elif found.evaluations:
-            print_sections(*make_sections(found))
-        if not found.evaluations:
-            print_error("there are no records")
+        if output_format in ("json", "csv"):
+            if not quiet:
+                print_warning(missing)
+        elif missing:
+            # In Markdown, indented lines become a list.
+            spell = safe if output_format == "table" else lambda line: re.sub("^  ", "- ", escaped(line))
+            click.echo("\n".join([*map(spell, missing), ""]))
+    make_csv = _csv_questions if other_tables else _csv_models
+    print_found(
+        found,
+        output_format,
+        table=lambda: print_sections(*make_sections(found)) if found.evaluations else None,
+        csv=lambda: click.echo(csv_table(*make_csv(found), raw_cells=raw_cells), nl=False),
+        markdown=lambda: click.echo("\n".join(markdown_sections(*make_sections(found)))),
+    )
     if not found.evaluations:
+        print_error("there are no records")
         raise click.exceptions.Exit(1)

@@ -1,7 +1,7 @@
 """Tables and lists of findings: text for a terminal, Markdown, and CSV.
 
-A command makes a `Table` of its result. Three functions render it, and escape its cells: `print_table`,
-`markdown_table` and `csv_table`. A `Section` is a table with a title and notes.
+A command makes a `Table` of its result. `print_table` and `markdown_table` render it, and escape its cells. A `Section`
+is a table with a title and notes. CSV has tables of its own, with numbers in full precision.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _MOST_GROUPS: Final = 20  # more do not fit on a screen
+_Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 
 
 class Column(NamedTuple):
@@ -39,11 +40,12 @@ class Column(NamedTuple):
         return "" if self.name.endswith("±") else self.name
 
 
-class Table(NamedTuple):
-    """Columns, and rows of cells. Text and Markdown need text in all cells, CSV may have numbers."""
+Rows = Sequence[Sequence[object]]
 
+
+class Table(NamedTuple):
     columns: Sequence[Column]
-    rows: Sequence[Sequence[object]]
+    rows: Rows
 
 
 class Section(NamedTuple):
@@ -112,17 +114,13 @@ def print_section(section: Section) -> list[str]:
         click.echo(f"  {section.table}")
     elif section.table.rows:
         hidden = print_table(section.table)
-    _print_notes(section.notes)
+    print_notes(section.notes)
     return hidden
 
 
-def _print_notes(notes: Iterable[str]) -> None:
+def print_notes(notes: Iterable[str]) -> None:
     for note in notes:
         click.echo(f"  {safe(note)}")
-
-
-def print_more(more: int, noun: str, where: str) -> None:
-    _print_notes(more_rows(more, noun, where))
 
 
 def more_rows(more: int, noun: str, where: str) -> list[str]:
@@ -174,14 +172,14 @@ def markdown_sections(sections: Iterable[Section], legends: Iterable[Sequence[st
         yield from map(escaped, lines)
 
 
-def csv_table(table: Table, *, raw_cells: bool, spell: Callable[[str], str] = safe) -> str:
-    """Return a CSV table; `spell` is applied to text."""
+def csv_table(names: Sequence[str], rows: Rows, *, raw_cells: bool, spell: Callable[[str], str] = safe) -> str:
+    """Return a CSV table; cells are text or numbers, and `spell` is applied to text."""
     from fastrec.csv_writer import CsvWriter
 
     out = io.StringIO()
     writer = CsvWriter(out, raw_cells=raw_cells)
-    writer.writerow([column.name for column in table.columns])
-    for row in table.rows:
+    writer.writerow(names)
+    for row in rows:
         cells = (str(cell).lower() if isinstance(cell, bool) else cell for cell in row)
         writer.writerow([spell(cell) if isinstance(cell, str) else cell for cell in cells])
     return out.getvalue()
@@ -194,18 +192,14 @@ def print_findings(report: Validation | PairCheck, output_format: str, where: st
     elif output_format == "text":
         print_groups(report.groups, sum(report.codes.values()), f"other findings; {where} has more")
     else:
-        _print_annotations(report.groups)
-
-
-def _print_annotations(groups: Iterable[FindingGroup]) -> None:
-    """Print a command of a GitHub workflow for each group: it appears beside its first line in a pull request."""
-    for group in groups:
-        first = group.locations[0]
-        more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
-        message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
-        source = _workflow(first.source, "\r\n%:,")
-        level = "notice" if group.severity == "note" else group.severity
-        click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
+        for group in report.groups:
+            # A command of a GitHub workflow: the group appears beside its first line in a pull request.
+            first = group.locations[0]
+            more = f" (and {group.count - 1:,} more)" if group.count > 1 else ""
+            message = _workflow(f"{group.path}: {group.message} [{group.code}]{more}", "\r\n%")
+            source = _workflow(first.source, "\r\n%:,")
+            level = "notice" if group.severity == "note" else group.severity
+            click.echo(f"::{level} file={source},line={first.line},title={group.code}::{message}")
 
 
 def _workflow(text: str, special: str) -> str:
@@ -214,26 +208,21 @@ def _workflow(text: str, special: str) -> str:
 
 
 def print_groups(
-    groups: Sequence[FindingGroup],
-    count: int,
-    rest: str,
-    remarks: Sequence[str] = (),
-    further: Sequence[Sequence[str]] = (),
+    groups: Sequence[FindingGroup], count: int, rest: str, about: Callable[[Any], _Remarks] = lambda _: ("", ())
 ) -> None:
     """Print the first groups of findings, each with its number and an example.
 
-    `rest` describes the findings that are not shown, out of `count`. `remarks` has a remark for each group, and
-    `further` lines to print below it, or they are empty.
+    `rest` describes the findings that are not shown, out of `count`; `about` makes remarks on a group.
     """
-    for number, group in enumerate(groups[:_MOST_GROUPS]):
+    for group in groups[:_MOST_GROUPS]:
         colour = {"error": "red", "warning": "yellow"}.get(group.severity, "cyan")
         locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in group.locations)
         judged = f", judged as {group.version}" if group.version else ""
-        remark = remarks[number] if remarks else ""
+        remark, further = about(group)
         click.echo(f"{click.style(group.severity, fg=colour)} {group.code}  {group.count:,} ×{judged}{remark}")
         click.echo(f"    {safe(group.path)}: {safe(group.message)}")
         click.echo(f"    {locations}{', …' if group.count > len(group.locations) else ''}")
-        for line in further[number] if further else ():
+        for line in further:
             click.echo(f"    {safe(line)}")
     if hidden := count - sum(group.count for group in groups[:_MOST_GROUPS]):
         click.echo(f"… and {hidden:,} {rest}")

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from fastrec.cli.console import allow_broken_pipe, explain_damage, print_json, print_notice, safe
-from fastrec.cli.options import (
-    Number,
-    choice_option,
-    command,
-    group_by_option,
-    lower_is_better_option,
-    metrics_option,
-    name_filter_options,
-    prepare_reading,
-    raw_cells_option,
-    run_options,
-)
+from fastrec.cli.console import explain_damage, print_found, print_notice, safe
+from fastrec.cli.options import Number, command, format_option, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Section, Table, columns, csv_table, print_hidden, print_more, print_section, print_table
+from fastrec.cli.tables import (
+    Rows,
+    Section,
+    Table,
+    columns,
+    csv_table,
+    more_rows,
+    print_hidden,
+    print_notes,
+    print_section,
+    print_table,
+)
 from fastrec.errors import counted, listed
 from fastrec.wording import TESTS
 
@@ -118,7 +118,7 @@ def _print_changes(found: Trend) -> None:
         p = change.p_text if change.p_text.startswith("<") else f"= {change.p_text}"
         test = f" ({tests[change.test]})" if change.test and len(tests) > 1 else ""
         click.echo(f"    {click.style(_mark(change), fg=colour)} {values}  {counts}  p {p}{test}")
-    print_more(len(changes) - _MOST_CHANGES, "change", "`--format csv`")
+    print_notes(more_rows(len(changes) - _MOST_CHANGES, "change", "`--format csv`"))
 
 
 def _print_corpora(found: Trend) -> None:
@@ -136,7 +136,7 @@ def _print_corpora(found: Trend) -> None:
                 click.echo(f"  {safe(corpus.name)}: {counted(len(models), 'model')} {verb}: {safe(listed(models))}")
 
 
-def _csv_rows(found: Trend) -> Table:
+def _csv_table(found: Trend) -> tuple[list[str], Rows]:
     fields = ("before", "questions", "better", "worse", "old", "new", "difference", "test", "p", "p_adjusted")
     names = ["evaluation_name", "metric", "graded", "model_id", "corpus", "records", "errors", "questions", "value"]
     groups = list(dict.fromkeys(name for one in found.evaluations for name in one.group or {}))
@@ -151,20 +151,16 @@ def _csv_rows(found: Trend) -> Table:
                 compared = [getattr(change, name, None) for name in (*fields, "significant")]
                 values = [(one.group or {}).get(name) for name in groups]
                 rows.append([one.evaluation_name, one.metric, one.graded, model.model_id, *cells, *compared, *values])
-    return Table(columns(names), rows)
+    return names, rows
 
 
-@command("Follow models over several corpora, such as nightly ones.")
+@command("Follow models over several corpora, such as nightly ones.", ok="done, whatever changed",
+         usage="the command line is wrong, or there is no corpus", failure="a corpus could not be read")  # fmt: skip
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
-@name_filter_options
-@group_by_option
-@metrics_option
-@lower_is_better_option
-@click.option("--p", type=Number(min=0, max=1), default=0.05, show_default=True, metavar="P",
-              help="Mark a change if its adjusted p-value is below this.")  # fmt: skip
-@choice_option("--format", ["text", "json", "csv"], "Output format.", to="output_format")
-@raw_cells_option
-@run_options
+@shared("name_filters", "group_by", "metrics", "lower_is_better")
+@option("--p", "Mark a change if its adjusted p-value is below this.", type=Number(0, 1), default=0.05, metavar="P")
+@format_option("text", "json", "csv")
+@shared("raw_cells", "run")
 def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
     """Follow the accuracy of each model over CORPORA, and mark the changes that are more than chance.
 
@@ -183,12 +179,6 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
     the results.
 
     \b
-    Exit codes:
-      0     done, whatever changed
-      2     the command line is wrong, or there is no corpus
-      3     a corpus could not be read
-
-    \b
     Examples:
       fastrec trend nights/
       fastrec trend corpus-monday corpus-tuesday --model 'org/*'
@@ -202,11 +192,10 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
     stages = ("index", "sort", "merge") if options["group_by"] else ("index",)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(*corpora):
         found = run(corpora, **options, progress=progress)
-    with allow_broken_pipe():
-        print_notice(*found.notices)
-        if output_format == "json":
-            print_json(found)
-        elif output_format == "csv":
-            click.echo(csv_table(_csv_rows(found), raw_cells=raw_cells), nl=False)
-        else:
-            _print_trend(found)
+    print_notice(*found.notices)
+    print_found(
+        found,
+        output_format,
+        text=lambda: _print_trend(found),
+        csv=lambda: click.echo(csv_table(*_csv_table(found), raw_cells=raw_cells), nl=False),
+    )

@@ -9,18 +9,17 @@ from typing import Any
 import click
 
 from fastrec.cli.console import allow_broken_pipe, explain_damage, print_notice
-from fastrec.cli.options import Count, command, lower_is_better_option, primary_option, run_options
+from fastrec.cli.options import Count, command, flag, option, shared
 from fastrec.cli.progress import make_progress
 
 
-@command("Look at questions and answers in a browser.")
-@click.argument("corpus", type=click.Path())
-@click.option("--port", type=Count(min=0, max=65535), default=0, show_default="a free one",
-              help="Port to listen on.")  # fmt: skip
-@click.option("--no-browser", is_flag=True, help="Print the address, but do not open a browser.")
-@primary_option
-@lower_is_better_option
-@run_options
+@command("Look at questions and answers in a browser.", ok="ended with Ctrl-C",
+         usage="the command line is wrong, or CORPUS is not a corpus", failure="a part could not be read",
+         interrupted="interrupted while the index was built")  # fmt: skip
+@shared("corpus")
+@option("--port", "Port to listen on.", type=Count(min=0, max=65535), default=0, show_default="a free one")
+@flag("--no-browser", "Print the address, but do not open a browser.")
+@shared("primary", "lower_is_better", "run")
 def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> None:
     """Show CORPUS on a local web page: questions, the answers of all models side by side, and whole transcripts.
 
@@ -30,13 +29,6 @@ def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> No
 
     \b
     Needs: pip install starlette uvicorn
-
-    \b
-    Exit codes:
-      0     ended with Ctrl-C
-      2     the command line is wrong, or CORPUS is not a corpus
-      3     a part could not be read
-      130   interrupted while the index was built
 
     \b
     Examples:

@@ -313,8 +313,12 @@ class Summary(msgspec.Struct, kw_only=True):
         dict[str, int] | msgspec.UnsetType,
         _says("Valid lines, duplicates included, by the rule of --map for their names; absent without --map."),
     ] = msgspec.UNSET
-    labels: LabelCounts | msgspec.UnsetType = msgspec.UNSET
-    fixes: FixCounts | msgspec.UnsetType = msgspec.UNSET
+    labels: Annotated[LabelCounts | msgspec.UnsetType, _says("What became of labels; absent without --labels.")] = (
+        msgspec.UNSET
+    )
+    fixes: Annotated[FixCounts | msgspec.UnsetType, _says("What became of fixes; absent without --fixes.")] = (
+        msgspec.UNSET
+    )
     rejected_by_code: Annotated[dict[str, int], _says("Rejected lines by the code of their first error.")]
     repaired: Repaired
     repairable: Repairable

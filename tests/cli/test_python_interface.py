@@ -14,7 +14,7 @@ import pytest
 import fastrec
 from fastrec.cli import cli, python_name
 from fastrec.errors import UsageError
-from fastrec.filters import make_filters
+from fastrec.filters import FilterArguments
 from fastrec.harnesses.table import TableColumns
 from fastrec.normalize.options import NormalizeArguments, Options
 from tests.docs.reference import ROOT
@@ -53,13 +53,15 @@ def options_of(name: str) -> dict[str, click.Parameter]:
 def parameters_of(name: str) -> dict[str, inspect.Parameter]:
     """The parameters of a function; `**options` of `normalize` have the names of `NormalizeArguments`."""
     found = dict(inspect.signature(getattr(fastrec, python_name(name))).parameters)
+    keyword = inspect.Parameter.KEYWORD_ONLY
     if found.pop("options", None):
-        keyword = inspect.Parameter.KEYWORD_ONLY
         found |= {name: inspect.Parameter(name, keyword) for name in get_type_hints(NormalizeArguments)}
     if found.pop("table", None):
         found |= inspect.signature(TableColumns).parameters
     if found.pop("filters", None):
-        found |= inspect.signature(make_filters).parameters
+        found |= {
+            name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in get_type_hints(FilterArguments)
+        }
     return {key.removesuffix("_"): one for key, one in found.items()}  # `from_` is the option --from
 
 
@@ -74,7 +76,7 @@ def test_a_function_has_the_parameters_of_its_command(name: str) -> None:
 def test_normalize_takes_every_option() -> None:
     """The typed arguments of `normalize` are the options and the filters; limits and the like are internal."""
     internal = {"filters", "group_by", "limits"}
-    filters = set(inspect.signature(make_filters).parameters)
+    filters = set(get_type_hints(FilterArguments))
     assert set(get_type_hints(NormalizeArguments)) == set(Options.__struct_fields__) - internal | filters
 
 

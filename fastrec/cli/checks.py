@@ -1,0 +1,293 @@
+"""Commands that check records and corpora, or list what was wrong: `validate`, `check-pairs`, `rejects`, `verify`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fastrec.cli.console import (
+    allow_broken_pipe,
+    explain_damage,
+    format_repairable,
+    format_timing,
+    print_error,
+    print_exactly,
+    print_found,
+    print_json,
+    print_notice,
+    print_stderr,
+    safe,
+)
+from fastrec.cli.options import Count, choice_option, command, flag, format_option, option, prepare_reading, shared
+from fastrec.cli.progress import make_progress
+from fastrec.cli.tables import print_findings, print_groups
+from fastrec.errors import counted, shown
+
+if TYPE_CHECKING:
+    from fastrec.commands.check_pairs import PairCheck
+    from fastrec.commands.rejects import RejectGroup, Rejects
+    from fastrec.commands.validate import UpgradeReport, Validation
+
+
+@command("Check every record of shards.", ok="all lines are valid",
+         check="some lines are invalid, or, with --strict, have warnings",
+         failure="a shard could not be read completely, or the log could not be written")  # fmt: skip
+@shared("paths", "jobs", "findings_format")
+@option("--max-errors", "Stop after this many invalid lines.", type=Count(min=1), metavar="N")
+@option("--json-log", "Write all findings to this file as JSON lines (of a line, at most 100 errors).",
+        type=click.Path(dir_okay=False), metavar="FILE")  # fmt: skip
+@choice_option("--schema", ["auto", "0.2.0", "0.2.0-released", "0.2.1", "0.3.0"],
+               "Judge every record by this schema version; auto: by the version that its shape is of.")  # fmt: skip
+@flag("--upgrade-report", "List what an upgrade to the newest schema version would lose or may confuse.")
+@flag("--strict", "Exit 1 for warnings too.")
+@shared("reading")
+@choice_option("--hash", ["sha256", "xxh3_128"], "Algorithm of sample_hash.")
+@shared("repair", "no_progress")
+def validate(paths: tuple[str, ...], output_format: str, strict: bool, no_progress: bool, **options: Any) -> None:
+    """Check every record of shards against the schema.
+
+    PATHS are files, directories (searched for *.jsonl*), quoted patterns, or - for standard input. Plain, zstd, gzip,
+    bz2 and xz files are recognized by their first bytes.
+
+    Findings are counted by code and field, each with one example: the first message, and the first three locations.
+    Errors are those of the schema version that the record comes closest to ("judged as"), or that --schema names.
+
+    \b
+    Examples:
+      fastrec validate runs/
+      fastrec validate 'runs/2026-*/*.jsonl.zst' --json-log findings.jsonl
+      fastrec validate runs/ --format github --strict
+      fastrec validate runs/ --schema 0.2.0 --max-errors 10
+      fastrec validate runs/ --upgrade-report
+    """
+    from fastrec.commands.validate import validate as run
+
+    prepare_reading(options["jobs"], paths)
+    with make_progress("judge", quiet=no_progress) as progress:
+        report = run(paths, **options, progress=progress)
+    failed = bool(report.invalid or (strict and report.warnings))
+    with allow_broken_pipe():
+        print_notice(*report.notices)
+        for bad in report.bad_shards:
+            print_error(f"{bad}. Its records do not count; if it is damaged, download it again, or leave it out")
+        print_findings(report, output_format, "--json-log FILE")
+        if output_format != "json":
+            _print_upgrade(report.upgrade)
+            if len(report.versions) > 1:
+                click.echo("versions: " + ", ".join(f"{name} ({count:,})" for name, count in report.versions.items()))
+            click.echo(_verdict(report, good=not failed and not report.bad_shards))
+        if report.repairable:
+            by_code = report.repairable_by_code
+            print_notice(format_repairable(report.repairable, by_code, report.invalid, "invalid"))
+    if failed or report.bad_shards:
+        raise click.exceptions.Exit(3 if report.bad_shards else 1)
+
+
+def _print_upgrade(upgrade: UpgradeReport | None) -> None:
+    if upgrade is None:
+        return
+    click.echo(f"upgrade to {upgrade.target}: {counted(upgrade.records, 'record')} of earlier versions")
+    for step in upgrade.steps:
+        locations = ", ".join(f"{safe(one.source)}:{one.line}" for one in step.locations)
+        click.echo(f"  {click.style(step.code, fg='cyan')}  {step.count:,} ×")
+        click.echo(f"    {step.meaning}")
+        click.echo(f"    {locations}{', …' if step.count > len(step.locations) else ''}")
+
+
+def _verdict(report: Validation, *, good: bool) -> str:
+    word = click.style("valid" if good else "not valid", fg="green" if good else "red", bold=True)
+    repaired = f" ({report.repaired:,} repaired)" if report.repaired else ""
+    counts = f"{counted(report.lines, 'line')}, {report.valid:,} valid{repaired}, {report.invalid:,} invalid"
+    blank = f", {report.blank:,} blank" if report.blank else ""
+    bad = f", {len(report.bad_shards):,} of {counted(report.shards, 'shard')} unreadable" if report.bad_shards else ""
+    timing = format_timing(report.text_bytes, report.seconds)
+    schema = f", schema {next(iter(report.versions))}" if len(report.versions) == 1 else ""
+    early = "; stopped at --max-errors" if report.stopped_early else ""
+    return f"{word}: {counts}, {counted(report.warnings, 'warning')}{blank}{bad}{schema} ({timing}){early}"
+
+
+@command("Check aggregates against their samples files.", ok="no findings", check="there are findings",
+         usage="the command line is wrong, or a directory has nothing to check",
+         failure="a file could not be read completely")  # fmt: skip
+@click.argument("directories", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
+@shared("jobs", "findings_format", "no_progress")
+def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_progress: bool) -> None:
+    """Check aggregates (`<uuid>.json`) against their samples files (`<uuid>_samples.jsonl`).
+
+    DIR is any directory of a datastore, `data/<collection>/<developer>/<model>/` or `flat/objects/`, or a copy of a
+    part of one. Samples files may be compressed with zstd, gzip, bz2 or xz. Other JSON files are ignored and counted.
+
+    Each aggregate has its samples file and each samples file its aggregate; path, format, checksum and number of rows
+    are as stated; all rows are valid records with the ids of the aggregate and of one of its results; their mean is the
+    score of that result, within rounding. The names of files and folders follow the rule.
+
+    Scores of metrics that are no means, such as BLEU, are not compared if they differ. They are counted.
+
+    \b
+    Examples:
+      fastrec check-pairs data/
+      fastrec check-pairs data/gsm8k data/mmlu --format github
+      fastrec check-pairs flat/objects --format json | jq .codes
+    """
+    from fastrec.commands.check_pairs import check_pairs as run
+
+    prepare_reading(jobs)
+    with make_progress("check", quiet=no_progress) as progress:
+        report = run(directories, jobs=jobs, progress=progress)
+    with allow_broken_pipe():
+        for bad in report.bad_files:
+            print_error(bad)
+        print_findings(report, output_format, "--format json")
+        if report.invalid:
+            print_notice("`fastrec validate` lists all errors of rows")
+        if output_format != "json" and (report.aggregates or report.samples or not report.ok):
+            _print_counts(report)
+    if not report.ok:
+        raise click.exceptions.Exit(3 if report.bad_files else 1)
+    if not report.aggregates and not report.samples:
+        print_error(
+            "there is nothing to check: no aggregates (<uuid>.json) and no samples files (<uuid>_samples.jsonl)"
+        )
+        raise click.exceptions.Exit(2)
+
+
+def _print_counts(report: PairCheck) -> None:
+    if report.results:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.not_compared.items())
+        others = f", {sum(report.not_compared.values()):,} not compared ({reasons})" if reasons else ""
+        counts = f"{report.reproduced:,} reproduced by the rows, {report.different:,} different"
+        click.echo(f"scores of {counted(report.results, 'result')}: {counts}{others}")
+    for count, what in ((report.without_checksum, "checksum"), (report.without_total_rows, "number of rows")):
+        if count:
+            click.echo(f"{count:,} of {counted(report.pairs, 'pair')}: the aggregate states no {what}")
+    word = click.style("OK" if report.ok else "not OK", fg="green" if report.ok else "red", bold=True)
+    findings = f"{counted(sum(report.codes.values()), 'finding')}; " if report.codes else ""
+    counts = (
+        f"{counted(report.pairs, 'pair')}, {counted(report.aggregates, 'aggregate')}, "
+        f"{counted(report.samples, 'samples file')}, {counted(report.rows, 'row')}"
+    )
+    ignored = f", {counted(report.ignored, 'other file')} ignored" if report.ignored else ""
+    bad = f", {counted(len(report.bad_files), 'file')} unreadable" if report.bad_files else ""
+    click.echo(f"{word}: {findings}{counts}{ignored}{bad} ({format_timing(report.text_bytes, report.seconds)})")
+
+
+@command("List rejected lines, or extract them.", usage="the command line is wrong, or CORPUS is not a corpus",
+         failure="the rejected lines could not be read or written")  # fmt: skip
+@shared("corpus")
+@option("--code", "Only lines whose first error has this code; may be repeated.", multiple=True, metavar="CODE")
+@format_option("text", "json", text="Output format of the list.")
+@option("--extract", "Write the rejected lines to this new file (- for stdout) instead of listing them.",
+        type=click.Path(dir_okay=False, allow_dash=True), metavar="FILE")  # fmt: skip
+def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str | None) -> None:
+    """List the rejected lines of CORPUS, or extract them.
+
+    Each line is listed under its first error, which is also how the summary counts it, with the number of lines that
+    `fastrec normalize --repair` would keep. The other errors of these lines follow, up to ten in all. Extracted
+    lines are the exact bytes of the input. Correct them in their places, and give the file to `fastrec normalize
+    --fixes`; the file beside it, FILE.places.jsonl, says which line of which shard each one was.
+
+    \b
+    Examples:
+      fastrec rejects corpus
+      fastrec rejects corpus --code json.syntax --extract fix.jsonl
+      fastrec rejects corpus --extract - | head -1
+    """
+    from fastrec.commands.rejects import rejects as run
+
+    if extract is not None:
+        _extract(corpus, code, extract)
+        return
+    with explain_damage(corpus):
+        found = run(corpus, code=code)
+    print_found(found, output_format, text=lambda: _print_rejects(found, code))
+
+
+def _print_rejects(found: Rejects, code: tuple[str, ...]) -> None:
+    if not found.lines:
+        click.echo(f"no line was rejected{' as ' if code else ''}{' or '.join(code)}")
+        return
+    print_groups(found.groups, found.lines, "lines with other errors; --code CODE lists one code", _about_rejects)
+    if found.repairable:
+        click.echo(format_repairable(found.repairable, found.repairable_by_code, found.lines))
+    counts = ", ".join(f"{count:,} {code}" for code, count in found.codes.items())
+    click.echo(f"{counted(found.lines, 'rejected line')}: {counts}")
+
+
+def _about_rejects(group: RejectGroup) -> tuple[str, list[str]]:
+    """Say how many lines of a group repairs would keep, and describe the other errors of these lines."""
+    kept = "all" if group.repairable == group.count else f"{group.repairable:,}"
+    lines = [
+        f"also {one.path}: {one.message} [{one.code}]" + (f"  {one.count:,} ×" if group.count > 1 else "")
+        for one in group.further
+    ]
+    if group.unlisted:
+        lines.append(f"and {counted(group.unlisted, 'more error')}")
+    return f"; --repair would keep {kept} of them" if group.repairable else "", lines
+
+
+class _Terminal(io.BytesIO):
+    """A file whose lines are printed on the terminal."""
+
+    def write(self, lines: Any) -> int:
+        print_exactly(lines)
+        return len(lines)
+
+
+def _extract(corpus: str, code: tuple[str, ...], target: str) -> None:
+    from fastrec.commands.rejects import rejects as run
+
+    stdout = _Terminal() if sys.stdout.isatty() else sys.stdout.buffer
+    with allow_broken_pipe():
+        with explain_damage(corpus):
+            found = run(corpus, code=code, extract=stdout if target == "-" else target)
+        sys.stdout.buffer.flush()
+        for line in found.truncated:
+            location = f"{line.source}:{line.line}"
+            print_notice(f"{location} was too long to store, so it is not extracted; fix it in its shard")
+        where = "" if target == "-" else f" written to {shown(target)}"
+        lines = found.lines - len(found.truncated)
+        print_stderr(f"{counted(lines, 'rejected line')}{where}" if lines else "no line was rejected")
+        if lines and where:
+            print_notice(f"correct the lines in their places, then: fastrec normalize … --fixes {shown(target)}")
+
+
+@command("Check that a corpus is intact.", ok="the corpus is OK", check="the corpus is damaged",
+         usage="the command line is wrong, or CORPUS is not a corpus",
+         failure="the corpus could not be read")  # fmt: skip
+@shared("corpus", "jobs")
+@flag("--json as_json", "Print the result as JSON.")
+@shared("no_progress")
+def verify(corpus: str, jobs: int, as_json: bool, no_progress: bool) -> None:
+    """Check a corpus that `fastrec normalize` published: checksums, sort order, normal form, duplicates, line counts.
+
+    Every problem is printed on a line of its own, with the file and, if there is one, the line number.
+
+    \b
+    Examples:
+      fastrec verify corpus
+      fastrec verify corpus --json | jq -r '.problems[].file' | sort -u
+    """
+    from fastrec.commands.verify import verify as run
+    from fastrec.corpus.manifest import skipped_lines
+
+    prepare_reading(jobs)
+    with make_progress("check", quiet=no_progress) as progress:
+        found = run(corpus, jobs=jobs, progress=progress)
+    word = click.style("OK" if found.ok else "damaged", fg="green" if found.ok else "red", bold=True)
+    counts = f"{counted(found.parts, 'part')}, {counted(found.records, 'record')}"
+    timing = format_timing(found.text_bytes, found.seconds)
+    with allow_broken_pipe():
+        print_notice(*found.notices)
+        if as_json:
+            print_json(found)
+        else:
+            for problem in found.problems:
+                location = problem.file if problem.line is None else f"{problem.file}:{problem.line}"
+                click.echo(f"{safe(location)}: {safe(problem.message)} [{problem.kind}]")
+            problems = "" if found.ok else f"{counted(len(found.problems), 'problem')}; "
+            click.echo("\n".join([f"{word}: {problems}{counts} ({timing})", *map(safe, skipped_lines(found.skipped))]))
+    if not found.ok:
+        raise click.exceptions.Exit(1)
