@@ -66,6 +66,7 @@ def test_a_label_changes_one_verdict_and_nothing_else(tmp_path: Path, version: s
         record["evaluation"] |= verdict
         record["metadata"] = dict(sorted((record.get("metadata", {}) | metadata).items()))
     assert records_of(tmp_path / "out") == plain
+    assert fastrec.verify(tmp_path / "out").ok
     counts = result.summary.labels
     assert counts
     assert (counts.labels, counts.changed, counts.confirmed) == (3, 3, 0)
@@ -176,6 +177,7 @@ def test_fixed_lines_are_kept_as_if_they_had_been_right(
     expected = {good[at] for at in range(6) if at in fixed or at not in broken} | {good[0]}
     fastrec.normalize(write(path / "right.jsonl", sorted(expected)), path / "right")
     assert audited(path / "out").lines == audited(path / "right").lines
+    assert fastrec.verify(path / "out").ok
     assert result.summary.line_counts.rejected == len(broken - fixed)
     counts = result.summary.fixes
     assert counts

@@ -48,6 +48,7 @@ def test_names_change_and_nothing_else(tmp_path: Path, names: Path, version: str
     models = ["Org/A", "org_b", "other"]
     shard = write(tmp_path / "in.jsonl", [line(version, model, number) for model in models for number in range(4)])
     result = run([shard], tmp_path / "out", make_options(map=names, keep_names=keep_names))
+    assert fastrec.verify(tmp_path / "out").ok
     found = [json.loads(text) for text in audited(tmp_path / "out").lines]
     fastrec.normalize(shard, tmp_path / "plain")
     expected = []

@@ -172,6 +172,8 @@ def _check_statistics(summary: Summary, options: Options, statistics: Sequence[s
         repairable=summary.repairable,
         same_run=summary.same_run,
     )
+    for name in ("renamed", "labels", "fixes"):  # they are about the input
+        setattr(found, name, getattr(summary, name))
     for option, identities in (("conflicts", found.contradictions), ("repeats", found.repeats)):
         if (choice := getattr(options, option)) != "keep":
             for one in identities.examples:
