@@ -3,7 +3,7 @@
 1. Choose the primary metric of each evaluation.
 2. Add up values question by question: pair sums for the tests (`ranks`), and bundles for the bootstrap. A bundle is one
    question; of more than 10,000 questions, they are dealt to 10,000 bundles in turns, so that time is bounded.
-3. Draw as many bundles as there are, with replacement, within each evaluation; many times, from a fixed seed. All
+3. Draw as many bundles as there are, with replacement, within each evaluation; 1,000 times, from a fixed seed. All
    models of an evaluation get the same draws.
 4. Group models by the evaluations that they have answered. Only models of one group are compared with each other.
 """
@@ -39,6 +39,7 @@ from fastrec.summary.present_ranking import rank_text
 from fastrec.wording import NONE, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
+DRAWS: Final = 1_000
 _CELLS: Final = 4_000_000  # of a matrix of draws
 _ENDS: Final = (2.5, 97.5)
 _STYLE: Final = Html(
@@ -114,10 +115,6 @@ class Leaderboard(Tabular, kw_only=True):
     """The rows: group by group, best mean first."""
     min_coverage: float
     """Percent of the questions of an evaluation that a model must have answered for the evaluation to count."""
-    samples: int
-    """Draws of the bootstrap."""
-    seed: int
-    """The seed of its random numbers."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model, with a column for each number."""
@@ -190,7 +187,7 @@ class Leaderboard(Tabular, kw_only=True):
     def notes(self) -> list[str]:
         """What the numbers are, in a few lines."""
         lines = [
-            f"mean: over evaluations; [95 % interval] from {self.samples:,} bootstrap draws of questions.",
+            f"mean: over evaluations; [95 % interval] from {DRAWS:,} bootstrap draws of questions.",
             "rank: the ranks by mean that paired tests allow (Holm). Models are compared within their table only.",
             "mean rank and wins: over evaluations; wins is the share of the other models that a model is ahead of.",
         ]
@@ -260,8 +257,6 @@ def make_leaderboard(
     weights: Mapping[str, float] | None = None,
     weight_by: str | None = None,
     min_coverage: float = 50.0,
-    samples: int = 1_000,
-    seed: int = 0,
     name_of: Callable[[str], str] = str,
     most: int | None = None,
 ) -> Leaderboard:
@@ -279,7 +274,7 @@ def make_leaderboard(
     largest = sorted(scopes, key=lambda one: -one.questions)[:most]
     scopes = [one for one in scopes if one in largest]
     numbers = metrics_of(scope for scope, _ in chosen)
-    columns = [_column(index, scope, models_of[scope.evaluation_name, scope.metric], samples, seed) for scope in scopes]
+    columns = [_column(index, scope, models_of[scope.evaluation_name, scope.metric]) for scope in scopes]
     evaluations = []
     for scope, one in zip(scopes, columns, strict=True):
         name = name_of(scope.evaluation_name)
@@ -321,10 +316,10 @@ def make_leaderboard(
             )
         )
         rows += made
-    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage, samples=samples, seed=seed)
+    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage)
 
 
-def _column(index: Index, scope: Scope, models: Sequence[str], samples: int, seed: int) -> _Column:
+def _column(index: Index, scope: Scope, models: Sequence[str]) -> _Column:
     query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
     rows = min(scope.questions, BUNDLES)
     sums, counts = np.zeros((rows, len(models))), np.zeros((rows, len(models)))
@@ -344,19 +339,19 @@ def _column(index: Index, scope: Scope, models: Sequence[str], samples: int, see
     pairs = pair_sums(blocks(), len(models))
     with np.errstate(all="ignore"):
         values = sums.sum(axis=0) / counts.sum(axis=0)
-    draws = _draw(sums, counts, samples, [seed, crc32(f"{scope.evaluation_name}\0{scope.metric or ''}".encode())])
+    draws = _draw(sums, counts, crc32(f"{scope.evaluation_name}\0{scope.metric or ''}".encode()))
     return _Column(scope, list(models), pairs, values, counts.sum(axis=0), draws, in_unit=bool(low >= 0 and high <= 1))
 
 
-def _draw(sums: Array, counts: Array, samples: int, seed: Sequence[int]) -> Array:
+def _draw(sums: Array, counts: Array, seed: int) -> Array:
     """The means of models in each draw; NaN where a draw has no answer of a model."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng([0, seed])
     bundles = len(sums)
     same = bool((counts == counts[:, :1]).all())  # all models have answered the same questions
     number = counts[:, :1] if same else counts
     found = []
-    for start in range(0, samples, step := max(_CELLS // max(bundles, 1), 1)):
-        size = min(step, samples - start)
+    for start in range(0, DRAWS, step := max(_CELLS // max(bundles, 1), 1)):
+        size = min(step, DRAWS - start)
         drawn = random.integers(0, bundles, (size, bundles)) + bundles * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * bundles).reshape(size, bundles).astype(np.float64)
         with np.errstate(all="ignore"):

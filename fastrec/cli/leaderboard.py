@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from fastrec.cli.console import explain_damage, print_error, print_exactly, print_found, safe
-from fastrec.cli.options import Count, command, format_option, given_filters, option, prepare_reading, shared
+from fastrec.cli.options import command, format_option, given_filters, option, prepare_reading, shared
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Section, Table, columns, csv_table, markdown_sections, print_sections
 
@@ -32,8 +32,6 @@ _LATEX_SIGNS: Final = {"±": r"$\pm$", "–": "--", "↓": r"$\downarrow$", "·"
         "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
         multiple=True, metavar="FIELD")  # fmt: skip
 @shared("lower_is_better")
-@option("--samples", "Number of bootstrap draws.", type=Count(min=1, max=100_000), default=1_000, metavar="N")
-@option("--seed", "Seed of these draws.", type=Count(min=0), default=0, metavar="N")
 @format_option("table", "markdown", "latex", "csv", "json", "html")
 @shared("raw_cells", "run")
 def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: bool, **options: Any) -> None:
@@ -51,7 +49,7 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: b
     \b
     Examples:
       fastrec leaderboard corpus
-      fastrec leaderboard corpus --samples 10000 --format latex
+      fastrec leaderboard corpus --format latex
       fastrec leaderboard corpus --weight-by questions --model 'org/*'
       fastrec leaderboard corpus --group-by metadata.subject
       fastrec leaderboard corpus --format html > board.html

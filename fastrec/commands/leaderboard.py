@@ -34,8 +34,6 @@ def leaderboard(
     weight_by: str | None = None,
     primary: Strings = (),
     min_coverage: float = 50.0,
-    samples: int = 1_000,
-    seed: int = 0,
     group_by: Strings = (),
     lower_is_better: Strings = (),
     jobs: int = 1,
@@ -50,8 +48,6 @@ def leaderboard(
         weight_by: `questions` weights an evaluation by the number of its questions.
         primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
         min_coverage: The percentage of its questions that a model must have answered for an evaluation to count.
-        samples: Draws of the bootstrap.
-        seed: The seed of its random numbers.
         group_by: Each group of records with the same value of a field is an evaluation of its own; as in `stats`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         jobs: Processes to use if records have to be chosen, or the index of the corpus has to be built.
@@ -71,8 +67,6 @@ def leaderboard(
         raise UsageError("--weights and --weight-by cannot be combined")
     if not 0 <= min_coverage <= 100:
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
-    if not 1 <= samples <= 100_000:
-        raise UsageError(f"samples must be between 1 and 100,000, not {samples}")
     given = _weights(weights)
     wanted = make_filters(**filters)
     by_record = msgspec.structs.replace(wanted, **dict.fromkeys(NAME_FILTERS, ()))
@@ -98,8 +92,6 @@ def leaderboard(
             weights=given,
             weight_by=weight_by,
             min_coverage=min_coverage,
-            samples=samples,
-            seed=seed,
             name_of=partial(_name, groups=groups) if groups else str,
         )
     return found
