@@ -192,13 +192,10 @@ class Leaderboard(Tabular, kw_only=True):
             "mean rank and wins: over evaluations; wins is the share of the other models that a model is ahead of.",
         ]
         if any(cell and not cell.counts for model in self.models for cell in model.cells):
-            lines.append(
-                f"(in brackets): answers to less than {self.min_coverage:g}% of the questions; does not count."
-            )
-        if left_out := [one.title for one in self.evaluations if not one.weight]:
-            lines.append(
-                f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {', '.join(left_out)}"
-            )
+            least = f"{self.min_coverage:g}% of the questions"
+            lines.append(f"(in brackets): answers to less than {least}; does not count.")
+        if left_out := ", ".join(one.title for one in self.evaluations if not one.weight):
+            lines.append(f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {left_out}")
         return lines
 
 
@@ -274,22 +271,15 @@ def make_leaderboard(
     largest = sorted(scopes, key=lambda one: -one.questions)[:most]
     scopes = [one for one in scopes if one in largest]
     numbers = metrics_of(scope for scope, _ in chosen)
-    columns = [_column(index, scope, models_of[scope.evaluation_name, scope.metric]) for scope in scopes]
-    evaluations = []
-    for scope, one in zip(scopes, columns, strict=True):
-        name = name_of(scope.evaluation_name)
+    columns, evaluations = [], []
+    for scope in scopes:
+        columns.append(_column(index, scope, models_of[scope.evaluation_name, scope.metric]))
+        name, several = name_of(scope.evaluation_name), numbers[scope.evaluation_name]
         weight = float(scope.questions) if weight_by == "questions" else (weights or {}).get(name, 1.0)
-        metrics_here = numbers[scope.evaluation_name]
-        evaluations.append(
-            filled(
-                BoardEvaluation,
-                scope,
-                evaluation_name=name,
-                metrics=metrics_here,
-                weight=weight if one.in_unit and not scope.lower_is_better else 0.0,
-                title=title_of(name, scope.metric, metrics_here, lower=scope.lower_is_better),
-            )
-        )
+        weight = weight if columns[-1].in_unit and not scope.lower_is_better else 0.0
+        title = title_of(name, scope.metric, several, lower=scope.lower_is_better)
+        names = {"evaluation_name": name, "title": title}
+        evaluations.append(filled(BoardEvaluation, scope, **names, metrics=several, weight=weight))
     cells = [_cells(one, min_coverage) for one in columns]
     sets: dict[tuple[int, ...], list[str]] = {}
     for model in sorted({model for one in columns for model in one.models}):
@@ -308,15 +298,12 @@ def make_leaderboard(
             )
             for at, model in enumerate(models)
         ]
-        made.sort(
-            key=lambda row: (
-                -row.mean.value if row.mean else 0.0,
-                row.mean_rank.value if row.mean_rank else 0,
-                row.model_id,
-            )
-        )
-        rows += made
+        rows += sorted(made, key=_place)
     return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage)
+
+
+def _place(row: BoardModel) -> tuple[float, float, str]:
+    return -row.mean.value if row.mean else 0.0, row.mean_rank.value if row.mean_rank else 0, row.model_id
 
 
 def _column(index: Index, scope: Scope, models: Sequence[str]) -> _Column:
