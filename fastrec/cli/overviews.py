@@ -274,7 +274,7 @@ def _csv_table(found: Trend) -> tuple[list[str], tables.Rows]:
 @command("Follow models over several corpora, such as nightly ones.", ok="done, whatever changed",
          usage="the command line is wrong, or there is no corpus", failure="a corpus could not be read")  # fmt: skip
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
-@shared("name_filters", "group_by", "metrics", "lower_is_better")
+@shared("filters", "group_by", "metrics", "lower_is_better")
 @option("--p", "Mark a change if its adjusted p-value is below this.", type=Number(0, 1), default=0.05, metavar="P")
 @format_option("text", "json", "csv")
 @shared("raw_cells", "run")

@@ -12,12 +12,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-import msgspec
-
 from fastrec.answers.index import cache_of, open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
-from fastrec.filters import NAME_FILTERS, FilterArguments, Strings, as_tuple, make_filters
+from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
@@ -68,9 +66,7 @@ def leaderboard(
     if not 0 <= min_coverage <= 100:
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
     given = _weights(weights)
-    wanted = make_filters(**filters)
-    by_record = msgspec.structs.replace(wanted, **dict.fromkeys(NAME_FILTERS, ()))
-    by_name = msgspec.structs.replace(wanted, **{n: () for n in wanted.__struct_fields__ if getattr(by_record, n)})
+    by_name, by_record = make_filters(**filters).split()
     groups = parse_groups(group_by)
     path = os.fspath(corpus)
     with contextlib.ExitStack() as stack:
