@@ -398,8 +398,7 @@ def _in_order(
     invalid = 0
     with closing(done):
         for task, results in zip(tasks, done, strict=True):
-            # A task that reached max_errors skipped its last slices.
-            for piece, found in zip(task.slices, results, strict=False):
+            for piece, found in zip(task.slices, results, strict=True):
                 if reporter:
                     reporter.report(piece, found)
                 yield piece, found
@@ -411,15 +410,11 @@ def _in_order(
 def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[_JudgedSlice]:
     """Judge the slices of a task. Runs in a worker, or in this process, with a reporter."""
     results: list[_JudgedSlice] = []
-    invalid = 0
     for number, piece in enumerate(task.slices):
         found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None, reporter)
         if reporter:
             reporter.report(piece, found)
         results.append(found)
-        invalid += found.counts["invalid"]
-        if task.max_errors is not None and invalid >= task.max_errors:
-            break
     return results
 
 
