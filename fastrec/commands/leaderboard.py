@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from fastrec.answers.index import cache_of, open_index
 from fastrec.engine import check_jobs
@@ -100,16 +100,11 @@ def _name(evaluation: str, groups: Sequence[GroupBy]) -> str:
 
 def _weights(weights: Mapping[str, float] | str | os.PathLike[str] | None) -> dict[str, float]:
     """The weights by evaluation; a file has a line `"evaluation" = 2` for each."""
-    if weights is None:
-        return {}
-    found: Mapping[str, Any]
-    where = "weights"
-    if isinstance(weights, Mapping):
-        found = weights
-    else:
-        where = shown(os.fspath(weights))
+    found, where = {} if weights is None else weights, "weights"
+    if not isinstance(found, Mapping):
+        where = shown(os.fspath(found))
         try:
-            found = tomllib.loads(Path(weights).read_text(encoding="utf-8"))
+            found = tomllib.loads(Path(found).read_text(encoding="utf-8"))
         except OSError as exc:
             raise UsageError(f"{where}: the weights cannot be read: {exc.strerror}") from exc
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
