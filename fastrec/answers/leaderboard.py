@@ -175,14 +175,12 @@ class Leaderboard(Tabular, kw_only=True):
         by_number: dict[int, list[BoardModel]] = {}
         for model in self.models:
             by_number.setdefault(model.group, []).append(model)
-        return [(self._title(some[0], len(some)), some) for some in by_number.values()]
+        return [(f"{counted(len(some), 'model')} {self._about(some[0])}", some) for some in by_number.values()]
 
-    def _title(self, model: BoardModel, models: int) -> str:
-        number = sum(bool(cell and cell.counts) for cell in model.cells)
-        if not number:
-            least = f"{self.min_coverage:g}% of the questions of any evaluation"
-            return f"{counted(models, 'model')} without answers to {least}: not ranked"
-        return f"{counted(models, 'model')} with {number:,} of {counted(len(self.evaluations), 'evaluation')}"
+    def _about(self, model: BoardModel) -> str:
+        if number := sum(bool(cell and cell.counts) for cell in model.cells):
+            return f"with {number:,} of {counted(len(self.evaluations), 'evaluation')}"
+        return f"without answers to {self.min_coverage:g}% of the questions of any evaluation: not ranked"
 
     def notes(self) -> list[str]:
         """What the numbers are, in a few lines."""
