@@ -63,13 +63,9 @@ _SUMMARY_SAYS: Final = f"{SUMMARY} says"
 
 def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
     """Check the totals, the line counts of each input, and that all parts have sources or none, as the options say."""
-    problems = Problems(MANIFEST)
-    parts = manifest.parts
-    hash_name, _ = text_hash(manifest)
-    totals: dict[str, int | str | None] = {
-        "records": sum(part.records for part in parts),
-        "text_bytes": sum(part.text_bytes for part in parts),
-    }
+    problems, parts, hash_name = Problems(MANIFEST), manifest.parts, text_hash(manifest)[0]
+    totals: dict[str, int | str | None]
+    totals = {name: sum(getattr(part, name) for part in parts) for name in ("records", "text_bytes")}
     try:
         totals[hash_name] = tree_hash(hash_name, (text_hash(part)[1] for part in parts))
     except ValueError:  # a digest is not hexadecimal; its part is reported
