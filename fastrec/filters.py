@@ -110,6 +110,11 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
                 words.append(f"(and {len(values) - most:,} more)")
         return " ".join(words)
 
+    def split(self) -> tuple[Filters, Filters]:
+        """The filters by name, and all others."""
+        by_name = Filters(**{name: getattr(self, name) for name in NAME_FILTERS})
+        return by_name, msgspec.structs.replace(self, **dict.fromkeys(NAME_FILTERS, ()))
+
     @property
     def chooses_outcomes(self) -> bool:
         return self.right or self.wrong or self.errors

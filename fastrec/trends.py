@@ -16,11 +16,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -29,8 +28,6 @@ from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest, read_summary
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import Filters
-from fastrec.limits import LIMITS, Limits
-from fastrec.progress import Progress
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.summary.document import LineCounts, ScopeNames, filled
 from fastrec.summary.present_choice import with_directions
@@ -228,7 +225,7 @@ _Comparison = tuple[EvaluationTrend, ModelTrend, Change]
 
 
 def _compare_corpora(
-    corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend], opening: Callable[..., Index]
+    corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend], opening: Mapping[str, Any]
 ) -> None:
     """Compute all changes, pair of corpora by pair. At most a few indexes are open at a time."""
     numbers = {corpus.name: number for number, corpus in enumerate(corpora)}
@@ -245,7 +242,7 @@ def _compare_corpora(
             for number in pair:
                 if number not in opened:
                     directory = corpora[number].directory
-                    index = opening(directory, cache=cache_of(directory, (corpora[number].path,)))
+                    index = open_index(directory, cache=cache_of(directory, (corpora[number].path,)), **opening)
                     opened[number] = stack.enter_context(index)
             _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])
             for number in [number for number in opened if last_use[number] == pair]:
@@ -321,27 +318,25 @@ def collect_trend(
     metrics: str = "judgements",
     lower_is_better: Sequence[str] = (),
     p: float = 0.05,
-    jobs: int = 1,
-    progress: Progress | None = None,
-    limits: Limits = LIMITS,
+    **opening: Any,
 ) -> Trend:
-    """Collect the trend of some corpora; `matching` makes others of them, with only the records that count."""
+    """Collect the trend of some corpora; `matching` makes others of them, with only the records that count.
+
+    `opening` are further arguments of `open_index`.
+    """
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
     found, notices = find_corpora(paths)
     names, places = zip(*found, strict=True)
     corpora = list(map(_read_corpus, names, places, matching(places)))
-    scopes = with_directions(_merged(corpora), lower_is_better)
-    chosen = choose_scopes(scopes, filters or Filters(), metrics)
-    opening = partial(open_index, jobs=jobs, progress=progress, limits=limits)
-    evaluations = _follow(corpora, chosen, scopes, opening)
+    evaluations, others = _follow(corpora, filters or Filters(), metrics, lower_is_better, opening)
     trend = Trend(
         p=p,
         comparisons=0,
         corpora=list(_described(corpora, evaluations)),
         evaluations=evaluations,
         notices=[*notices, *_mismatches(corpora)],
-        others=len(choose_scopes(scopes, filters or Filters(), "all")) - len(chosen),
+        others=others,
     )
     return adjusted(trend)
 
@@ -351,30 +346,29 @@ def follow_groups(
     made: Sequence[str],
     *,
     lower_is_better: Sequence[str] = (),
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    **opening: Any,
 ) -> list[EvaluationTrend]:
     """Follow models over corpora with these names and paths; in those made of them, each group is an evaluation."""
     read = [_read_corpus(name, path, directory) for (name, path), directory in zip(corpora, made, strict=True)]
-    scopes = with_directions(_merged(read), lower_is_better)
-    opening = partial(open_index, jobs=jobs, progress=progress, limits=limits)
-    return _follow(read, choose_scopes(scopes, Filters(), "all"), scopes, opening)
+    return _follow(read, Filters(), "all", lower_is_better, opening)[0]
 
 
 def _follow(
     corpora: Sequence[_Corpus],
-    chosen: Sequence[tuple[Scope, Query]],
-    scopes: Sequence[Scope],
-    opening: Callable[..., Index],
-) -> list[EvaluationTrend]:
-    metrics = metrics_of(scopes)
+    filters: Filters,
+    metrics: str,
+    lower_is_better: Sequence[str],
+    opening: Mapping[str, Any],
+) -> tuple[list[EvaluationTrend], int]:
+    """Follow the chosen models on the chosen metrics; also return how many metrics are left out."""
+    scopes = with_directions(_merged(corpora), lower_is_better)
+    chosen, numbers = choose_scopes(scopes, filters, metrics), metrics_of(scopes)
     evaluations = [
-        _evaluation(scope, query.models or scope.models, metrics[scope.evaluation_name], corpora)
+        _evaluation(scope, query.models or scope.models, numbers[scope.evaluation_name], corpora)
         for scope, query in chosen
     ]
     _compare_corpora(corpora, evaluations, opening)
-    return evaluations
+    return evaluations, len(choose_scopes(scopes, filters, "all")) - len(chosen)
 
 
 def adjusted(trend: Trend) -> Trend:

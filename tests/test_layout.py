@@ -106,7 +106,7 @@ EDGES = {
         "summary",
         "where",
     },
-    "trends": {"wording", "answers", "corpus", "errors", "filters", "limits", "progress", "storage", "summary"},
+    "trends": {"wording", "answers", "corpus", "errors", "filters", "storage", "summary"},
     "answers": {
         "html",
         "notebook",

@@ -338,7 +338,7 @@ class Index(Database):
         scope = self.scope(query)
         if scope is None:
             return {}
-        cut, positions = _cut(scope, models)
+        cut, positions = cut_of(scope, models)
         places = [positions.get(model, (None, None)) for model in models]
         chosen = [at for _, at in places]
         by_score = (scope.graded if graded is None else graded) and not repeats.by_verdict
@@ -396,16 +396,6 @@ class Index(Database):
                     },
                 )
 
-    def packed(
-        self, query: Query, models: Sequence[str]
-    ) -> tuple[list[int], Iterator[tuple[Sequence[bytes], Sequence[bytes], Sequence[bytes]]]]:
-        """The positions of some models in packed marks, and flags, shares and scores of many questions at a time."""
-        scope = self.scope(query)
-        assert scope is not None
-        cut, positions = _cut(scope, models)
-        found = self.marks(query, self.ids(query), cut, "flags", "shares", "scores")
-        return [positions[model][1] for model in models], ((flags, some, more) for _, flags, some, more in found)
-
     def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""
         return read_answers(
@@ -437,7 +427,7 @@ class Index(Database):
             return ids, None
 
 
-def _cut(scope: Scope, models: Collection[str]) -> tuple[Cut, dict[str, tuple[int, int]]]:
+def cut_of(scope: Scope, models: Collection[str]) -> tuple[Cut, dict[str, tuple[int, int]]]:
     """How to cut out the marks of some models, and the position of each in the scope and in what is cut."""
     wanted = set(models)
     numbers = [number for number, model in enumerate(scope.models) if model in wanted]

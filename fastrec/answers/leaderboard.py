@@ -3,7 +3,7 @@
 1. Choose the primary metric of each evaluation.
 2. Add up values question by question: pair sums for the tests (`ranks`), and bundles for the bootstrap. A bundle is one
    question; of more than 10,000 questions, they are dealt to 10,000 bundles in turns, so that time is bounded.
-3. Draw as many bundles as there are, with replacement, within each evaluation; many times, from a fixed seed. All
+3. Draw as many bundles as there are, with replacement, within each evaluation; 1,000 times, from a fixed seed. All
    models of an evaluation get the same draws.
 4. Group models by the evaluations that they have answered. Only models of one group are compared with each other.
 """
@@ -39,6 +39,7 @@ from fastrec.summary.present_ranking import rank_text
 from fastrec.wording import NONE, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
+DRAWS: Final = 1_000
 _CELLS: Final = 4_000_000  # of a matrix of draws
 _ENDS: Final = (2.5, 97.5)
 _STYLE: Final = Html(
@@ -114,10 +115,6 @@ class Leaderboard(Tabular, kw_only=True):
     """The rows: group by group, best mean first."""
     min_coverage: float
     """Percent of the questions of an evaluation that a model must have answered for the evaluation to count."""
-    samples: int
-    """Draws of the bootstrap."""
-    seed: int
-    """The seed of its random numbers."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model, with a column for each number."""
@@ -178,30 +175,25 @@ class Leaderboard(Tabular, kw_only=True):
         by_number: dict[int, list[BoardModel]] = {}
         for model in self.models:
             by_number.setdefault(model.group, []).append(model)
-        return [(self._title(some[0], len(some)), some) for some in by_number.values()]
+        return [(f"{counted(len(some), 'model')} {self._about(some[0])}", some) for some in by_number.values()]
 
-    def _title(self, model: BoardModel, models: int) -> str:
-        number = sum(bool(cell and cell.counts) for cell in model.cells)
-        if not number:
-            least = f"{self.min_coverage:g}% of the questions of any evaluation"
-            return f"{counted(models, 'model')} without answers to {least}: not ranked"
-        return f"{counted(models, 'model')} with {number:,} of {counted(len(self.evaluations), 'evaluation')}"
+    def _about(self, model: BoardModel) -> str:
+        if number := sum(bool(cell and cell.counts) for cell in model.cells):
+            return f"with {number:,} of {counted(len(self.evaluations), 'evaluation')}"
+        return f"without answers to {self.min_coverage:g}% of the questions of any evaluation: not ranked"
 
     def notes(self) -> list[str]:
         """What the numbers are, in a few lines."""
         lines = [
-            f"mean: over evaluations; [95 % interval] from {self.samples:,} bootstrap draws of questions.",
+            f"mean: over evaluations; [95 % interval] from {DRAWS:,} bootstrap draws of questions.",
             "rank: the ranks by mean that paired tests allow (Holm). Models are compared within their table only.",
             "mean rank and wins: over evaluations; wins is the share of the other models that a model is ahead of.",
         ]
         if any(cell and not cell.counts for model in self.models for cell in model.cells):
-            lines.append(
-                f"(in brackets): answers to less than {self.min_coverage:g}% of the questions; does not count."
-            )
-        if left_out := [one.title for one in self.evaluations if not one.weight]:
-            lines.append(
-                f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {', '.join(left_out)}"
-            )
+            least = f"{self.min_coverage:g}% of the questions"
+            lines.append(f"(in brackets): answers to less than {least}; does not count.")
+        if left_out := ", ".join(one.title for one in self.evaluations if not one.weight):
+            lines.append(f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {left_out}")
         return lines
 
 
@@ -260,8 +252,6 @@ def make_leaderboard(
     weights: Mapping[str, float] | None = None,
     weight_by: str | None = None,
     min_coverage: float = 50.0,
-    samples: int = 1_000,
-    seed: int = 0,
     name_of: Callable[[str], str] = str,
     most: int | None = None,
 ) -> Leaderboard:
@@ -279,22 +269,15 @@ def make_leaderboard(
     largest = sorted(scopes, key=lambda one: -one.questions)[:most]
     scopes = [one for one in scopes if one in largest]
     numbers = metrics_of(scope for scope, _ in chosen)
-    columns = [_column(index, scope, models_of[scope.evaluation_name, scope.metric], samples, seed) for scope in scopes]
-    evaluations = []
-    for scope, one in zip(scopes, columns, strict=True):
-        name = name_of(scope.evaluation_name)
+    columns, evaluations = [], []
+    for scope in scopes:
+        columns.append(_column(index, scope, models_of[scope.evaluation_name, scope.metric]))
+        name, several = name_of(scope.evaluation_name), numbers[scope.evaluation_name]
         weight = float(scope.questions) if weight_by == "questions" else (weights or {}).get(name, 1.0)
-        metrics_here = numbers[scope.evaluation_name]
-        evaluations.append(
-            filled(
-                BoardEvaluation,
-                scope,
-                evaluation_name=name,
-                metrics=metrics_here,
-                weight=weight if one.in_unit and not scope.lower_is_better else 0.0,
-                title=title_of(name, scope.metric, metrics_here, lower=scope.lower_is_better),
-            )
-        )
+        weight = weight if columns[-1].in_unit and not scope.lower_is_better else 0.0
+        title = title_of(name, scope.metric, several, lower=scope.lower_is_better)
+        names = {"evaluation_name": name, "title": title}
+        evaluations.append(filled(BoardEvaluation, scope, **names, metrics=several, weight=weight))
     cells = [_cells(one, min_coverage) for one in columns]
     sets: dict[tuple[int, ...], list[str]] = {}
     for model in sorted({model for one in columns for model in one.models}):
@@ -313,18 +296,15 @@ def make_leaderboard(
             )
             for at, model in enumerate(models)
         ]
-        made.sort(
-            key=lambda row: (
-                -row.mean.value if row.mean else 0.0,
-                row.mean_rank.value if row.mean_rank else 0,
-                row.model_id,
-            )
-        )
-        rows += made
-    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage, samples=samples, seed=seed)
+        rows += sorted(made, key=_place)
+    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage)
 
 
-def _column(index: Index, scope: Scope, models: Sequence[str], samples: int, seed: int) -> _Column:
+def _place(row: BoardModel) -> tuple[float, float, str]:
+    return -row.mean.value if row.mean else 0.0, row.mean_rank.value if row.mean_rank else 0, row.model_id
+
+
+def _column(index: Index, scope: Scope, models: Sequence[str]) -> _Column:
     query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
     rows = min(scope.questions, BUNDLES)
     sums, counts = np.zeros((rows, len(models))), np.zeros((rows, len(models)))
@@ -344,19 +324,19 @@ def _column(index: Index, scope: Scope, models: Sequence[str], samples: int, see
     pairs = pair_sums(blocks(), len(models))
     with np.errstate(all="ignore"):
         values = sums.sum(axis=0) / counts.sum(axis=0)
-    draws = _draw(sums, counts, samples, [seed, crc32(f"{scope.evaluation_name}\0{scope.metric or ''}".encode())])
+    draws = _draw(sums, counts, crc32(f"{scope.evaluation_name}\0{scope.metric or ''}".encode()))
     return _Column(scope, list(models), pairs, values, counts.sum(axis=0), draws, in_unit=bool(low >= 0 and high <= 1))
 
 
-def _draw(sums: Array, counts: Array, samples: int, seed: Sequence[int]) -> Array:
+def _draw(sums: Array, counts: Array, seed: int) -> Array:
     """The means of models in each draw; NaN where a draw has no answer of a model."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng([0, seed])
     bundles = len(sums)
     same = bool((counts == counts[:, :1]).all())  # all models have answered the same questions
     number = counts[:, :1] if same else counts
     found = []
-    for start in range(0, samples, step := max(_CELLS // max(bundles, 1), 1)):
-        size = min(step, samples - start)
+    for start in range(0, DRAWS, step := max(_CELLS // max(bundles, 1), 1)):
+        size = min(step, DRAWS - start)
         drawn = random.integers(0, bundles, (size, bundles)) + bundles * np.arange(size)[:, None]
         times = np.bincount(drawn.ravel(), minlength=size * bundles).reshape(size, bundles).astype(np.float64)
         with np.errstate(all="ignore"):

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from fastrec.answers.index import Index
+from fastrec.answers.index import Index, cut_of
 from fastrec.answers.marks import VALUES_BY_FLAGS
 from fastrec.answers.table import Query
 from fastrec.summary.present_ranking import EvaluationStats
@@ -184,8 +184,11 @@ def blocks_of(
 
     With `common`, only questions that all of them have answered.
     """
-    places, batches = index.packed(query, models)
-    for flags, shares, scores in batches:
+    scope = index.scope(query)
+    assert scope is not None
+    cut, positions = cut_of(scope, models)
+    places = [positions[model][1] for model in models]
+    for _, flags, shares, scores in index.marks(query, index.ids(query), cut, "flags", "shares", "scores"):
         values = _VALUES[_matrix(flags, np.uint8)[:, places]]
         packed = [score or share for score, share in zip(scores, shares, strict=True)] if graded else shares
         rows = [row for row, one in enumerate(packed) if one]

@@ -123,6 +123,8 @@ _COMMANDS = (
     "check-pairs", "clean", "schema", "generate", "completion",
 )  # fmt: skip
 _MODULES = {
+    **dict.fromkeys(("cat", "compare", "show"), "answers"),
+    **dict.fromkeys(("leaderboard", "questions", "trend"), "overviews"),
     **dict.fromkeys(("check_pairs", "rejects", "validate", "verify"), "checks"),
     **dict.fromkeys(("clean", "completion", "generate", "schema"), "tools"),
 }  # the others are in modules of their own

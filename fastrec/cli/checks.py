@@ -197,12 +197,14 @@ def rejects(corpus: str, code: tuple[str, ...], output_format: str, extract: str
     """
     from fastrec.commands.rejects import rejects as run
 
-    if extract is not None:
-        _extract(corpus, code, extract)
-        return
-    with explain_damage(corpus):
-        found = run(corpus, code=code)
-    print_found(found, output_format, text=lambda: _print_rejects(found, code))
+    stdout = _Terminal() if sys.stdout.isatty() else sys.stdout.buffer
+    with allow_broken_pipe():
+        with explain_damage(corpus):
+            found = run(corpus, code=code, extract=stdout if extract == "-" else extract)
+        if extract is None:
+            print_found(found, output_format, text=lambda: _print_rejects(found, code))
+        else:
+            _print_extracted(found, extract)
 
 
 def _print_rejects(found: Rejects, code: tuple[str, ...]) -> None:
@@ -236,22 +238,15 @@ class _Terminal(io.BytesIO):
         return len(lines)
 
 
-def _extract(corpus: str, code: tuple[str, ...], target: str) -> None:
-    from fastrec.commands.rejects import rejects as run
-
-    stdout = _Terminal() if sys.stdout.isatty() else sys.stdout.buffer
-    with allow_broken_pipe():
-        with explain_damage(corpus):
-            found = run(corpus, code=code, extract=stdout if target == "-" else target)
-        sys.stdout.buffer.flush()
-        for line in found.truncated:
-            location = f"{line.source}:{line.line}"
-            print_notice(f"{location} was too long to store, so it is not extracted; fix it in its shard")
-        where = "" if target == "-" else f" written to {shown(target)}"
-        lines = found.lines - len(found.truncated)
-        print_stderr(f"{counted(lines, 'rejected line')}{where}" if lines else "no line was rejected")
-        if lines and where:
-            print_notice(f"correct the lines in their places, then: fastrec normalize … --fixes {shown(target)}")
+def _print_extracted(found: Rejects, target: str) -> None:
+    where = "" if target == "-" else f" written to {shown(target)}"
+    sys.stdout.buffer.flush()
+    for line in found.truncated:
+        print_notice(f"{line.source}:{line.line} was too long to store, so it is not extracted; fix it in its shard")
+    lines = found.lines - len(found.truncated)
+    print_stderr(f"{counted(lines, 'rejected line')}{where}" if lines else "no line was rejected")
+    if lines and where:
+        print_notice(f"correct the lines in their places, then: fastrec normalize … --fixes {shown(target)}")
 
 
 @command("Check that a corpus is intact.", ok="the corpus is OK", check="the corpus is damaged",

@@ -27,7 +27,7 @@ UNSAFE = re.compile(
 
 
 def safe(text: str) -> str:
-    return UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
+    return text if text.isprintable() else UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 def format_bytes(size: int) -> str:
@@ -110,12 +110,6 @@ def _columns(char: str) -> int:
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
-
-
-def pad(text: str, width: int, *, right: bool = False) -> str:
-    """Fill a text with spaces up to a width; before it if it is aligned right."""
-    space = " " * (width - width_of(text))
-    return space + text if right else text + space
 
 
 def clip(text: str, width: int | None) -> str:

@@ -323,10 +323,6 @@ _SHARED: Final[dict[str, _Decorator]] = {
     "corpus": click.argument("corpus", type=click.Path()),
     "paths": click.argument("paths", nargs=-1, type=click.Path()),
     "filters": _together(*_FILTERS),
-    # by name and by field, for commands that work on summaries
-    "name_filters": _together(*(_FILTERS[FILTER_PARAMETERS.index(name)] for name in (
-        "evaluation", "metric", "model", "exclude_evaluation", "exclude_model", "where",
-    ))),
     "jobs": _jobs,
     "no_progress": _no_progress,
     "run": _together(_jobs, _no_progress),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from fastrec.cli.console import pad, print_json, print_notice, safe, width_of
+from fastrec.cli.console import print_json, print_notice, safe, width_of
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
@@ -72,16 +72,16 @@ def print_table(table: Table) -> list[str]:
         [column.heading, *(safe(str(cell)) for cell in some)]
         for column, *some in zip(table.columns, *table.rows, strict=True)
     ]
-    widths = [max(map(width_of, some)) for some in cells]
-    hidden = _too_wide(table.columns, widths)
-    shown = [
-        [pad(cell, width, right=not column.is_left) for cell in some]
-        for column, width, some in zip(table.columns, widths, cells, strict=True)
-        if column not in hidden
-    ]
-    for number, row in enumerate(zip(*shown, strict=True)):
-        line = "  " + "  ".join(row).rstrip()
-        click.echo(line if number else click.style(line, dim=True))
+    sizes = [list(map(width_of, some)) for some in cells]
+    hidden = _too_wide(table.columns, list(map(max, sizes)))
+    shown = []
+    for column, some, size in zip(table.columns, cells, sizes, strict=True):
+        if column not in hidden:
+            spaces = [" " * (max(size) - own) for own in size]
+            pairs = (some, spaces) if column.is_left else (spaces, some)
+            shown.append(map(str.__add__, *pairs))
+    heading, *lines = ["  " + "  ".join(row).rstrip() for row in zip(*shown, strict=True)]
+    click.echo("\n".join([click.style(heading, dim=True), *lines]))
     return [column.name for column in hidden]
 
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Final, Unpack
 
 import msgspec
-from stringzilla import count, find, rfind
+from stringzilla import count
 
 from fastrec.corpus.manifest import PartEntry, read_manifest, read_summary
 from fastrec.corpus.scan import (
@@ -63,7 +63,6 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,4000}")
 _HEXADECIMAL: Final = re.compile(r"-?0x[0-9a-f]+")
 _ERROR: Final = b'},"error":"'  # the field before `error` is always an object
 _CORRECT: Final = b'"is_correct":'
-_TRUE: Final = ord("t")
 _MOST_NAMES: Final = 16  # more needles than this are slower than decoding every head
 _RAREST_FIRST: Final = ("sample_hash", "sample_id", METRIC, "model_id", "evaluation_name")
 _KINDS: Final = ("evaluation", "metric", "model")
@@ -147,15 +146,11 @@ class _Evaluation(msgspec.Struct):
     is_correct: bool
 
 
-class _Tail(msgspec.Struct):
+class _Outcome(msgspec.Struct):
+    evaluation: _Evaluation
     error: str = ""
 
 
-class _Outcome(_Tail, kw_only=True):
-    evaluation: _Evaluation
-
-
-_decode_error = msgspec.json.Decoder(_Tail).decode
 _decode_outcome = msgspec.json.Decoder(_Outcome).decode
 
 
@@ -213,24 +208,9 @@ class Finder:
         )
 
     def _accepts_outcome(self, data: bytearray, start: int, end: int) -> bool:
-        """Find the outcome of a line in two places, and decode the line only if that fails.
-
-        Every record has `"is_correct":`, so if a line has it once, that is it. An `error` comes after an object; what
-        follows it up to the end of the line is decoded as an object, which succeeds only if it belongs to the record
-        itself.
-        """
-        accepts, error = self._selection.accepts_outcome, rfind(data, _ERROR, start, end)
-        try:
-            if error >= 0 and _decode_error(b"{" + data[error + 2 : end]).error:
-                return accepts(is_correct=False, has_error=True)
-            found = find(data, _CORRECT, start, end)
-            after = found + len(_CORRECT)
-            if found >= 0 and find(data, _CORRECT, after, end) < 0:
-                return accepts(is_correct=data[after] == _TRUE, has_error=False)
-        except msgspec.MsgspecError:
-            pass  # the error of an inner object
         record = _decode_outcome(memoryview(data)[start:end])
-        return accepts(is_correct=record.evaluation.is_correct, has_error=bool(record.error))
+        correct, failed = record.evaluation.is_correct, bool(record.error)
+        return self._selection.accepts_outcome(is_correct=correct, has_error=failed)
 
 
 def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> list[bytes]:

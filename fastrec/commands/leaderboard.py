@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
-
-import msgspec
+from typing import TYPE_CHECKING, Unpack
 
 from fastrec.answers.index import cache_of, open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
-from fastrec.filters import NAME_FILTERS, FilterArguments, Strings, as_tuple, make_filters
+from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
@@ -34,8 +32,6 @@ def leaderboard(
     weight_by: str | None = None,
     primary: Strings = (),
     min_coverage: float = 50.0,
-    samples: int = 1_000,
-    seed: int = 0,
     group_by: Strings = (),
     lower_is_better: Strings = (),
     jobs: int = 1,
@@ -50,8 +46,6 @@ def leaderboard(
         weight_by: `questions` weights an evaluation by the number of its questions.
         primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
         min_coverage: The percentage of its questions that a model must have answered for an evaluation to count.
-        samples: Draws of the bootstrap.
-        seed: The seed of its random numbers.
         group_by: Each group of records with the same value of a field is an evaluation of its own; as in `stats`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         jobs: Processes to use if records have to be chosen, or the index of the corpus has to be built.
@@ -71,12 +65,8 @@ def leaderboard(
         raise UsageError("--weights and --weight-by cannot be combined")
     if not 0 <= min_coverage <= 100:
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
-    if not 1 <= samples <= 100_000:
-        raise UsageError(f"samples must be between 1 and 100,000, not {samples}")
     given = _weights(weights)
-    wanted = make_filters(**filters)
-    by_record = msgspec.structs.replace(wanted, **dict.fromkeys(NAME_FILTERS, ()))
-    by_name = msgspec.structs.replace(wanted, **{n: () for n in wanted.__struct_fields__ if getattr(by_record, n)})
+    by_name, by_record = make_filters(**filters).split()
     groups = parse_groups(group_by)
     path = os.fspath(corpus)
     with contextlib.ExitStack() as stack:
@@ -98,8 +88,6 @@ def leaderboard(
             weights=given,
             weight_by=weight_by,
             min_coverage=min_coverage,
-            samples=samples,
-            seed=seed,
             name_of=partial(_name, groups=groups) if groups else str,
         )
     return found
@@ -112,16 +100,11 @@ def _name(evaluation: str, groups: Sequence[GroupBy]) -> str:
 
 def _weights(weights: Mapping[str, float] | str | os.PathLike[str] | None) -> dict[str, float]:
     """The weights by evaluation; a file has a line `"evaluation" = 2` for each."""
-    if weights is None:
-        return {}
-    found: Mapping[str, Any]
-    where = "weights"
-    if isinstance(weights, Mapping):
-        found = weights
-    else:
-        where = shown(os.fspath(weights))
+    found, where = {} if weights is None else weights, "weights"
+    if not isinstance(found, Mapping):
+        where = shown(os.fspath(found))
         try:
-            found = tomllib.loads(Path(weights).read_text(encoding="utf-8"))
+            found = tomllib.loads(Path(found).read_text(encoding="utf-8"))
         except OSError as exc:
             raise UsageError(f"{where}: the weights cannot be read: {exc.strerror}") from exc
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:

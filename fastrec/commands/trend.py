@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
-
-import msgspec
+from typing import Any, Unpack
 
 from fastrec.corpus.manifest import read_manifest
 from fastrec.engine import check_jobs
-from fastrec.filters import Paths, Strings, as_tuple, make_filters, several_paths
+from fastrec.filters import FilterArguments, Paths, Strings, as_tuple, make_filters, several_paths
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
@@ -21,36 +19,26 @@ from fastrec.where import with_groups
 def trend(
     corpora: Paths,
     *,
-    evaluation: Strings = (),
-    metric: Strings = (),
-    model: Strings = (),
-    exclude_evaluation: Strings = (),
-    exclude_model: Strings = (),
-    where: Strings = (),
     group_by: Strings = (),
     metrics: str = "judgements",
     lower_is_better: Strings = (),
     p: float = 0.05,
     jobs: int = 1,
     progress: Progress | None = None,
+    **filters: Unpack[FilterArguments],
 ) -> Trend:
     """Follow models over several corpora, and find the changes that are more than chance.
 
     Args:
         corpora: Directories or URLs that `normalize` published, in order; or directories of such directories, which are
             taken in the order of their names.
-        evaluation: Only evaluations whose name matches this shell-style pattern, or one of these.
-        metric: Only metrics (`evaluation_result_id`) that match this pattern, or one of these.
-        model: Only models whose id matches this pattern, or one of these.
-        exclude_evaluation: Leave out evaluations that match.
-        exclude_model: Leave out models that match.
-        where: Only records for which these conditions on fields hold.
         group_by: Also follow the models on groups of records, as in `stats`. Bins are the same in all corpora.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         p: A change is significant if its adjusted p-value is below this.
         jobs: Processes to use for building an index.
         progress: Receives the progress of building indexes.
+        **filters: Only records that match these (`FilterArguments`).
 
     Raises:
         UsageError: A path is not a corpus and has none, or a pattern matches nothing.
@@ -59,14 +47,8 @@ def trend(
     """
     check_jobs(jobs)
     reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": current_limits()}
-    filters = make_filters(
-        evaluation=evaluation,
-        metric=metric,
-        model=model,
-        exclude_evaluation=exclude_evaluation,
-        exclude_model=exclude_model,
-    )
-    conditions = make_filters(where=where)
+    wanted = make_filters(**filters)
+    by_name, by_record = wanted.split()
     lower = as_tuple("lower_is_better", lower_is_better)
     paths, groups = several_paths("corpora", corpora), parse_groups(group_by)
     with ExitStack() as stack:
@@ -76,17 +58,16 @@ def trend(
             made: list[str] = []
             for path in paths:
                 allow_empty = len(made) + 1 < len(paths) or any(read_manifest(one).records for one in made)
-                made.append(stack.enter_context(matching_corpus(path, conditions, allow_empty=allow_empty, **reading)))
+                made.append(stack.enter_context(matching_corpus(path, by_record, allow_empty=allow_empty, **reading)))
             return made
 
         found = collect_trend(
-            paths, filters=filters, matching=matching, metrics=metrics, lower_is_better=lower, p=p, **reading
+            paths, filters=by_name, matching=matching, metrics=metrics, lower_is_better=lower, p=p, **reading
         )
         if not groups:
             return found
         named = find_corpora(paths)[0]
-        both = msgspec.structs.replace(filters, where=conditions.where)
-        grouped = grouped_corpora([path for _, path in named], both, groups, allow_empty=True, **reading)
+        grouped = grouped_corpora([path for _, path in named], wanted, groups, allow_empty=True, **reading)
         parts = follow_groups(named, stack.enter_context(grouped), lower_is_better=lower, **reading)
     numbers = {(one.evaluation_name, one.metric): one.metrics for one in found.evaluations}
     found.evaluations = with_groups(found.evaluations, parts, groups, _records, found.notices.append)

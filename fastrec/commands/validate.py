@@ -90,13 +90,6 @@ def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
         start = end
 
 
-def _report_of(groups: FindingGroups, versions: dict[str, int]) -> UpgradeReport:
-    """Make the report from steps in groups, and from the valid records by version."""
-    steps = [UpgradeStep(one.code, one.message, one.count, one.locations) for one in groups.in_order()]
-    earlier = sum(versions.values()) - versions.get(NEWEST_SCHEMA.name, 0)
-    return UpgradeReport(NEWEST_SCHEMA.name, earlier, steps)
-
-
 class Validation(msgspec.Struct):
     """The result of a validation: line counts, groups of findings, and shards that could not be read."""
 
@@ -225,8 +218,12 @@ def _log_findings(path: str, source: str, findings: Iterable[_LocatedFinding], u
 class _FindingLog:
     """The log that the user asked for, joined from those of the slices; FastrecError if it cannot be written."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, shards: Iterable[Shard]) -> None:
         self._path = path
+        if os.path.exists(path):  # noqa: PTH110 - paths stay the str that was given
+            for shard in shards:
+                if not shard.stream and os.path.samefile(path, shard.path):  # noqa: PTH121 - opening it would empty it
+                    raise UsageError(f"the log {shown(path)} is one of the shards: name another file")
         with self._writing():
             self._file = Path(path).open("wb")  # noqa: SIM115 - see close
 
@@ -267,16 +264,12 @@ class Reporter:
         """What is reported of the current slice: its estimated text, text, lines and invalid lines."""
         progress.start("judge", self._text.total)
 
-    def reading(self, piece: Slice, stats: ReadStats, found: _JudgedSlice) -> None:
-        size = (piece.shard.size if piece.end is None else piece.end) - piece.start
-        estimated = piece.estimated_text * min(stats.raw_bytes, size) // max(size, 1)
-        self._report(estimated, stats.text_bytes, found)
-
-    def finished(self, piece: Slice, found: _JudgedSlice) -> None:
-        self._report(piece.estimated_text, found.counts["text_bytes"] or self._reported[1], found)
-        self._reported = (0, 0, 0, 0)
-
-    def _report(self, estimated: int, text: int, found: _JudgedSlice) -> None:
+    def report(self, piece: Slice, found: _JudgedSlice, stats: ReadStats | None = None) -> None:
+        """Report a slice: what was read of it so far, or all of it, without `stats`."""
+        estimated, text = piece.estimated_text, found.counts["text_bytes"] or self._reported[1]
+        if stats:
+            size = (piece.shard.size if piece.end is None else piece.end) - piece.start
+            estimated, text = estimated * min(stats.raw_bytes, size) // max(size, 1), stats.text_bytes
         now = (estimated, text, found.counts["lines"], found.counts["invalid"])
         new_estimated, new_text, *new_lines = (
             after - before for after, before in zip(now, self._reported, strict=True)
@@ -284,7 +277,7 @@ class Reporter:
         self._text.add(new_estimated, new_text)
         self._progress.expect(self._text.total)
         self._progress.advance(new_text, *new_lines)
-        self._reported = now
+        self._reported = now if stats else (0, 0, 0, 0)
 
 
 class _SliceTask(msgspec.Struct, frozen=True):
@@ -360,7 +353,7 @@ def validate(
     total = _JudgedSlice(FindingGroups(limits.finding_groups))
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
-        log = stack.enter_context(closing(_open_log(os.fspath(json_log), shards))) if json_log else None
+        log = stack.enter_context(closing(_FindingLog(os.fspath(json_log), shards))) if json_log else None
         task = _SliceTask((), max_line_bytes, max_window, max_errors, None, settings, upgrade_report, limits)
         tasks = [
             replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
@@ -389,19 +382,13 @@ def validate(
     validation.codes, validation.groups = dict(total.groups.codes), total.groups.in_order()
     validation.versions = {name: validation.versions[name] for name in SCHEMAS if validation.versions.get(name)}
     if upgrade_report:
-        validation.upgrade = _report_of(total.upgrades, validation.versions)
+        groups = total.upgrades.in_order()
+        steps = [UpgradeStep(one.code, one.message, one.count, one.locations) for one in groups]
+        earlier = sum(validation.versions.values()) - validation.versions.get(NEWEST_SCHEMA.name, 0)
+        validation.upgrade = UpgradeReport(NEWEST_SCHEMA.name, earlier, steps)
     validation.stopped_early = max_errors is not None and validation.invalid >= max_errors
     validation.seconds = time.perf_counter() - started
     return validation
-
-
-def _open_log(path: str, shards: Iterable[Shard]) -> _FindingLog:
-    """Open the log, but refuse a shard: opening it would empty it."""
-    if os.path.exists(path):  # noqa: PTH110 - paths stay the str that was given
-        for shard in shards:
-            if not shard.stream and os.path.samefile(path, shard.path):  # noqa: PTH121
-                raise UsageError(f"the log {shown(path)} is one of the shards: name another file")
-    return _FindingLog(path)
 
 
 def _in_order(
@@ -411,10 +398,9 @@ def _in_order(
     invalid = 0
     with closing(done):
         for task, results in zip(tasks, done, strict=True):
-            # A task that reached max_errors skipped its last slices.
-            for piece, found in zip(task.slices, results, strict=False):
+            for piece, found in zip(task.slices, results, strict=True):
                 if reporter:
-                    reporter.finished(piece, found)
+                    reporter.report(piece, found)
                 yield piece, found
                 invalid += found.counts["invalid"]
                 if max_errors is not None and invalid >= max_errors:
@@ -424,15 +410,11 @@ def _in_order(
 def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[_JudgedSlice]:
     """Judge the slices of a task. Runs in a worker, or in this process, with a reporter."""
     results: list[_JudgedSlice] = []
-    invalid = 0
     for number, piece in enumerate(task.slices):
         found = _validate_slice(piece, task, f"{task.log}-{number}" if task.log else None, reporter)
         if reporter:
-            reporter.finished(piece, found)
+            reporter.report(piece, found)
         results.append(found)
-        invalid += found.counts["invalid"]
-        if task.max_errors is not None and invalid >= task.max_errors:
-            break
     return results
 
 
@@ -463,7 +445,7 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
                 for line, step in _upgrade_steps(judged):
                     found.upgrades.add(step, Location(source, line))
             if reporter:
-                reporter.reading(piece, stats, found)
+                reporter.report(piece, found, stats)
             for invalid in batch.rejected:
                 found.repairable.update(invalid.repairs)
             findings = _findings_in(batch)

@@ -15,7 +15,7 @@ from click.shell_completion import get_completion_class
 import fastrec
 from fastrec.cli import cli
 from fastrec.cli.options import FILTER_PARAMETERS
-from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, make_filters
+from fastrec.filters import FilterArguments, Filters, make_filters
 from tests.normalize.normalizing import write
 from tests.running import run_here
 from tests.samples import sample_of
@@ -109,14 +109,23 @@ def test_completion_in_bash(corpus: Path) -> None:
 
 
 def test_all_commands_have_the_same_filters() -> None:
-    for name in ("cat", "diff", "export", "normalize", "questions", "report", "show", "stats"):
+    for name in (
+        "cat",
+        "compare",
+        "diff",
+        "export",
+        "leaderboard",
+        "normalize",
+        "questions",
+        "report",
+        "show",
+        "stats",
+        "trend",
+    ):
         command = cli.get_command(None, name)  # type: ignore[arg-type]
         assert command
         found = {one.name for one in command.params} & set(FILTER_PARAMETERS)
         assert found == set(FILTER_PARAMETERS), name
-    trend = cli.get_command(None, "trend")  # type: ignore[arg-type]
-    assert trend
-    assert [one.name for one in trend.params if one.name in FILTER_PARAMETERS] == [*NAME_FILTERS, "where"]
     assert set(FILTER_PARAMETERS) == set(FilterArguments.__annotations__) == set(Filters.__struct_fields__)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.cli import cli
-from fastrec.cli.console import UNSAFE, clip, pad, safe_lines, width_of, wrap
+from fastrec.cli.console import UNSAFE, clip, safe_lines, width_of, wrap
 from tests.answers.small import answer, make_corpus
 
 TEXTS = st.text(st.sampled_from("ab  日本é\u0301,"), max_size=60)
@@ -29,7 +29,6 @@ def test_clipped_text_fits_and_says_that_it_is_cut(text: str, width: int) -> Non
     cut = clip(text, width)
     assert width_of(cut) <= width
     assert cut == text or (cut.endswith("…") and text.startswith(cut[:-1]) and width_of(text) > width)
-    assert width_of(pad(cut, width)) == width_of(pad(cut, width, right=True)) == width
 
 
 @given(st.text(max_size=40))

@@ -142,6 +142,8 @@ def test_conditions_choose_records(nights: Path) -> None:
     ]
     assert (model.changes[0].questions, model.changes[0].worse) == (4, 2)
     assert [one.models for one in fastrec.trend(paths, where="model_id=new").corpora] == [0, 1]
+    same = fastrec.trend(paths, model="falls", sample_id=range(4))
+    assert same.evaluations == fastrec.trend(paths, where=["sample_id>=0", "sample_id<4"], model="falls").evaluations
 
 
 def test_wrong_conditions(nights: Path) -> None:

@@ -22,8 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _MODULES = (
-    *(f"cli.{name}" for name in ("cat", "checks", "diff", "export", "normalize", "options", "progress", "report")),
-    *(f"cli.{name}" for name in ("stats", "tables", "tools")),
+    *(f"cli.{name}" for name in ("answers", "checks", "diff", "export", "normalize", "options", "overviews")),
+    *(f"cli.{name}" for name in ("progress", "report", "stats", "tables", "tools")),
     *(f"commands.{name}" for name in ("cat", "clean", "compare", "diff", "export", "export.table", "generate")),
     *(f"commands.{name}" for name in ("import_logs", "questions", "rejects", "report", "show", "stats", "trend")),
     *(f"commands.{name}" for name in ("validate", "verify")),

@@ -13,7 +13,7 @@ import mmap
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -272,16 +272,31 @@ def write_matrix(
         graded is not None and (name, metric[0] if metric else None) in graded for name, metric, *_ in questions
     ]
     _write_samples(output, sample_ids, is_graded if graded is not None else None, raw_cells=raw_cells)
+    places = {question: number for number, question in enumerate(questions)}
+    rows = {model: number * len(questions) for number, model in enumerate(models)}
     size = len(questions) * len(models) * _CELL
+    failed = repeated = 0
     with (scratch / "cells").open("w+b") as cells, (scratch / "texts").open("w+b") as texts:
         cells.truncate(max(size, 1))  # an empty file cannot be mapped
-        texts.write(b"\n")  # so that no answer has offset 0
+        offset = texts.write(b"\n")  # so that no answer has offset 0
         with mmap.mmap(cells.fileno(), 0) as mapped:
             offsets = memoryview(mapped)[:size].cast("Q")
-            failed, repeated = _fill(offsets, texts, answers, questions, models)
+            for answer in _read(answers):
+                cell = rows[answer.model_id] + places[answer.question]
+                if answer.failed:
+                    failed += 1
+                elif offsets[cell]:
+                    repeated += 1
+                else:
+                    offsets[cell] = offset
+                    offset += texts.write(f"{answer.score},{answer.is_correct:d}\n".encode())
             texts.flush()
             with mmap.mmap(texts.fileno(), 0, access=mmap.ACCESS_READ) as text:
-                _write_rows(output, text, offsets, questions, models, is_graded, raw_cells=raw_cells)
+                found = (
+                    (model, _cells(text, offsets[start : start + len(questions)].tolist()))
+                    for model, start in rows.items()
+                )
+                _write_rows(output, found, questions, is_graded, raw_cells=raw_cells)
             offsets.release()
     notices = []
     if failed:
@@ -321,36 +336,15 @@ def _read(answers: Sequence[str]) -> Iterator[_Answer]:
             yield from map(decode, file)
 
 
-def _fill(
-    offsets: memoryview[int],
-    texts: BinaryIO,
-    answers: Sequence[str],
-    questions: Sequence[_Question],
-    models: Sequence[str],
-) -> tuple[int, int]:
-    """Write the first answers and their offsets; return the numbers of records with an error and of further answers."""
-    columns = {question: number for number, question in enumerate(questions)}
-    rows = {model: number * len(questions) for number, model in enumerate(models)}
-    failed = repeated = 0
-    offset = texts.tell()
-    for answer in _read(answers):
-        cell = rows[answer.model_id] + columns[answer.question]
-        if answer.failed:
-            failed += 1
-        elif offsets[cell]:
-            repeated += 1
-        else:
-            offsets[cell] = offset
-            offset += texts.write(f"{answer.score},{answer.is_correct:d}\n".encode())
-    return failed, repeated
+def _cells(text: mmap.mmap, offsets: Iterable[int]) -> list[Sequence[str]]:
+    """The score and the correctness at each offset."""
+    return [text[start : text.find(b"\n", start)].decode().split(",") if start else ("", "") for start in offsets]
 
 
-def _write_rows(  # noqa: PLR0917
+def _write_rows(
     output: Path,
-    text: mmap.mmap,
-    offsets: memoryview[int],
+    rows: Iterable[tuple[str, Sequence[Sequence[str]]]],
     questions: Sequence[_Question],
-    models: Sequence[str],
     is_graded: Sequence[bool],
     *,
     raw_cells: bool,
@@ -365,8 +359,6 @@ def _write_rows(  # noqa: PLR0917
         writers = [CsvWriter(file, raw_cells=raw_cells) for file in (scores, correct)]
         for kind, writer in enumerate(writers):
             writer.writerow(["model_id", *(names[column] for column in columns[kind])])
-        for number, model in enumerate(models):
-            row = offsets[number * len(questions) : (number + 1) * len(questions)].tolist()
-            cells = [text[start : text.find(b"\n", start)].decode().split(",") if start else ("", "") for start in row]
+        for model, cells in rows:
             for kind, writer in enumerate(writers):
                 writer.writerow([model, *(cells[column][kind] for column in columns[kind])])

@@ -76,12 +76,9 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.records < 0 or self.seed < 0:
             raise UsageError("the number of records and the seed must not be negative")
-        if self.mix not in MIXES:
-            raise UsageError(f"mix must be one of {', '.join(MIXES)}, not {self.mix!r}")
-        if self.text not in _TEXTS:
-            raise UsageError(f"text must be one of {', '.join(_TEXTS)}, not {self.text!r}")
-        if self.schema not in VERSIONS:
-            raise UsageError(f"schema must be one of {', '.join(VERSIONS)}, not {self.schema!r}")
+        for name, known in (("mix", MIXES), ("text", _TEXTS), ("schema", VERSIONS)):
+            if (value := getattr(self, name)) not in known:
+                raise UsageError(f"{name} must be one of {', '.join(known)}, not {value!r}")
         kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
         if not all(0 <= share <= 1 for share in (*kinds, self.unknown_keys, self.warnings)):
             raise UsageError("a share must be between 0 and 1")

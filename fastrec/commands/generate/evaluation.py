@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from hashlib import sha256
 from typing import Final
 
 from fastrec.commands.generate import tasks
@@ -43,10 +42,8 @@ class Words:
             "tags": [table.write(rng, 1) for _ in range(rng.below(4))],
             "Source": {"split": rng.choice(("test", "dev")), "licence": None, "checked": rng.chance(0.5)},
         }
-        sample_hash = sha256((raw + reference).encode()).hexdigest()
         also = reference.partition(" ")[0] if evaluation.graded else ""
-        sample_id = evaluation.sample_id(number)
-        return Question(evaluation, sample_id, raw, reference, choices, sample_hash, metadata, table, also)
+        return evaluation.question(number, raw, reference, choices, metadata, table, also)
 
     def reply(self, rng: Rng, producer: Producer, question: Question) -> Reply:
         single = question.evaluation.interaction_type == "single_turn"
@@ -217,17 +214,8 @@ class EvaluationText:
             "tags": list(task.tags),
             "Source": {"split": rng.choice(("test", "dev")), "licence": None, "checked": rng.chance(0.5)},
         }
-        return Question(
-            evaluation=evaluation,
-            sample_id=evaluation.sample_id(number),
-            raw=task.raw,
-            reference=task.reference,
-            choices=task.choices,
-            sample_hash=sha256((task.raw + task.reference).encode()).hexdigest(),
-            metadata=metadata,
-            source=(task, difficulty),
-            also=task.also,
-        )
+        source = task, difficulty
+        return evaluation.question(number, task.raw, task.reference, task.choices, metadata, source, task.also)
 
     def reply(self, rng: Rng, producer: Producer, question: Question) -> Reply:
         """Give an answer that is right with a probability, or nothing because of an error."""

@@ -36,10 +36,6 @@ def _open(schema: Schema) -> bool:
     return not schema.closed
 
 
-def _has_metrics(schema: Schema) -> bool:
-    return "evaluation_result_id" in schema.shape.fields
-
-
 class InvalidLine(NamedTuple):
     """One row: the code (`{turns}` is what a version calls them), interaction types, what makes the line, versions."""
 
@@ -175,7 +171,9 @@ def _with_other_turns(record: Record, schema: Schema, spelling: Spelling) -> byt
 
 _TURN: Final = {"turn_idx": 0, "role": "user", "content": "?"}
 _REPAIRABLE: Final = (
-    *_put("schema.type", "evaluation_result_id", None, fits=_has_metrics),
+    *_put(
+        "schema.type", "evaluation_result_id", None, fits=lambda schema: "evaluation_result_id" in schema.shape.fields
+    ),
     *_put("schema.type", "metadata.attempts", 3, fits=_closed),
     *_put("schema.type", "{turns}.2.tool_calls.0.arguments.limit", 7, types=_AGENT, fits=_closed),
     *_put("schema.type", "performance.additional_details.retries", 2, fits=_closed),

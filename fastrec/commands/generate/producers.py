@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from hashlib import sha256
 from json import JSONEncoder
 from typing import Any, Final, NamedTuple
 
@@ -168,8 +169,10 @@ class Evaluation(NamedTuple):
     epochs: int = 1
     """How often every question is asked, in versions after the oldest one."""
 
-    def sample_id(self, number: int) -> int | str:
-        return number if self.integer_ids else f"{self.name}_{number:05d}"
+    def question(self, number: int, raw: str, reference: str, *others: Any) -> Question:
+        """Make a question; `others` are its choices, metadata, source and second reference."""
+        sample_id = number if self.integer_ids else f"{self.name}_{number:05d}"
+        return Question(self, sample_id, sha256((raw + reference).encode()).hexdigest(), raw, reference, *others)
 
 
 class Question(NamedTuple):
@@ -177,10 +180,10 @@ class Question(NamedTuple):
 
     evaluation: Evaluation
     sample_id: int | str
+    sample_hash: str
     raw: str
     reference: str
     choices: list[str] | None
-    sample_hash: str
     metadata: dict[str, Any]
     source: Any
     """What the writer needs to answer the question."""

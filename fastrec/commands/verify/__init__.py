@@ -1,8 +1,9 @@
 """`verify`: check a published corpus against its manifest, its summary and the rules of a corpus; report every problem.
 
 1. Read the manifest. Check that exactly the files that it lists are there.
-2. One task per part (`part`) checks checksums, the normal form of every line and their order, and counts the records.
-3. Compare each part with its entry in the manifest, and with the previous part.
+2. One task per part (`part`) checks the normal form of every line and their order, counts the records, and
+   compares all of it with the manifest.
+3. Compare each part with the previous one.
 4. Compare the sources of records, if they are tracked, with the inputs in the manifest.
 5. Check the documents: the totals, the summary against one computed from the parts, the rejects file.
 """
@@ -13,8 +14,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Final
@@ -26,11 +26,8 @@ from fastrec.commands.verify.part import (
     CheckTask,
     Problem,
     Problems,
-    Statement,
     check_inputs,
     check_part,
-    file_has,
-    manifest_says,
 )
 from fastrec.corpus.manifest import (
     MANIFEST,
@@ -39,7 +36,6 @@ from fastrec.corpus.manifest import (
     Manifest,
     RejectsEntry,
     files_of,
-    key_entry,
     read_manifest,
     summary_path,
     text_hash,
@@ -50,7 +46,7 @@ from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.corpus.sources import has_sources
 from fastrec.corpus.store_output import is_of_a_run
 from fastrec.engine import check_jobs
-from fastrec.errors import CorpusError, ShardError, UsageError, counted, utf8
+from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
 from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
@@ -62,25 +58,20 @@ from fastrec.summary.part_statistics import read_census, read_part_counts
 from fastrec.summary.summarize import summarize
 
 _ANY: Final = "any repair"
-_summary_says = partial(Statement, f"{SUMMARY} says")
+_SUMMARY_SAYS: Final = f"{SUMMARY} says"
 
 
 def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
     """Check the totals, the line counts of each input, and that all parts have sources or none, as the options say."""
-    problems = Problems(MANIFEST)
-    parts = manifest.parts
-    hash_name, _ = text_hash(manifest)
-    totals: dict[str, int | str | None] = {
-        "records": sum(part.records for part in parts),
-        "text_bytes": sum(part.text_bytes for part in parts),
-    }
+    problems, parts, hash_name = Problems(MANIFEST), manifest.parts, text_hash(manifest)[0]
+    totals: dict[str, int | str | None]
+    totals = {name: sum(getattr(part, name) for part in parts) for name in ("records", "text_bytes")}
     try:
         totals[hash_name] = tree_hash(hash_name, (text_hash(part)[1] for part in parts))
     except ValueError:  # a digest is not hexadecimal; its part is reported
         totals[hash_name] = None
     for name, found in totals.items():
-        claim, other = manifest_says(getattr(manifest, name)), Statement("its entries of parts give", found)
-        problems.compare("manifest.total", name, claim, other)
+        problems.compare("manifest.total", name, getattr(manifest, name), found, other="its entries of parts give")
     for entry in manifest.inputs:
         _check_line_counts(problems, "manifest.line_counts", f"{entry.path}: {MANIFEST}", entry)
     yield from problems
@@ -108,8 +99,7 @@ def _check_summary(
     problems = Problems(SUMMARY)
     try:
         data = storage_of(corpus).read_all(summary_path(corpus, manifest))
-        digest = sha256(data).hexdigest()
-        problems.compare("file.sha256", "SHA-256", manifest_says(manifest.summary_sha256), file_has(digest))
+        problems.compare("file.sha256", "SHA-256", manifest.summary_sha256, sha256(data).hexdigest())
         summary = Summary.from_json(data)
     except (FileNotFoundError, CorpusError):  # reported as a missing file, or as a bad name in the manifest
         return None, []
@@ -142,16 +132,15 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
         ("rejected", f"{MANIFEST} says that the rejects file has", listed),
     ]
     for name, by, found in others:
-        problems.compare(kind, name, _summary_says(getattr(counts, name)), Statement(by, found))
+        problems.compare(kind, name, getattr(counts, name), found, _SUMMARY_SAYS, by)
     left_out = sum(count for code, count in codes.items() if code.startswith(("conflict.", "repeat.")))
     valid, hashed = counts.kept + counts.duplicates + left_out, hashes.verified + hashes.filled + hashes.replaced
-    problems.compare(kind, "valid lines", _summary_says(valid), Statement("its sample_hash adds up to", hashed))
+    problems.compare(kind, "valid lines", valid, hashed, _SUMMARY_SAYS, "its sample_hash adds up to")
     repaired, notes = Counter(summary.repaired.by_code), Counter(summary.notes)
     inputs = sum((Counter(entry.repaired) for entry in manifest.inputs), Counter())
     for code in sorted(repaired.keys() | inputs.keys() | (notes.keys() & REPAIRS.keys())):
-        name, claim = f"lines with {code}", _summary_says(repaired[code])
-        problems.compare(kind, name, claim, Statement(inputs_say, inputs[code]))
-        problems.compare(kind, name, claim, Statement("its notes have", notes[code]))
+        for by, found in ((inputs_say, inputs[code]), ("its notes have", notes[code])):
+            problems.compare(kind, f"lines with {code}", repaired[code], found, _SUMMARY_SAYS, by)
 
 
 def _check_statistics(summary: Summary, options: Options, statistics: Sequence[str], problems: Problems) -> None:
@@ -182,8 +171,8 @@ def _check_statistics(summary: Summary, options: Options, statistics: Sequence[s
                 problems.add("corpus.conflict", f"{message}{MANIFEST} says {option}: {choice}")
     if options.leaves_out:  # the summary also counts the records that were left out
         found.repeats, found.contradictions = summary.repeats, summary.contradictions
-    claim, other = _summary_says(_plain(summary, options)), Statement("the parts give", _plain(found, options))
-    problems.compare_documents("summary.statistics", "", claim, other)
+    both = _plain(summary, options), _plain(found, options)
+    problems.compare_documents("summary.statistics", "", *both, _SUMMARY_SAYS, "the parts give")
 
 
 def _plain(summary: Summary, options: Options) -> Any:
@@ -205,25 +194,21 @@ def _check_rejects(
     """Check the rejects file: its checksum, its lines, their order, and that all line counts agree with it."""
     path = join(corpus, listed.file)
     problems = Problems(listed.file)
-    try:
+    with problems.reading():
         problems.compare_file(path, listed)
         codes, sources, repairs = _read_rejects(path, problems)
-    except FileNotFoundError:  # reported as a missing file
-        return
-    except ShardError as exc:
-        problems.add("file.unreadable", exc.reason)
-    except OSError as exc:
-        problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
-    else:
-        problems.compare("rejects.count", "rejected lines", manifest_says(listed.records), file_has(codes.total()))
+        problems.compare("rejects.count", "rejected lines", listed.records, codes.total())
         rejected: Counter[str] = Counter()
         for entry in inputs:
             rejected[entry.path] += entry.rejected
-        _compare_counts("of", manifest_says, rejected, sources, problems)
+        counts = [("of", f"{MANIFEST} says", rejected, sources)]
         if summary is not None:
-            _compare_counts("of code", _summary_says, Counter(summary.rejected_by_code), codes, problems)
             repairable = Counter(summary.repairable.by_code | {_ANY: summary.repairable.lines})
-            _compare_counts("to be kept with", _summary_says, repairable, repairs, problems)
+            counts.append(("of code", _SUMMARY_SAYS, Counter(summary.rejected_by_code), codes))
+            counts.append(("to be kept with", _SUMMARY_SAYS, repairable, repairs))
+        for what, by, said, found in counts:
+            for name in sorted({*said, *found}):
+                problems.compare("rejects.count", f"rejected lines {what} {name}", said[name], found[name], by)
     yield from problems
 
 
@@ -249,13 +234,6 @@ def _read_rejects(path: str, problems: Problems) -> tuple[Counter[str], Counter[
             problems.add("rejects.order", message, number)
         previous = location
     return codes, sources, repairs
-
-
-def _compare_counts(
-    what: str, says: Callable[[int], Statement], listed: Counter[str], found: Counter[str], problems: Problems
-) -> None:
-    for name in sorted({*listed, *found}):
-        problems.compare("rejects.count", f"rejected lines {what} {name}", says(listed[name]), file_has(found[name]))
 
 
 class Verification(msgspec.Struct, kw_only=True):
@@ -373,7 +351,7 @@ def _check(
             tasks.append(CheckTask(part, options, f"{scratch}/{number}", sources))
         results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
         checked = list(with_progress(results, parts, progress, "check"))
-        problems += _compare_parts(checked, manifest.sort_fields)
+        problems += _in_order(checked)
         problems += check_inputs([part.sources for part in checked if part.sources], manifest)
         verification.parts = len(checked)
         verification.records = sum(part.records for part in checked)
@@ -411,28 +389,14 @@ def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Probl
         yield Problem(name, None, "file.stray", f"this is here, but {MANIFEST} does not list it")
 
 
-def _compare_parts(checked: Sequence[CheckedPart], sort_fields: Sequence[str]) -> Iterator[Problem]:
-    """Compare each part with its entry in the manifest, and with the previous part."""
-    previous: CheckedPart | None = None
-    says, has = manifest_says, partial(Statement, "the part has")
+def _in_order(checked: Sequence[CheckedPart]) -> Iterator[Problem]:
+    """Yield the problems of all parts, after comparing each part with the previous one."""
+    last = b""
     for part in checked:
-        entry = part.part.entry
-        problems = Problems(entry.file)
-        problems.compare("file.bytes", "size", says(entry.bytes), has(part.size))
-        problems.compare("file.sha256", "SHA-256", says(entry.sha256), has(part.sha256))
-        if part.read:
-            problems.compare("part.records", "records", says(entry.records), has(part.records))
-            problems.compare("part.text_bytes", "bytes of text", says(entry.text_bytes), has(part.text_bytes))
-            name, value = text_hash(entry)
-            title = "SHA-256 of text" if name == "text_sha256" else "xxh3 of text"
-            problems.compare(f"part.{name}", title, says(value), has(part.text_hash))
-        if part.read and part.records:
-            for name, key, found in (("first", entry.first, part.first), ("last", entry.last, part.last)):
-                listed, read = map(msgspec.to_builtins, (key, key_entry(found, sort_fields)))
-                problems.compare_documents(f"part.{name}", f"{name} key, ", says(listed), has(read))
         if part.records:
-            if previous is not None and part.first <= previous.last:
-                problems.add("part.order", "expected a first key greater than the last key of the previous part")
-            previous = part
-        yield from problems
+            if part.first <= last:
+                message = "expected a first key greater than the last key of the previous part"
+                part.problems.add("part.order", message)
+            last = part.last
         yield from part.problems
+        yield from part.in_lines

@@ -12,14 +12,24 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from contextlib import contextmanager
+from functools import lru_cache
 from io import BytesIO
 from operator import lt
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry, RejectsEntry, SourcesEntry, text_hash, text_hasher
+from fastrec.corpus.manifest import (
+    MANIFEST,
+    Manifest,
+    PartEntry,
+    RejectsEntry,
+    SourcesEntry,
+    key_entry,
+    text_hash,
+    text_hasher,
+)
 from fastrec.corpus.scan import PartFile
 from fastrec.corpus.sources import decode_source, source_lines
 from fastrec.errors import CorpusError, ShardError, shown
@@ -40,6 +50,7 @@ MOST_PROBLEMS: Final = 20
 """Problems that are listed per file; further ones are only counted."""
 
 _ABSENT: Final = object()
+_SAYS, _HAS = f"{MANIFEST} says", "the file has"
 
 KINDS: Final = {
     "manifest.unreadable": "the manifest is damaged, or its format is unknown to this version of fastrec",
@@ -95,22 +106,12 @@ class Problem(msgspec.Struct, frozen=True):
     """Which file says what, and what was found instead."""
 
 
-class Statement(NamedTuple):
-    """A value, and who says so: a file and a verb."""
-
-    by: str
-    value: Any
-
-    def __str__(self) -> str:
-        value = self.value
-        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 64:
-            value = f"{value:,}"
-        elif not isinstance(value, str) or len(value) > 64:  # a checksum is short enough to be shown
-            value = "nothing" if value is _ABSENT else describe(value)
-        return f"{self.by} {value}"
-
-
-manifest_says, file_has = partial(Statement, f"{MANIFEST} says"), partial(Statement, "the file has")
+def _spelled(value: Any) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1 << 64:
+        return f"{value:,}"
+    if isinstance(value, str) and len(value) <= 64:  # a checksum is short enough to be shown
+        return value
+    return "nothing" if value is _ABSENT else describe(value)
 
 
 class Problems(msgspec.Struct):
@@ -125,31 +126,41 @@ class Problems(msgspec.Struct):
         if len(self.listed) < MOST_PROBLEMS:
             self.listed.append(Problem(self.file, line, kind, message))
 
-    def compare(self, kind: str, what: str, claim: Statement, other: Statement) -> None:
+    def compare(  # noqa: PLR0917
+        self, kind: str, what: str, said: Any, found: Any, by: str = _SAYS, other: str = _HAS
+    ) -> None:
         """Add a problem if two statements about the same thing differ: `what` it is, and who says which value."""
-        if claim.value != other.value:
-            self.add(kind, f"{what}: {claim}, {other}")
+        if said != found:
+            self.add(kind, f"{what}: {by} {_spelled(said)}, {other} {_spelled(found)}")
 
-    def compare_file(self, path: str, listed: SourcesEntry | RejectsEntry) -> None:
+    def compare_file(self, path: str, listed: PartEntry | SourcesEntry | RejectsEntry) -> None:
         size, digest = sha256_of_file(path)
-        self.compare("file.bytes", "size", manifest_says(listed.bytes), file_has(size))
-        self.compare("file.sha256", "SHA-256", manifest_says(listed.sha256), file_has(digest))
+        self.compare("file.bytes", "size", listed.bytes, size)
+        self.compare("file.sha256", "SHA-256", listed.sha256, digest)
 
-    def compare_documents(
-        self, kind: str, what: str, claim: Statement, other: Statement, steps: tuple[str | int, ...] = ()
+    def compare_documents(  # noqa: PLR0917
+        self, kind: str, what: str, said: Any, found: Any, by: str, other: str, steps: tuple[str | int, ...] = ()
     ) -> None:
         """Add a problem for each difference between two documents of plain values, with its path."""
-        said, found = claim.value, other.value
         if isinstance(said, dict) and isinstance(found, dict):
             pairs = [(key, said.get(key, _ABSENT), found.get(key, _ABSENT)) for key in said | found]
         elif isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
             pairs = [(index, *both) for index, both in enumerate(zip(said, found, strict=True))]
         else:
-            self.compare(kind, what + json_path(steps), claim, other)
+            self.compare(kind, what + json_path(steps), said, found, by, other)
             return
         for step, ours, theirs in pairs:
-            one, two = Statement(claim.by, ours), Statement(other.by, theirs)
-            self.compare_documents(kind, what, one, two, (*steps, step))
+            self.compare_documents(kind, what, ours, theirs, by, other, (*steps, step))
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read the file in this block; it is a problem if it cannot be read to its end."""
+        try:
+            yield
+        except ShardError as exc:
+            self.add("file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": "))
+        except OSError as exc:
+            self.add("file.unreadable", f"cannot be read: {exc.strerror}")
 
     def __iter__(self) -> Iterator[Problem]:
         yield from sorted(self.listed, key=lambda problem: problem.line or 0)
@@ -170,25 +181,21 @@ def _check_sources(path: str, part: PartEntry) -> _CheckedSources:
     assert part.sources
     problems = Problems(part.sources.file)
     checked = _CheckedSources(problems, {}, valid=False)
-    try:
+    with problems.reading():
         problems.compare_file(path, part.sources)
-        checked.valid, records = True, 0
+        valid, records = True, 0
         for records, line in enumerate(source_lines(path), 1):
             try:
                 source = decode_source(path, records, line)
             except CorpusError as exc:
-                checked.valid = False
+                valid = False
                 problems.add("sources.entry", exc.reason, records)
                 continue
             here = (source.line, records)
             count, lowest, highest = checked.shards.get(source.shard, (0, here, here))
             checked.shards[source.shard] = count + 1, min(lowest, here), max(highest, here)
-        problems.compare("sources.records", "records", manifest_says(part.records), file_has(records))
-    except ShardError as exc:
-        checked.valid = False
-        problems.add("file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": "))
-    except OSError as exc:
-        problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
+        problems.compare("sources.records", "records", part.records, records)
+        checked.valid = valid
     return checked
 
 
@@ -215,8 +222,7 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
     if len(checked) == len(manifest.parts) and all(sources.valid for sources in checked):
         problems = Problems(MANIFEST)
         for path, count in kept.items():
-            other = Statement("the sources have", found[path])
-            problems.compare("sources.kept", f"{path}: records", manifest_says(count), other)
+            problems.compare("sources.kept", f"{path}: records", count, found[path], other="the sources have")
         yield from problems
 
 
@@ -233,18 +239,13 @@ class CheckTask(msgspec.Struct, frozen=True):
 
 
 class CheckedPart(msgspec.Struct):
-    part: PartFile
     problems: Problems
-    size: int = 0
-    sha256: str = ""
+    """Those of the file as a whole."""
+    in_lines: Problems
     text_bytes: int = 0
-    text_hash: str = ""
-    """The checksum of the text, of the kind that the manifest has."""
     records: int = 0
     first: bytes = b""
     last: bytes = b""
-    read: bool = False
-    """Whether the file was read to its end. If not, only its size and checksum are known."""
     valid: bool = False
     """Whether it was read to its end and all lines are records, so that its statistics can be compared."""
     sources: _CheckedSources | None = None
@@ -252,35 +253,40 @@ class CheckedPart(msgspec.Struct):
 
 def check_part(task: CheckTask) -> CheckedPart:
     """Check one part. Runs in a worker."""
-    path, options = task.part.path, task.options
-    problems = Problems(task.part.entry.file)
-    checked = CheckedPart(task.part, problems)
-    lines = _LineChecker(options, problems)
+    path, entry, options = task.part.path, task.part.entry, task.options
+    checked = CheckedPart(Problems(entry.file), Problems(entry.file))
+    lines, problems = _LineChecker(options, checked.in_lines), checked.problems
     # A wrong hash is an error in a corpus, unless given hashes were to be left as they are.
     judge = _judge(options.schema, options.hash_algorithm, "fill" if options.sample_hash == "fill" else "verify")
-    longest = max(task.part.entry.text_bytes, options.max_line_bytes)
-    stats, text_digest = ReadStats(), text_hasher(text_hash(task.part.entry)[0])
-    try:
-        checked.size, checked.sha256 = sha256_of_file(path)
+    longest = max(entry.text_bytes, options.max_line_bytes)
+    hash_name, listed_hash = text_hash(entry)
+    stats, text_digest, is_read = ReadStats(), text_hasher(hash_name), False
+    with checked.in_lines.reading():
+        problems.compare_file(path, entry)
         for chunk in judge_slice(judge, Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
             text_digest.update(chunk.data)
             lines.check(chunk)
-        checked.read = True
-    except ShardError as exc:
-        problems.add("file.unreadable", str(ShardError("", exc.reason, exc.offset)).removeprefix(": "))
-    except OSError as exc:
-        problems.add("file.unreadable", f"cannot be read: {exc.strerror}")
+        is_read = True
     if stats.bom:
-        problems.add("line.form", "expected a record at the start of the file, found a byte order mark", 1)
+        checked.in_lines.add("line.form", "expected a record at the start of the file, found a byte order mark", 1)
     tally = Tally()
     tally.add(lines.keys, lines.rows)
     outcomes = list(map(outcome_of, lines.rows))
     write_statistics(task.statistics, PartCounts(tally), lines.keys, outcomes, lines.contradictions())
-    checked.text_bytes, checked.text_hash = stats.text_bytes, text_digest.hexdigest()
-    checked.records, checked.first, checked.last = len(lines.rows), lines.first, lines.last
-    checked.valid = checked.read and lines.valid
+    checked.text_bytes, checked.records = stats.text_bytes, len(lines.rows)
+    checked.first, checked.last = lines.first, lines.last
+    checked.valid = is_read and lines.valid
+    if is_read:
+        title = "SHA-256 of text" if hash_name == "text_sha256" else "xxh3 of text"
+        problems.compare("part.records", "records", entry.records, checked.records)
+        problems.compare("part.text_bytes", "bytes of text", entry.text_bytes, checked.text_bytes)
+        problems.compare(f"part.{hash_name}", title, listed_hash, text_digest.hexdigest())
+    if is_read and checked.records:
+        for name, key, found in (("first", entry.first, checked.first), ("last", entry.last, checked.last)):
+            listed, read = map(msgspec.to_builtins, (key, key_entry(found, options.sort_fields)))
+            problems.compare_documents(f"part.{name}", f"{name} key, ", listed, read, _SAYS, _HAS)
     if task.sources:
-        checked.sources = _check_sources(task.sources, task.part.entry)
+        checked.sources = _check_sources(task.sources, entry)
     return checked
 
 
