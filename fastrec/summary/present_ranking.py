@@ -237,6 +237,21 @@ class Overlap(msgspec.Struct, kw_only=True):
     """The first of these inputs."""
 
 
+class SimilarModels(msgspec.Struct, kw_only=True):
+    """Two models whose names differ only in spelling."""
+
+    name: str
+    """The name to keep: of the model with more records."""
+    other: str
+    """The other name."""
+    common: int
+    """Questions that both have answered, added up over metrics."""
+    same: int
+    """Those on which length, verdict and score of the answers are the same."""
+    rename: bool
+    """Whether to rename the other one: there are common questions, and all of these answers are the same."""
+
+
 class Stats(Tabular, kw_only=True):
     """How the models of each evaluation compare."""
 
@@ -265,6 +280,8 @@ class Stats(Tabular, kw_only=True):
     """With --overlap: pairs of evaluations that have questions in common; otherwise null."""
     calibration: list[Calibration] | None = None
     """With --confidence: how well each chosen model is calibrated; otherwise null."""
+    names: list[SimilarModels] | None = None
+    """With --names: pairs of chosen models whose names differ only in spelling; otherwise null."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
@@ -27,6 +27,7 @@ import msgspec
 
 from fastrec.answers.calibration import find_calibration
 from fastrec.answers.index import cache_of, open_index, reduce_repeats
+from fastrec.answers.similar_names import compare_similar
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.stats.joins import find_joins, find_overlap
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
@@ -77,6 +78,7 @@ def stats(
     hashes: bool = False,
     joins: bool = False,
     overlap: bool = False,
+    names: bool = False,
     confidence: str | None = None,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
@@ -102,6 +104,7 @@ def stats(
         joins: Also find out which questions the chosen models have in common, and what keeps others apart
             (`Stats.joins`).
         overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
+        names: Also compare the answers of models whose names differ only in spelling (`Stats.names`).
         confidence: Also compare this field or metric, the confidence of answers, with how often they are right
             (`Stats.calibration`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
@@ -170,15 +173,21 @@ def stats(
         found = ranked(chosen)
         found.calibration = calibration
         test = partial(_add_ranks, published=published, errors_as_wrong=errors_as_wrong, reading=reading)
-        about_questions = hashes or joins or overlap
+        about_questions = hashes or joins or overlap or names
         tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score") or repeats.kind != "mean")
         if tests and not common:
             test(found.evaluations, corpus)
         found.others = len(choice(summary, wanted, metrics="all")) - len(chosen)
         if hashes:
-            names = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
+            known = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
-            found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names]
+            found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in known]
+        if names:
+            records = Counter[str]()
+            for one in chosen:
+                records.update({model.model_id: model.records for model in one.models})
+            with open_index(corpus, cache=cache_of(corpus, published), **reading) as index:
+                found.names = compare_similar(index, records)
         if groups:
             grouped = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))[0]
             by_group = read_summary(grouped, read_manifest(grouped))
