@@ -118,6 +118,17 @@ def latency_text(milliseconds: float) -> str:
     return f"{milliseconds / 1_000:,.1f} s" if milliseconds < _LARGEST else f"{Decimal(milliseconds) / 1_000:.4g} s"
 
 
+def cost_text(cost: float | None) -> str:
+    """Format a cost, in whatever currency the prices are.
+
+    >>> cost_text(12_345.678), cost_text(1.5), cost_text(0.0000123456), cost_text(None)
+    ('12,345.68', '1.50', '0.0000123', '–')
+    """
+    if cost is None:
+        return NONE
+    return f"{cost:,.2f}" if cost >= 1 or not cost else format(Decimal(f"{cost:.3g}"), "f")
+
+
 def percent(share: float | None) -> str:
     """Format a share. Only 0 is "0%", and only 1 is "100%".
 

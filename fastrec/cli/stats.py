@@ -189,6 +189,8 @@ _JOINS: Final = (
 
 def _questions_sections(found: Stats) -> Sections:
     """Make a table of hashes and one of joins for each evaluation, as far as they were asked for."""
+    from fastrec.answers.costs import total_costs
+
     sections = [
         _hashes_section(name, list(models))
         for name, models in groupby(found.hashes or (), key=lambda one: one.evaluation_name)
@@ -196,6 +198,11 @@ def _questions_sections(found: Stats) -> Sections:
     sections += map(_joins_section, found.joins or ())
     if found.overlap is not None:
         sections.append(_overlap_section(found.overlap))
+    if found.costs is not None:
+        names, rows, notes = total_costs(found.costs)
+        evaluations = counted(len({one.evaluation_name for one in found.costs}), "evaluation")
+        about = f"{counted(len(rows), 'model')}, {evaluations}"
+        sections.append(Section("cost", about, Table(columns(names, hidden=("evaluations", "records")), rows), notes))
     if found.names is not None:
         sections.append(_names_section(found.names))
     for (name, metric), some in groupby(found.calibration or (), key=lambda one: (one.evaluation_name, one.metric)):
@@ -304,7 +311,7 @@ def _spelled(group: QuestionGroup) -> str:
 
 def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
     """Make one table of the recipes of all models, or of all pairs of models."""
-    from fastrec.summary.present_ranking import REASONS
+    from fastrec.summary.present_ranking import REASONS, ModelCost
 
     if found.hashes is not None:
         recipes = [
@@ -318,6 +325,9 @@ def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
             "evaluation_name", "metric", "model_id", "answers", "left_out", "confidence", "accuracy", "ece", "brier",
         ]  # fmt: skip
         return fields, [[getattr(one, name) for name in fields] for one in found.calibration]
+    if found.costs is not None:
+        fields = list(ModelCost.__struct_fields__)
+        return fields, [[getattr(one, name) for name in fields] for one in found.costs]
     if found.overlap is not None:
         rows = [[one.first, one.second, one.hashes, one.inputs] for one in found.overlap]
         return ["evaluation_name", "other_evaluation_name", "hashes", "inputs"], rows
@@ -370,6 +380,7 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @option("--confidence", "Compare the confidence of answers, a field such as metadata.confidence or a metric, with how "
         "often they are right: expected calibration error and Brier score.", metavar="FIELD")  # fmt: skip
 @flag("--overlap", "Show which evaluations have questions in common.")
+@shared("prices")
 @flag("--names", "Show models whose names differ only in spelling, with lines for `normalize --map`.")
 @shared("min_coverage")
 @flag("--no-ranks", "Do not test which models differ: then the summary of a corpus has all the numbers.")
@@ -423,13 +434,14 @@ def stats(
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats corpus --group-by metadata.subject
       fastrec stats corpus --repeats-as majority
+      fastrec stats corpus --prices prices.toml
       fastrec stats corpus --joins --evaluation GSM8K
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run
     from fastrec.corpus.manifest import skipped_lines
 
-    other_tables = [name for name in ("hashes", "joins", "overlap", "names", "confidence") if options[name]]
+    other_tables = [name for name in ("hashes", "joins", "overlap", "prices", "names", "confidence") if options[name]]
     if len(other_tables) > 1 and output_format == "csv":
         raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")
     prepare_reading(options["jobs"], paths)

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import msgspec
 
 from fastrec.answers.calibration import find_calibration
+from fastrec.answers.costs import find_costs, read_prices
 from fastrec.answers.index import cache_of, open_index, reduce_repeats
 from fastrec.answers.similar_names import compare_similar
 from fastrec.answers.trials import parse_repeats
@@ -79,6 +80,7 @@ def stats(
     joins: bool = False,
     overlap: bool = False,
     names: bool = False,
+    prices: str | os.PathLike[str] | None = None,
     confidence: str | None = None,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
@@ -105,6 +107,7 @@ def stats(
             (`Stats.joins`).
         overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
         names: Also compare the answers of models whose names differ only in spelling (`Stats.names`).
+        prices: Also compute what answers cost, at the prices of this file (`Stats.costs`).
         confidence: Also compare this field or metric, the confidence of answers, with how often they are right
             (`Stats.calibration`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
@@ -140,6 +143,7 @@ def stats(
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     if common and repeats.kind != "mean":
         raise UsageError("--repeats-as cannot be combined with --common")
+    priced = None if prices is None else read_prices(os.fspath(prices))
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
@@ -173,7 +177,7 @@ def stats(
         found = ranked(chosen)
         found.calibration = calibration
         test = partial(_add_ranks, published=published, errors_as_wrong=errors_as_wrong, reading=reading)
-        about_questions = hashes or joins or overlap or names
+        about_questions = hashes or joins or overlap or names or prices
         tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score") or repeats.kind != "mean")
         if tests and not common:
             test(found.evaluations, corpus)
@@ -182,6 +186,12 @@ def stats(
             known = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
             found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in known]
+        if priced is not None:
+            primary: dict[str, str | None] = {}
+            for one in sorted(chosen, key=lambda one: not one.evaluation.primary):
+                primary.setdefault(one.evaluation.evaluation_name, one.evaluation.metric)
+            models = {model.model_id for one in chosen for model in one.models}
+            found.costs = find_costs(corpus, manifest, priced, primary, models)
         if names:
             records = Counter[str]()
             for one in chosen:
