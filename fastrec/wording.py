@@ -54,6 +54,15 @@ def title_of(
     return f"{title} [{', '.join(values)}]" if group else title
 
 
+def cut_middle(text: str, most: int = 36) -> str:
+    """Leave out the middle of a long name, because similar names often differ at their end.
+
+    >>> cut_middle("openai/gsm8k-175b_verification", 20), cut_middle("short", 20)
+    ('openai/gsm…ification', 'short')
+    """
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-((most - 1) // 2) :]}"
+
+
 def metrics_of(scopes: Iterable[Scope]) -> Counter[str]:
     """The number of metrics of each evaluation; records without a metric count as one."""
     return Counter(scope.evaluation_name for scope in scopes)
@@ -146,9 +155,11 @@ def value_text(value: float | None, *, graded: bool) -> str:
     """Format an accuracy, or a mean score if the metric is graded.
 
     >>> value_text(0.5, graded=False), value_text(0.5, graded=True), value_text(None, graded=True)
-    ('50.0%', '0.5', '–')
+    ('50.0%', '0.500', '–')
     """
-    return NONE if value is None else score_text(value) if graded else f"{value:.1%}"
+    if value is None or not graded:
+        return NONE if value is None else f"{value:.1%}"
+    return f"{value:.3f}" if abs(value) < 10 else score_text(value)
 
 
 def power_text(differences: Sequence[tuple[float | None, float | None, int | None]]) -> str:

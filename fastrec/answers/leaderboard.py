@@ -118,6 +118,8 @@ class Leaderboard(Tabular, kw_only=True):
     """Draws of the bootstrap."""
     seed: int
     """The seed of its random numbers."""
+    left_out: int = 0
+    """Evaluations with fewer questions that a page leaves out."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model, with a column for each number."""
@@ -198,6 +200,10 @@ class Leaderboard(Tabular, kw_only=True):
             lines.append(
                 f"(in brackets): answers to less than {self.min_coverage:g}% of the questions; does not count."
             )
+        if self.left_out:
+            lines.append(
+                f"{counted(self.left_out, 'evaluation')} with fewer questions left out; `fastrec leaderboard` has all."
+            )
         if left_out := [one.title for one in self.evaluations if not one.weight]:
             lines.append(
                 f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {', '.join(left_out)}"
@@ -277,6 +283,7 @@ def make_leaderboard(
     if unknown := sorted((weights or {}).keys() - set(known)):
         raise UsageError(f"there is no evaluation {unknown[0]!r} to weight; evaluations: {listed(known)}")
     largest = sorted(scopes, key=lambda one: -one.questions)[:most]
+    left_out = len(scopes) - len(largest)
     scopes = [one for one in scopes if one in largest]
     numbers = metrics_of(scope for scope, _ in chosen)
     columns = [_column(index, scope, models_of[scope.evaluation_name, scope.metric], samples, seed) for scope in scopes]
@@ -321,7 +328,8 @@ def make_leaderboard(
             )
         )
         rows += made
-    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage, samples=samples, seed=seed)
+    made_with = {"samples": samples, "seed": seed, "left_out": left_out}
+    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage, **made_with)
 
 
 def _column(index: Index, scope: Scope, models: Sequence[str], samples: int, seed: int) -> _Column:

@@ -38,14 +38,7 @@ from fastrec.errors import counted
 if TYPE_CHECKING:
     from fastrec.summary.calibration import Calibration
     from fastrec.summary.document import ModelRecipes, Tokens
-    from fastrec.summary.present_ranking import (
-        EvaluationJoins,
-        ModelStats,
-        Overlap,
-        QuestionGroup,
-        SimilarModels,
-        Stats,
-    )
+    from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, Overlap, QuestionGroup, Stats
 
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
@@ -204,7 +197,7 @@ def _questions_sections(found: Stats) -> Sections:
         about = f"{counted(len(rows), 'model')}, {evaluations}"
         sections.append(Section("cost", about, Table(columns(names, hidden=("evaluations", "records")), rows), notes))
     if found.names is not None:
-        sections.append(_names_section(found.names))
+        sections.append(_names_section(found))
     for (name, metric), some in groupby(found.calibration or (), key=lambda one: (one.evaluation_name, one.metric)):
         sections.append(_calibration_section(name if metric is None else f"{name} · {metric}", list(some)))
     return sections, [[*(_HASHES if found.hashes else ()), *(_JOINS if found.joins else ())]]
@@ -224,9 +217,9 @@ def _overlap_section(pairs: Sequence[Overlap]) -> Section:
     return Section("overlap", about, table, [*notes, "same input: input.raw is the same but for white space"])
 
 
-def _names_section(pairs: Sequence[SimilarModels]) -> Section:
+def _names_section(found: Stats) -> Section:
     """Show pairs of names, and what to write about them into the file of `normalize --map`."""
-    if not pairs:
+    if not (pairs := found.names or []):
         return Section("names", _similar(pairs), "nothing to rename")
     rows = [[one.name, one.other, f"{one.common:,}", f"{one.same:,}"] for one in pairs]
     notes = ["lines for the file of `fastrec normalize --map`; # marks pairs that may be two models:", "[models]"]

@@ -27,7 +27,7 @@ from fastrec.answers.leaderboard import choose_primary, make_leaderboard
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots, trend_plots
+from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots, scatter_plots, trend_plots
 from fastrec.commands.report.evaluations import costs_table, evaluation_tables, histograms, question_cards, tokens
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
@@ -173,6 +173,7 @@ def report(
             "Evaluations × models": heat_maps(found, limits),
             "Accuracy with intervals": dot_plots(drawn, found),
             "Cost": costs_table(costs, limits),
+            "Accuracy, cost and latency": scatter_plots(found, costs),
             "Calibration": reliability_plots(calibration, limits),
             "Trend": trend_plots(paths, by_name, jobs=jobs, progress=progress, limits=limits),
             "Models by evaluation": joined(*notes, evaluation_tables(drawn, found, limits)),
