@@ -32,7 +32,7 @@ from fastrec.answers.ranks import (
 from fastrec.answers.table import Query, Scope
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters, matches_any
-from fastrec.html import Html, joined, tag
+from fastrec.html import Html, joined, table, tag
 from fastrec.notebook import Tabular
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
@@ -149,22 +149,22 @@ class Leaderboard(Tabular, kw_only=True):
         heads = names + [self.evaluations[at].title for at in used]
         return heads, [list(row) for row in zip(*(columns[name] for name in names), *cells, strict=True)]
 
-    def to_html(self, link: Callable[[BoardEvaluation, str], str] | None = None) -> Html:
-        """The tables as HTML; `link` has the address of the questions of an evaluation that a model answered."""
+    def to_html(self, link: Callable[[BoardEvaluation, str], str] | None = None, *, sortable: bool = False) -> Html:
+        """The tables as HTML; `link` has the address of a cell's questions. The script of `report` sorts `sortable`."""
         used = {one.title: one for one in self.evaluations}
 
         def cell(model: BoardModel, head: str, text: str) -> Html:
             is_linked = head in used and text != NONE
             shown = tag("a", text, href=link(used[head], model.model_id)) if link and is_linked else text
-            return tag("td", shown, class_=None if head in ("rank", "model") else "num")
+            return tag("td", tag("span", shown)) if head in ("rank", "model") else tag("td", shown, class_="num")
 
         made = []
         for title, models in self.groups():
             heads, rows = self.table(models)
             head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in heads)))
             body = [tag("tr", *map(partial(cell, model), heads, row)) for model, row in zip(models, rows, strict=True)]
-            table = tag("table", head, tag("tbody", *body), class_="list board")
-            made.append(joined(tag("h3", title), tag("div", table, class_="wide")))
+            plain = tag("div", tag("table", head, tag("tbody", *body), class_="list board"), class_="wide")
+            made.append(table(title, heads, body, class_="board") if sortable else joined(tag("h3", title), plain))
         return joined(*made, *(tag("p", line, class_="soft") for line in self.notes()))
 
     def to_page(self) -> Html:

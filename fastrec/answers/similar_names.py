@@ -26,12 +26,15 @@ def spelling(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", name.rpartition("/")[2].casefold())
 
 
-def similar_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
-    """All pairs of names that differ only in spelling."""
+def similar_pairs(names: Iterable[str], *, probable: bool = False) -> list[tuple[str, str]]:
+    """All pairs of names that differ only in spelling; if only probable ones, then not of two organisations."""
     groups: dict[str, list[str]] = {}
     for name in sorted(set(names)):
         groups.setdefault(spelling(name), []).append(name)
-    return [pair for some in groups.values() for pair in combinations(some, 2)]
+    pairs = [pair for some in groups.values() for pair in combinations(some, 2)]
+    if probable:
+        pairs = [pair for pair in pairs if len({spelling(name.rpartition("/")[0]) for name in pair} - {""}) < 2]
+    return pairs
 
 
 def compare_similar(index: Index, records: dict[str, int]) -> list[SimilarModels]:

@@ -127,7 +127,7 @@ def stats_sections(found: Stats, most: int | None = None) -> Sections:
             table = _models_table(shown, one.by, accuracy=found.shows_accuracy(one))
         notes = [*more_rows(len(one.by_model) - len(shown), "model", "`fastrec stats`"), *unranked_in_words(one)]
         sections.append(Section(one.title, about(one), table, notes))
-    pairs = similar_pairs(model.model_id for one in found.evaluations for model in one.by_model)
+    pairs = similar_pairs((model.model_id for one in found.evaluations for model in one.by_model), probable=True)
     similar = [f"{_similar(pairs)}, such as {one} and {other} (--names)" for one, other in pairs[:1]]
     return sections, [legend(found), [*facts_in_words(found.corpus), *similar]]
 

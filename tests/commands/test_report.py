@@ -113,7 +113,7 @@ def test_page_content(demo: Path) -> None:
     for evaluation in summary["evaluations"]:
         assert f"{evaluation['evaluation_name']}: {evaluation['records']} record" in page.text
         for model in evaluation["by_model"]:
-            result = f"{model['mean_score']:.4g}" if evaluation["graded"] else f"{model['accuracy']:.1%}"
+            result = f"{model['mean_score']:.3f}" if evaluation["graded"] else f"{model['accuracy']:.1%}"
             assert f"{model['model_id']}{result}" in page.text
     assert {evaluation["graded"] for evaluation in summary["evaluations"]} == {False, True}
     assert "shard-00002.jsonl.gz" in page.text
@@ -165,7 +165,7 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     text = Page(markup).text
     assert "6 records of 1 model on 1 evaluation with 3 metrics" in text
     assert "Accuracy of models on evaluations; the mean score where scores are other than 0 and 1" in text
-    assert "org/model40100.0%0.5Coverage" in text  # by name: the markup, exact, f1
+    assert "org/model40100.0%0.500Coverage" in text  # by name: the markup, exact, f1
     assert "arithmetic · exact: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelrankaccuracy, 95%" in text
     assert (
         "arithmetic · f1: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelrankscore, 95% intervaln"

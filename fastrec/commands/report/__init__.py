@@ -168,7 +168,7 @@ def report(
         calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
         by_name = Filters(**{kind: getattr(wanted, kind) for kind in NAME_FILTERS})
         bodies = {
-            "Leaderboard": board.to_html() if board.models else Html(""),
+            "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
             "Line counts": sections.line_counts(summary, manifest),
             "Evaluations × models": heat_maps(found, limits),
             "Accuracy with intervals": dot_plots(drawn, found),

@@ -20,8 +20,6 @@ from fastrec.summary.present_ranking import EvaluationStats, ModelCost, ModelSta
 from fastrec.trends import EvaluationTrend, ModelTrend, Trend, collect_trend
 from fastrec.wording import cost_text, cut_middle, latency_text
 
-_SCORE: Final = ".3f"
-
 
 def is_large(stats: Stats, limits: Limits) -> bool:
     """Whether the page has so many models that browsers would be slow: then large tables are parsed late."""
@@ -32,7 +30,7 @@ def result_of(model: ModelStats, *, accuracy: bool) -> tuple[float | None, float
     """The accuracy or mean score of a model, the ends of its interval, and how all of them are formatted."""
     if accuracy:
         return model.accuracy, model.accuracy_low, model.accuracy_high, ".1%"
-    return model.mean_score, model.score_low, model.score_high, _SCORE if abs(model.mean_score or 0) < 10 else ".4g"
+    return model.mean_score, model.score_low, model.score_high, ".3f" if abs(model.mean_score or 0) < 10 else ".4g"
 
 
 def are_shares(models: Sequence[ModelStats]) -> bool:
@@ -260,9 +258,8 @@ _SCATTER: Final = 520, 280  # the size of the frame
 _CHARACTER: Final = 6.2  # the width of a character of a label
 _MOST_POINTS: Final = 100  # in a plot
 _MOST_SCATTERS: Final = 12
-_ABOUT_SCATTERS: Final = (
-    "Models at the top left are better and cheaper, or better and faster. Filled: no other model beats them in both."
-)
+_ABOUT_SCATTERS: Final = "Best is at the top left. Filled: no other model is better and cheaper, or better and faster."
+_Points = Sequence[tuple[str, float | None, float | None]]  # model, cost or latency, result
 
 
 def scatter_plots(found: Stats, costs: Sequence[ModelCost]) -> Html:
@@ -282,14 +279,7 @@ def scatter_plots(found: Stats, costs: Sequence[ModelCost]) -> Html:
     return gallery(_ABOUT_SCATTERS, map(card, stats.evaluations), "plots", stats, found)
 
 
-def _scatter(
-    what: str,
-    found: Sequence[tuple[str, float | None, float | None]],
-    spell: Callable[[float], str],
-    *,
-    accuracy: bool,
-    lower: bool,
-) -> Html:
+def _scatter(what: str, found: _Points, spell: Callable[[float], str], *, accuracy: bool, lower: bool) -> Html:
     """Draw points with names: their x is a cost or a latency, on a logarithmic scale, and their y is the result."""
     points = [(name, x, y) for name, x, y in found if x is not None and y is not None and x > 0][:_MOST_POINTS]
     if len(points) < 2:
@@ -298,21 +288,19 @@ def _scatter(
     for _, x, y in sorted(points, key=lambda one: (one[1], one[2] if lower else -one[2])):
         if not front or (y < front[-1][1] if lower else y > front[-1][1]):
             front.append((x, y))
-    (width, height), spec = _SCATTER, ".1%" if accuracy else _SCORE
+    (width, height), spec = _SCATTER, ".1%" if accuracy else ".3f"
     costs, values = [x for _, x, _ in points], [y for _, _, y in points]
     ends = min(costs), max(costs)
-    places = [
-        (
-            round(_position(math.log(x), *map(math.log, ends)) * width),
-            round(height - _position(y, min(values), max(values)) * height),
-        )
-        for _, x, y in points
-    ]
-    taken = [(x - 5.0, x + 5.0, y) for x, y in places]  # left, right and middle of circles and labels
+
+    def place(x: float, y: float) -> tuple[int, int]:
+        across, up = _position(math.log(x), *map(math.log, ends)), _position(y, min(values), max(values))
+        return round(across * width), round(height - up * height)
+
+    # The left end, the right end and the middle of circles and labels.
+    taken = [(across - 5.0, across + 5.0, down) for across, down in map(place, costs, values)]
     drawn = []
-    for (name, x, y), (across, down) in sorted(
-        zip(points, places, strict=True), key=lambda one: one[0][1:] not in front
-    ):
+    for name, x, y in sorted(points, key=lambda one: one[1:] not in front):
+        across, down = place(x, y)
         said = tag("title", f"{name}: {y:{spec}}, {spell(x)}")
         drawn.append(tag("circle", said, cx=across, cy=down, r=5, class_=None if (x, y) in front else "beaten"))
         label = cut_middle(name, 28)
