@@ -124,6 +124,22 @@ def test_stats_by_evaluation(two: Path) -> None:
     ]
 
 
+def test_report_by_hand(two: Path) -> None:
+    """The table of totals; circles at the corners of the frame, and the model that another one beats is not filled."""
+    fastrec.report(two / "corpus", two / "report.html", prices=two / "prices.toml", questions=0, overwrite=True)
+    page = (two / "report.html").read_text()
+    section = page[page.index("<h2>Cost</h2>") : page.index("<h2>Models by evaluation</h2>")]
+    assert re.search("org/a</span></th>.*?2 of 2.*?>0.015<.*?>0.005<.*?>0.0075<", section)
+    assert "no price for 1 model: other" in section
+    plot = section[section.index("Accuracy against cost of an answer, 2 models") :]
+    circles = re.findall('<circle cx="(.*?)" cy="(.*?)" r="5"(.*?)><title>(.*?)</title>', plot)
+    assert circles[:2] == [
+        ("0", "140", "", "org/exact: 100.0%, 0.00016"),
+        ("520", "140", ' class="beaten"', "org/a: 100.0%, 0.005"),
+    ]
+    assert re.findall("<text .*?>(.*?)</text>", plot)[2:4] == ["org/exact", "org/a"]
+
+
 def test_a_missing_file_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
     ended = run_here("stats", tmp_path / "no corpus", "--prices", tmp_path / "none.toml")
     assert ended.returncode == 2

@@ -129,7 +129,7 @@ def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
         return short_cell("–")
     if low is None or high is None:
         return _number(value, spec)
-    interval = f" {100 * low:.1f}–{high:.1%}" if accuracy else f" {low:.4g} to {high:.4g}"
+    interval = f" {100 * low:.1f}–{high:.1%}" if accuracy else f" {low:{spec}} to {high:{spec}}"
     return _number(value, spec, tag("small", interval), bar(value, max(low, 0), min(high, 1)) if drawn else None)
 
 
