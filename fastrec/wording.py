@@ -54,6 +54,15 @@ def title_of(
     return f"{title} [{', '.join(values)}]" if group else title
 
 
+def cut_middle(text: str, most: int = 36) -> str:
+    """Leave out the middle of a long name, because similar names often differ at their end.
+
+    >>> cut_middle("openai/gsm8k-175b_verification", 20), cut_middle("short", 20)
+    ('openai/gsm…ification', 'short')
+    """
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-((most - 1) // 2) :]}"
+
+
 def metrics_of(scopes: Iterable[Scope]) -> Counter[str]:
     """The number of metrics of each evaluation; records without a metric count as one."""
     return Counter(scope.evaluation_name for scope in scopes)
@@ -118,6 +127,17 @@ def latency_text(milliseconds: float) -> str:
     return f"{milliseconds / 1_000:,.1f} s" if milliseconds < _LARGEST else f"{Decimal(milliseconds) / 1_000:.4g} s"
 
 
+def cost_text(cost: float | None) -> str:
+    """Format a cost, in whatever currency the prices are.
+
+    >>> cost_text(12_345.678), cost_text(1.5), cost_text(0.0000123456), cost_text(None)
+    ('12,345.68', '1.50', '0.0000123', '–')
+    """
+    if cost is None:
+        return NONE
+    return f"{cost:,.2f}" if cost >= 1 or not cost else format(Decimal(f"{cost:.3g}"), "f")
+
+
 def percent(share: float | None) -> str:
     """Format a share. Only 0 is "0%", and only 1 is "100%".
 
@@ -135,9 +155,11 @@ def value_text(value: float | None, *, graded: bool) -> str:
     """Format an accuracy, or a mean score if the metric is graded.
 
     >>> value_text(0.5, graded=False), value_text(0.5, graded=True), value_text(None, graded=True)
-    ('50.0%', '0.5', '–')
+    ('50.0%', '0.500', '–')
     """
-    return NONE if value is None else score_text(value) if graded else f"{value:.1%}"
+    if value is None or not graded:
+        return NONE if value is None else f"{value:.1%}"
+    return f"{value:.3f}" if abs(value) < 10 else score_text(value)
 
 
 def power_text(differences: Sequence[tuple[float | None, float | None, int | None]]) -> str:

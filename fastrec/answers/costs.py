@@ -11,10 +11,12 @@ An exact name decides before a pattern, then the first pattern that matches.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +24,10 @@ import msgspec
 
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import decode_lines, parts_of
-from fastrec.errors import UsageError, shown
+from fastrec.errors import UsageError, counted, listed, shown
 from fastrec.judge.parse import parse
+from fastrec.summary.present_ranking import ModelCost
+from fastrec.wording import cost_text
 
 _CHUNK_BYTES: Final = 1 << 20
 
@@ -40,25 +44,6 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         prices = self.input, self.output, self.cached or 0, self.reasoning or 0
         if not all(0 <= price < float("inf") for price in prices):
             raise ValueError("a price must be a number that is not negative")
-
-
-class ModelCost(msgspec.Struct, kw_only=True):
-    """What the answers of a model to an evaluation cost."""
-
-    evaluation_name: str
-    """The evaluation."""
-    model_id: str
-    """The model."""
-    answers: int
-    """Its records, those with an error included."""
-    unknown: int
-    """Records without a `token_usage`; their cost is in no figure."""
-    right: int
-    """Right answers among those with a `token_usage`, by the primary metric."""
-    cost: float | None
-    """The sum over the records with a `token_usage`; null without a price or without such records."""
-    cost_per_right: float | None
-    """The cost divided by the right answers; null without a cost or without right answers."""
 
 
 class _Usage(msgspec.Struct, gc=False):
@@ -143,6 +128,29 @@ def _cost(evaluation: str, model: str, price: Price | None, sums: Sequence[int])
         answers=answers,
         unknown=answers - known,
         right=right,
+        priced=price is not None,
         cost=cost,
         cost_per_right=cost / right if cost is not None and right else None,
     )
+
+
+def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]], list[str]]:
+    """The cost of each model over all evaluations, the lowest per right answer first: headings, cells and notes."""
+    by_model: dict[str, list[ModelCost]] = {}
+    for one in costs:
+        by_model.setdefault(one.model_id, []).append(one)
+    rows: list[tuple[float, list[str]]] = []
+    for model, some in sorted(by_model.items()):
+        answers, unknown, right = (sum(getattr(one, name) for one in some) for name in ("answers", "unknown", "right"))
+        known = [one.cost for one in some if one.cost is not None]
+        cost = math.fsum(known) if known else None
+        each = [None if cost is None or not number else cost / number for number in (answers - unknown, right)]
+        evaluations = f"{len(known)} of {len(some)}"
+        spelled = [cost_text(cost) if some[0].priced else "no price", *map(cost_text, each)]
+        cells = [model, evaluations, f"{answers:,}", f"{unknown:,}", f"{right:,}", *spelled]
+        rows.append((math.inf if each[1] is None else each[1], cells))
+    names = ["model", "evaluations", "records", "no tokens", "right", "cost", "per answer", "per right answer"]
+    notes = ["cost, right: of the records with token counts; evaluations: those with a cost"]
+    if unpriced := [model for model, some in by_model.items() if not some[0].priced]:
+        notes.append(f"no price for {counted(len(unpriced), 'model')}: {listed(sorted(unpriced))}")
+    return names, [cells for _, cells in sorted(rows, key=itemgetter(0))], notes

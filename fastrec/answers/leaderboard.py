@@ -32,7 +32,7 @@ from fastrec.answers.ranks import (
 from fastrec.answers.table import Query, Scope
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters, matches_any
-from fastrec.html import Html, joined, tag
+from fastrec.html import Html, joined, table, tag
 from fastrec.notebook import Tabular
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
@@ -115,6 +115,8 @@ class Leaderboard(Tabular, kw_only=True):
     """The rows: group by group, best mean first."""
     min_coverage: float
     """Percent of the questions of an evaluation that a model must have answered for the evaluation to count."""
+    left_out: int = 0
+    """Evaluations with fewer questions that a page leaves out."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model, with a column for each number."""
@@ -144,22 +146,22 @@ class Leaderboard(Tabular, kw_only=True):
         heads = names + [self.evaluations[at].title for at in used]
         return heads, [list(row) for row in zip(*(columns[name] for name in names), *cells, strict=True)]
 
-    def to_html(self, link: Callable[[BoardEvaluation, str], str] | None = None) -> Html:
-        """The tables as HTML; `link` has the address of the questions of an evaluation that a model answered."""
+    def to_html(self, link: Callable[[BoardEvaluation, str], str] | None = None, *, sortable: bool = False) -> Html:
+        """The tables as HTML; `link` has the address of a cell's questions. The script of `report` sorts `sortable`."""
         used = {one.title: one for one in self.evaluations}
 
         def cell(model: BoardModel, head: str, text: str) -> Html:
             is_linked = head in used and text != NONE
             shown = tag("a", text, href=link(used[head], model.model_id)) if link and is_linked else text
-            return tag("td", shown, class_=None if head in ("rank", "model") else "num")
+            return tag("td", tag("span", shown)) if head in ("rank", "model") else tag("td", shown, class_="num")
 
         made = []
         for title, models in self.groups():
             heads, rows = self.table(models)
             head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in heads)))
             body = [tag("tr", *map(partial(cell, model), heads, row)) for model, row in zip(models, rows, strict=True)]
-            table = tag("table", head, tag("tbody", *body), class_="list board")
-            made.append(joined(tag("h3", title), tag("div", table, class_="wide")))
+            plain = tag("div", tag("table", head, tag("tbody", *body), class_="list board"), class_="wide")
+            made.append(table(title, heads, body, class_="board") if sortable else joined(tag("h3", title), plain))
         return joined(*made, *(tag("p", line, class_="soft") for line in self.notes()))
 
     def to_page(self) -> Html:
@@ -190,10 +192,24 @@ class Leaderboard(Tabular, kw_only=True):
             "mean rank and wins: over evaluations; wins is the share of the other models that a model is ahead of.",
         ]
         if any(cell and not cell.counts for model in self.models for cell in model.cells):
+<<<<<<< HEAD
             least = f"{self.min_coverage:g}% of the questions"
             lines.append(f"(in brackets): answers to less than {least}; does not count.")
         if left_out := ", ".join(one.title for one in self.evaluations if not one.weight):
             lines.append(f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {left_out}")
+=======
+            lines.append(
+                f"(in brackets): answers to less than {self.min_coverage:g}% of the questions; does not count."
+            )
+        if self.left_out:
+            lines.append(
+                f"{counted(self.left_out, 'evaluation')} with fewer questions left out; `fastrec leaderboard` has all."
+            )
+        if left_out := [one.title for one in self.evaluations if not one.weight]:
+            lines.append(
+                f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {', '.join(left_out)}"
+            )
+>>>>>>> f2
         return lines
 
 
@@ -267,6 +283,7 @@ def make_leaderboard(
     if unknown := sorted((weights or {}).keys() - set(known)):
         raise UsageError(f"there is no evaluation {unknown[0]!r} to weight; evaluations: {listed(known)}")
     largest = sorted(scopes, key=lambda one: -one.questions)[:most]
+    left_out = len(scopes) - len(largest)
     scopes = [one for one in scopes if one in largest]
     numbers = metrics_of(scope for scope, _ in chosen)
     columns, evaluations = [], []
@@ -296,8 +313,21 @@ def make_leaderboard(
             )
             for at, model in enumerate(models)
         ]
+<<<<<<< HEAD
         rows += sorted(made, key=_place)
     return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage)
+=======
+        made.sort(
+            key=lambda row: (
+                -row.mean.value if row.mean else 0.0,
+                row.mean_rank.value if row.mean_rank else 0,
+                row.model_id,
+            )
+        )
+        rows += made
+    made_with = {"samples": samples, "seed": seed, "left_out": left_out}
+    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage, **made_with)
+>>>>>>> f2
 
 
 def _place(row: BoardModel) -> tuple[float, float, str]:

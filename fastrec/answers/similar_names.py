@@ -1,7 +1,8 @@
 """Models that are probably one: names that differ only in spelling, and the same answers.
 
 Names are compared without their organisation, in lower case, with - for _ and spaces. Whether the answers are the same
-is told by their lengths, verdicts and scores on common questions.
+is told by their lengths, verdicts and scores on common questions. Of several spellings, the others get the name of the
+model with the most records.
 """
 
 from __future__ import annotations
@@ -10,28 +11,10 @@ import re
 from collections.abc import Iterable
 from itertools import combinations
 
-import msgspec
-
 from fastrec.answers.index import Index
+from fastrec.answers.marks import ANSWERS
 from fastrec.answers.table import Query
-
-
-class SimilarModels(msgspec.Struct, kw_only=True):
-    """Two models whose names differ only in spelling."""
-
-    name: str
-    """The name to keep: of the model with more records."""
-    other: str
-    """The other name."""
-    common: int
-    """Questions that both have answered."""
-    same: int
-    """Those on which length, verdict and score of the answers are the same."""
-
-    @property
-    def is_one(self) -> bool:
-        """Whether nothing speaks against both names being one model."""
-        return self.same == self.common
+from fastrec.summary.present_ranking import SimilarModels
 
 
 def spelling(name: str) -> str:
@@ -43,17 +26,25 @@ def spelling(name: str) -> str:
     return re.sub(r"[\s_-]+", "-", name.rpartition("/")[2].casefold())
 
 
-def similar_pairs(names: Iterable[str]) -> list[tuple[str, str]]:
-    """All pairs of names that differ only in spelling."""
+def similar_pairs(names: Iterable[str], *, probable: bool = False) -> list[tuple[str, str]]:
+    """All pairs of names that differ only in spelling; if only probable ones, then not of two organisations."""
     groups: dict[str, list[str]] = {}
     for name in sorted(set(names)):
         groups.setdefault(spelling(name), []).append(name)
-    return [pair for some in groups.values() for pair in combinations(some, 2)]
+    pairs = [pair for some in groups.values() for pair in combinations(some, 2)]
+    if probable:
+        pairs = [pair for pair in pairs if len({spelling(name.rpartition("/")[0]) for name in pair} - {""}) < 2]
+    return pairs
 
 
 def compare_similar(index: Index, records: dict[str, int]) -> list[SimilarModels]:
     """Compare the answers of models with similar names; `records` has the number of records of each chosen model."""
-    pairs = similar_pairs(records)
+
+    def order(name: str) -> tuple[int, str]:
+        return -records[name], name
+
+    pairs = [tuple(sorted(pair, key=order)) for pair in similar_pairs(records)]
+    pairs.sort(key=lambda pair: [*map(order, pair)])
     counts = {pair: [0, 0] for pair in pairs}
     for scope in index.scopes:
         inside = [pair for pair in pairs if {*pair} <= {*scope.models}]
@@ -62,12 +53,16 @@ def compare_similar(index: Index, records: dict[str, int]) -> list[SimilarModels
         models = tuple(sorted({name for pair in inside for name in pair}))
         for _, found in index.records(Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=models)):
             for one, other in inside:
-                mine, theirs = ([trial for trial in found[name] if trial.flag] for name in (one, other))
+                both = (found.get(name, ()) for name in (one, other))
+                mine, theirs = ([trial for trial in some if trial.flag & ANSWERS] for some in both)
                 if mine and theirs:
                     counts[one, other][0] += 1
                     counts[one, other][1] += mine == theirs
-    similar = []
-    for pair, (common, same) in counts.items():
-        name, other = sorted(pair, key=lambda name: (-records[name], name))
-        similar.append(SimilarModels(name=name, other=other, common=common, same=same))
+    similar: list[SimilarModels] = []
+    renamed: set[str] = set()
+    for (name, other), (common, same) in counts.items():
+        plain = "*" not in name + other and (name + other).isprintable()  # in a map, a * stands for any text
+        rename = 0 < common == same and not {name, other} & renamed and plain
+        renamed |= {other} if rename else set()
+        similar.append(SimilarModels(name=name, other=other, common=common, same=same, rename=rename))
     return similar

@@ -75,7 +75,8 @@ def _cells(model: ModelDifference, *, errors: bool) -> tuple[str, ...]:
 
 def _remark(model: ModelDifference) -> str:
     status = _REMARKS.get(model.status, model.status)
-    return ", ".join(["regressed"] * model.regressed + [status] * (status != ""))
+    relabelled = [f"{model.counts.relabelled:,} relabelled"] * bool(model.counts.relabelled)
+    return ", ".join(["regressed"] * model.regressed + [status] * (status != "") + relabelled)
 
 
 def _columns(models: Sequence[ModelDifference]) -> tuple[bool, tuple[str, ...]]:
@@ -120,6 +121,8 @@ def _legend(found: Difference) -> Iterator[str]:
         for text in (*_TESTS.values(), *_SCORE_TESTS.values())
         if used[text]
     ]
+    if found.counts.relabelled:
+        yield "relabelled: a label in NEW changed the verdict (`normalize --labels`), so the model may not have changed"
     if tests:
         adjusted = f"adjusted p: for {counted(used.total(), 'model')}, by Benjamini and Hochberg"
         yield f"p: {'; '.join(tests)}. {adjusted}"
@@ -165,7 +168,7 @@ def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[S
         flips += [(title, m.model_id, str(flip.sample_id), spell(flip.old), spell(flip.new)) for flip in m.flips]
     if flips:
         yield "worse or better", ("evaluation", "model", "sample_id", "old", "new"), flips
-    for kind in ("added", "removed", "changed", "repeats"):
+    for kind in ("added", "removed", "changed", "relabelled", "repeats"):
         if records := getattr(found.examples, kind):
             rows = [
                 (titles[name.evaluation_name, name.metric], name.model_id, str(name.sample_id), name.evaluation_id)
@@ -177,7 +180,8 @@ def _lists(found: Difference) -> Iterator[tuple[str, tuple[str, ...], Sequence[S
 def _counts(found: Difference) -> str:
     counts = found.counts
     pairs = f"{counted(counts.unchanged + counts.changed, 'pair')}: {counts.unchanged:,} unchanged"
-    text = f"{pairs}, {counts.changed:,} changed; {counts.added:,} added, {counts.removed:,} removed"
+    relabelled = f" ({counts.relabelled:,} relabelled)" if counts.relabelled else ""
+    text = f"{pairs}, {counts.changed:,} changed{relabelled}; {counts.added:,} added, {counts.removed:,} removed"
     if counts.repeats_old or counts.repeats_new:
         text += f"; {counts.repeats_old:,} of OLD and {counts.repeats_new:,} of NEW are repeats without a pair"
     return text

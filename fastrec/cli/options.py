@@ -353,6 +353,8 @@ _SHARED: Final[dict[str, _Decorator]] = {
                            type=Number(min=0, max=100), default=50.0, metavar="PERCENT"),
     "primary": option("--primary", "The primary metric of an evaluation, if it is another than its records say; both "
                       "may be patterns. May be repeated.", multiple=True, metavar="EVALUATION=METRIC"),
+    "prices": option("--prices", "Show what answers cost, at the prices per million tokens of this TOML file.",
+                     type=click.Path(), metavar="FILE"),
     "group_by": option("--group-by", "Also show each group of records with the same value of this field, such as "
                        "metadata.subject; FIELD:4 makes 4 bins of numbers. May be repeated.",
                        multiple=True, metavar="FIELD"),

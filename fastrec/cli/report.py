@@ -23,6 +23,7 @@ from fastrec.errors import shown
 @shared("accuracy", "errors_as_wrong", "repeats_as")
 @option("--confidence", "Draw how often answers are right against their confidence, a field or a metric.",
         metavar="FIELD")  # fmt: skip
+@shared("prices")
 @option("--questions", "Show this many of the hardest and most disputed questions, with answers; 0 for none.",
         type=Count(min=0), default=20, metavar="N")  # fmt: skip
 @option("--trend", "Draw the results of models over these corpora; a directory stands for the corpora in it. May be "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
@@ -115,6 +116,7 @@ def _total(tokens: Tokens) -> str:
 
 def stats_sections(found: Stats, most: int | None = None) -> Sections:
     """Make a table for each evaluation, with at most `most` models."""
+    from fastrec.answers.similar_names import similar_pairs
     from fastrec.summary.present_ranking import about, facts_in_words, legend, unranked_in_words
 
     sections = []
@@ -125,7 +127,13 @@ def stats_sections(found: Stats, most: int | None = None) -> Sections:
             table = _models_table(shown, one.by, accuracy=found.shows_accuracy(one))
         notes = [*more_rows(len(one.by_model) - len(shown), "model", "`fastrec stats`"), *unranked_in_words(one)]
         sections.append(Section(one.title, about(one), table, notes))
-    return sections, [legend(found), facts_in_words(found.corpus)]
+    pairs = similar_pairs((model.model_id for one in found.evaluations for model in one.by_model), probable=True)
+    similar = [f"{_similar(pairs)}, such as {one} and {other} (--names)" for one, other in pairs[:1]]
+    return sections, [legend(found), [*facts_in_words(found.corpus), *similar]]
+
+
+def _similar(pairs: Sequence[object]) -> str:
+    return f"{counted(len(pairs), 'pair')} of models with names that differ only in spelling"
 
 
 def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> Table:
@@ -160,6 +168,7 @@ def _csv_models(found: Stats) -> tuple[list[str], Rows]:
     return ["evaluation_name", "rank", *_CSV_FIELDS, "metric", "graded", *_CSV_RANKS], rows
 
 
+_NAMES: Final = ["model", "other model", "common questions", "same answers"]
 _MOST_OVERLAPS: Final = 50
 _MOST_PAIRS: Final = 10  # more do not fit on a screen
 _HASHES: Final = (
@@ -173,6 +182,8 @@ _JOINS: Final = (
 
 def _questions_sections(found: Stats) -> Sections:
     """Make a table of hashes and one of joins for each evaluation, as far as they were asked for."""
+    from fastrec.answers.costs import total_costs
+
     sections = [
         _hashes_section(name, list(models))
         for name, models in groupby(found.hashes or (), key=lambda one: one.evaluation_name)
@@ -180,6 +191,13 @@ def _questions_sections(found: Stats) -> Sections:
     sections += map(_joins_section, found.joins or ())
     if found.overlap is not None:
         sections.append(_overlap_section(found.overlap))
+    if found.costs is not None:
+        names, rows, notes = total_costs(found.costs)
+        evaluations = counted(len({one.evaluation_name for one in found.costs}), "evaluation")
+        about = f"{counted(len(rows), 'model')}, {evaluations}"
+        sections.append(Section("cost", about, Table(columns(names, hidden=("evaluations", "records")), rows), notes))
+    if found.names is not None:
+        sections.append(_names_section(found))
     for (name, metric), some in groupby(found.calibration or (), key=lambda one: (one.evaluation_name, one.metric)):
         sections.append(_calibration_section(name if metric is None else f"{name} · {metric}", list(some)))
     return sections, [[*(_HASHES if found.hashes else ()), *(_JOINS if found.joins else ())]]
@@ -197,6 +215,18 @@ def _overlap_section(pairs: Sequence[Overlap]) -> Section:
     table = Table(columns(names, left=left), rows[:_MOST_OVERLAPS]) if rows else "no question occurs in two evaluations"
     notes = more_rows(len(rows) - _MOST_OVERLAPS, "pair", "--format json")
     return Section("overlap", about, table, [*notes, "same input: input.raw is the same but for white space"])
+
+
+def _names_section(found: Stats) -> Section:
+    """Show pairs of names, and what to write about them into the file of `normalize --map`."""
+    if not (pairs := found.names or []):
+        return Section("names", _similar(pairs), "nothing to rename")
+    rows = [[one.name, one.other, f"{one.common:,}", f"{one.same:,}"] for one in pairs]
+    notes = ["lines for the file of `fastrec normalize --map`; # marks pairs that may be two models:", "[models]"]
+    for one in pairs:
+        old, new = (json.dumps(name, ensure_ascii=False) for name in (one.other, one.name))
+        notes.append(f"{'' if one.rename else '# '}{old} = {new}")
+    return Section("names", _similar(pairs), Table(columns(_NAMES, left=("other model",)), rows), notes)
 
 
 def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
@@ -274,7 +304,7 @@ def _spelled(group: QuestionGroup) -> str:
 
 def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
     """Make one table of the recipes of all models, or of all pairs of models."""
-    from fastrec.summary.present_ranking import REASONS
+    from fastrec.summary.present_ranking import REASONS, ModelCost
 
     if found.hashes is not None:
         recipes = [
@@ -288,9 +318,15 @@ def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
             "evaluation_name", "metric", "model_id", "answers", "left_out", "confidence", "accuracy", "ece", "brier",
         ]  # fmt: skip
         return fields, [[getattr(one, name) for name in fields] for one in found.calibration]
+    if found.costs is not None:
+        fields = list(ModelCost.__struct_fields__)
+        return fields, [[getattr(one, name) for name in fields] for one in found.costs]
     if found.overlap is not None:
         rows = [[one.first, one.second, one.hashes, one.inputs] for one in found.overlap]
         return ["evaluation_name", "other_evaluation_name", "hashes", "inputs"], rows
+    if found.names is not None:
+        rows = [[one.name, one.other, one.common, one.same, one.rename] for one in found.names]
+        return ["model_id", "other_model_id", "common", "same", "rename"], rows
     names = [
         "evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric", "ids",
         "apart", *REASONS,
@@ -337,6 +373,8 @@ _RANKINGS: Final = ["accuracy", "score", "coverage", "errors", "tokens", "latenc
 @option("--confidence", "Compare the confidence of answers, a field such as metadata.confidence or a metric, with how "
         "often they are right: expected calibration error and Brier score.", metavar="FIELD")  # fmt: skip
 @flag("--overlap", "Show which evaluations have questions in common.")
+@shared("prices")
+@flag("--names", "Show models whose names differ only in spelling, with lines for `normalize --map`.")
 @shared("min_coverage")
 @flag("--no-ranks", "Do not test which models differ: then the summary of a corpus has all the numbers.")
 @shared("metrics", "lower_is_better", "errors_as_wrong", "repeats_as")
@@ -375,7 +413,9 @@ def stats(
     the number of tokens. Fields are those of --where.
 
     --overlap shows which evaluations have questions in common: the same sample_hash, or the same input but for white
-    space. --confidence shows whether the confidence that answers state, from 0 to 1, is how often they are right.
+    space. --names shows models that are probably one: names that differ only in case, in - and _, or in the
+    organisation before the /, and whether their answers have the same length, verdict and score. --confidence shows
+    whether the confidence that answers state, from 0 to 1, is how often they are right.
     --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same
     question if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt
     (input.raw), the reference, or only white space.
@@ -387,13 +427,14 @@ def stats(
       fastrec stats corpus --common --model 'org/*' --model other/model
       fastrec stats corpus --group-by metadata.subject
       fastrec stats corpus --repeats-as majority
+      fastrec stats corpus --prices prices.toml
       fastrec stats corpus --joins --evaluation GSM8K
       fastrec stats runs/ --by latency --format csv > models.csv
     """
     from fastrec.commands.stats import stats as run
     from fastrec.corpus.manifest import skipped_lines
 
-    other_tables = [name for name in ("hashes", "joins", "overlap", "confidence") if options[name]]
+    other_tables = [name for name in ("hashes", "joins", "overlap", "prices", "names", "confidence") if options[name]]
     if len(other_tables) > 1 and output_format == "csv":
         raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")
     prepare_reading(options["jobs"], paths)

@@ -237,6 +237,46 @@ class Overlap(msgspec.Struct, kw_only=True):
     """The first of these inputs."""
 
 
+class SimilarModels(msgspec.Struct, kw_only=True):
+    """Two models whose names differ only in spelling."""
+
+    name: str
+    """The name to keep: of the model with more records."""
+    other: str
+    """The other name."""
+    common: int
+    """Questions that both have answered, added up over metrics."""
+    same: int
+    """Those on which length, verdict and score of the answers are the same."""
+    rename: bool
+    """Whether to rename the other one: there are common questions, and all of these answers are the same."""
+
+
+class ModelCost(msgspec.Struct, kw_only=True):
+    """What the answers of a model to an evaluation cost."""
+
+    evaluation_name: str
+    """The evaluation."""
+    model_id: str
+    """The model."""
+    answers: int
+    """Its records, those with an error included."""
+    unknown: int
+    """Records without a `token_usage`; their cost is in no figure."""
+    right: int
+    """Right answers among those with a `token_usage`, by the primary metric."""
+    priced: bool
+    """Whether the prices have the model."""
+    cost: float | None
+    """The sum over the records with a `token_usage`; null without a price or without such records."""
+    cost_per_right: float | None
+    """The cost divided by the right answers; null without a cost or without right answers."""
+
+    @property
+    def cost_per_answer(self) -> float | None:
+        return None if self.cost is None else self.cost / (self.answers - self.unknown)
+
+
 class Stats(Tabular, kw_only=True):
     """How the models of each evaluation compare."""
 
@@ -265,6 +305,10 @@ class Stats(Tabular, kw_only=True):
     """With --overlap: pairs of evaluations that have questions in common; otherwise null."""
     calibration: list[Calibration] | None = None
     """With --confidence: how well each chosen model is calibrated; otherwise null."""
+    costs: list[ModelCost] | None = None
+    """With --prices: what the answers of each chosen model to each evaluation cost; otherwise null."""
+    names: list[SimilarModels] | None = None
+    """With --names: pairs of chosen models whose names differ only in spelling; otherwise null."""
 
     def rows(self) -> list[dict[str, Any]]:
         """A row for each model of each evaluation and metric, best first."""

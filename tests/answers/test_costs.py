@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import fastrec
 from fastrec.answers.costs import find_costs, read_prices
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import UsageError
+from tests.running import run_here
 from tests.samples import question, sample_of
 
 PRICES = """
@@ -28,7 +30,8 @@ output = 0.2
 
 
 def line(model: str, number: int, usage: dict[str, int] | None, **changes: Any) -> bytes:
-    record = sample_of("0.3.0", model_id=model, sample_id=f"q{number}", evaluation_name="sums", **changes)
+    fields = {"evaluation_name": "sums"} | changes
+    record = sample_of("0.3.0", model_id=model, sample_id=f"q{number}", **fields)
     record["input"]["raw"] = question(number)["raw"]
     record.pop("error", None)
     record["token_usage"] = usage and usage | {"total_tokens": usage["input_tokens"] + usage["output_tokens"]}
@@ -64,6 +67,83 @@ def test_costs_are_those_by_hand(tmp_path: Path) -> None:
     assert found["org/exact"].cost_per_right is None
     assert (found["other"].cost, found["other"].right) == (None, 1)
     assert set(found) == models
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two evaluations; the metric `f1` of one is primary, so that `em` does not count."""
+    folder = tmp_path_factory.mktemp("costs")
+    right, wrong = {"score": 1.0, "is_correct": True}, {"score": 0.0, "is_correct": False}
+    used = {"input_tokens": 1_000, "output_tokens": 300}
+    primary: dict[str, Any] = {"evaluation_result_id": "f1", "metadata": {"primary_metric": "true"}}
+    lines = [
+        *(line("org/a", number, used, evaluation=right, **primary) for number in (1, 2)),
+        *(line("org/a", number, used, evaluation=wrong, evaluation_result_id="em") for number in (1, 2)),
+        line("org/a", 3, None, evaluation=right, **primary),
+        line("org/a", 1, used, evaluation=wrong, evaluation_name="words", evaluation_result_id="em"),
+        line("org/exact", 1, used, evaluation=right, **primary),
+        line("org/silent", 1, None, evaluation=right, **primary),
+        line("other", 1, used, evaluation=right, **primary),
+    ]
+    (folder / "in.jsonl").write_bytes(b"\n".join(lines))
+    (folder / "prices.toml").write_text(PRICES)
+    fastrec.normalize(folder / "in.jsonl", folder / "corpus")
+    return folder
+
+
+def test_stats_by_hand(two: Path) -> None:
+    """Three answers of org/a cost 0.005 each, and two of them are right; one record has no tokens."""
+    arguments = ("stats", two / "corpus", "--prices", two / "prices.toml")
+    lines = [re.split("  +", row.strip()) for row in run_here(*arguments).stdout.decode().splitlines()]
+    assert lines[0] == ["cost: 4 models, 2 evaluations"]
+    assert lines[2:] == [
+        ["org/exact", "1 of 1", "1", "0", "1", "0.00016", "0.00016", "0.00016"],
+        ["org/a", "2 of 2", "4", "1", "2", "0.015", "0.005", "0.0075"],
+        ["org/silent", "0 of 1", "1", "1", "0", "–", "–", "–"],
+        ["other", "0 of 1", "1", "0", "1", "no price", "–", "–"],
+        ["cost, right: of the records with token counts; evaluations: those with a cost"],
+        ["no price for 1 model: other"],
+    ]
+    assert "| org/a | 2 of 2 | 4 | 1 | 2 | 0.015 |" in run_here(*arguments, "--format", "markdown").stdout.decode()
+
+
+def test_stats_by_evaluation(two: Path) -> None:
+    arguments = ("stats", two / "corpus", "--prices", two / "prices.toml", "--model", "org/a", "--format")
+    by_evaluation = json.loads(run_here(*arguments, "json").stdout)["costs"]
+    common = {"model_id": "org/a", "priced": True}
+    assert by_evaluation == [
+        {"evaluation_name": "sums", "answers": 3, "unknown": 1, "right": 2, "cost": 0.01, "cost_per_right": 0.005}
+        | common,
+        {"evaluation_name": "words", "answers": 1, "unknown": 0, "right": 0, "cost": 0.005, "cost_per_right": None}
+        | common,
+    ]
+    assert run_here(*arguments, "csv").stdout.decode().splitlines() == [
+        "evaluation_name,model_id,answers,unknown,right,priced,cost,cost_per_right",
+        "sums,org/a,3,1,2,true,0.01,0.005",
+        "words,org/a,1,0,0,true,0.005,",
+    ]
+
+
+def test_report_by_hand(two: Path) -> None:
+    """The table of totals; circles at the corners of the frame, and the model that another one beats is not filled."""
+    fastrec.report(two / "corpus", two / "report.html", prices=two / "prices.toml", questions=0, overwrite=True)
+    page = (two / "report.html").read_text()
+    section = page[page.index("<h2>Cost</h2>") : page.index("<h2>Models by evaluation</h2>")]
+    assert re.search("org/a</span></th>.*?2 of 2.*?>0.015<.*?>0.005<.*?>0.0075<", section)
+    assert "no price for 1 model: other" in section
+    plot = section[section.index("Accuracy against cost of an answer, 2 models") :]
+    circles = re.findall('<circle cx="(.*?)" cy="(.*?)" r="5"(.*?)><title>(.*?)</title>', plot)
+    assert circles[:2] == [
+        ("0", "140", "", "org/exact: 100.0%, 0.00016"),
+        ("520", "140", ' class="beaten"', "org/a: 100.0%, 0.005"),
+    ]
+    assert re.findall("<text .*?>(.*?)</text>", plot)[2:4] == ["org/exact", "org/a"]
+
+
+def test_a_missing_file_is_an_error_before_anything_is_read(tmp_path: Path) -> None:
+    ended = run_here("stats", tmp_path / "no corpus", "--prices", tmp_path / "none.toml")
+    assert ended.returncode == 2
+    assert b"none.toml cannot be read: No such file" in ended.stderr
 
 
 @pytest.mark.parametrize(

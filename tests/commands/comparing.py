@@ -21,7 +21,7 @@ from tests.summary.naive import hash_of, split_hashes
 
 BY = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 Model = tuple[str, str | None, str]
-KINDS = ("unchanged", "changed", "added", "removed", "repeats_old", "repeats_new")
+KINDS = ("unchanged", "changed", "relabelled", "added", "removed", "repeats_old", "repeats_new")
 
 
 def corpus_of(records: Iterable[dict[str, Any]], path: Path, **options: Any) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import resource
 import shutil
@@ -19,7 +20,7 @@ from click.testing import CliRunner, Result
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.commands.report import report
+from fastrec.commands.report import charts, report
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.html import tag
 from fastrec.judge.findings import CODES
@@ -113,7 +114,7 @@ def test_page_content(demo: Path) -> None:
     for evaluation in summary["evaluations"]:
         assert f"{evaluation['evaluation_name']}: {evaluation['records']} record" in page.text
         for model in evaluation["by_model"]:
-            result = f"{model['mean_score']:.4g}" if evaluation["graded"] else f"{model['accuracy']:.1%}"
+            result = f"{model['mean_score']:.3f}" if evaluation["graded"] else f"{model['accuracy']:.1%}"
             assert f"{model['model_id']}{result}" in page.text
     assert {evaluation["graded"] for evaluation in summary["evaluations"]} == {False, True}
     assert "shard-00002.jsonl.gz" in page.text
@@ -165,13 +166,13 @@ def test_metrics_and_graded_scores(tmp_path: Path) -> None:
     text = Page(markup).text
     assert "6 records of 1 model on 1 evaluation with 3 metrics" in text
     assert "Accuracy of models on evaluations; the mean score where scores are other than 0 and 1" in text
-    assert "org/model40100.0%0.5Coverage" in text  # by name: the markup, exact, f1
+    assert "org/model40100.0%0.500Coverage" in text  # by name: the markup, exact, f1
     assert "arithmetic · exact: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelrankaccuracy, 95%" in text
     assert (
         "arithmetic · f1: 2 records, 1 model, 2 questions, 2 answered by all modelsmodelrankscore, 95% intervaln"
         in text
     )
-    assert "org/model10.5 0.01001 to 0.99" in text
+    assert "org/model10.500 0.010 to 0.990" in text
     assert "of an evaluation with several metrics, the metric with the most token counts" in text
     assert "org/model22201030" in text  # 2 records, 2 with tokens; 20 + 10 tokens
     assert "Wrong hashes: the first 6 of 6" in text
@@ -618,3 +619,27 @@ def test_help_fits_100_columns() -> None:
     text = invoke("--help").stdout
     assert "Examples:" in text
     assert max(map(len, text.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_scatter_plots_mark_the_models_that_no_other_beats(lower: bool) -> None:
+    """Checked with all pairs; names that are drawn do not cover each other or a circle."""
+    rng = random.Random(5)
+    points = [(f"org-{number}/model", float(rng.randint(1, 30)), rng.randint(0, 20) / 20) for number in range(40)]
+    some: list[tuple[str, float | None, float | None]] = [*points, ("free", 0.0, 0.5), ("unknown", None, 1.0)]
+    page = charts._scatter("cost", some, str, accuracy=True, lower=lower)
+    circles = re.findall('<circle cx="(.*?)" cy="(.*?)" r="5"(.*?)><title>(.*?):', page)
+    unbeaten = {name for _, _, class_, name in circles if not class_}
+    sign = -1 if lower else 1
+    assert len(circles) == len(points)
+    assert unbeaten == {
+        name
+        for name, x, y in points
+        if not any(a <= x and sign * b >= sign * y and (a, b) != (x, y) for _, a, b in points)
+    }
+    texts = [tuple(map(float, one)) for one in re.findall('<text x="(.*?)" y="(.*?)" textLength="(.*?)"', page)]
+    assert len(texts) > 5
+    boxes = [(x, x + size, y - 4) for x, y, size in texts] + [(float(x), float(x), float(y)) for x, y, _, _ in circles]
+    for at, (left, right, middle) in enumerate(boxes[: len(texts)]):
+        others = boxes[:at] + boxes[at + 1 :]
+        assert all(abs(middle - y) > 11 or right < a or b < left for a, b, y in others)

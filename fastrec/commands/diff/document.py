@@ -36,6 +36,8 @@ class Counts(msgspec.Struct, kw_only=True):
     """Pairs that agree in all fields except `evaluation_id`."""
     changed: int = 0
     """Pairs that differ in any other field."""
+    relabelled: int = 0
+    """Those of the changed pairs with another verdict, of which only NEW has the label in `metadata`."""
     added: int = 0
     """Records of NEW without a counterpart in OLD."""
     removed: int = 0
@@ -176,7 +178,9 @@ class Examples(msgspec.Struct, kw_only=True):
     removed: list[RecordName]
     """Only in OLD."""
     changed: list[RecordName]
-    """In both, but different."""
+    """In both, but different, and not relabelled."""
+    relabelled: list[RecordName]
+    """In both, with a verdict that a label changed."""
     repeats: list[RecordName]
     """One record of OLD for each group of repeats that are not paired."""
 

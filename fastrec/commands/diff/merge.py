@@ -34,6 +34,7 @@ from fastrec.commands.diff.questions import (
     Value,
     compare_lines,
     count_answers,
+    is_relabelled,
     name_of,
     rate_maker,
     value_of,
@@ -366,8 +367,12 @@ class _Merger:
         paths, was, now = compare_lines(old, new, self._rate(new, key))
         if not paths:
             return None
-        model, fields, examples = self._model(new, key), self.changes.fields, self.changes.examples["changed"]
-        self.changes.counts[model]["changed"] += 1
+        model, fields, kind = self._model(new, key), self.changes.fields, "changed"
+        self.changes.counts[model][kind] += 1
+        if is_relabelled(old, new, paths):
+            kind = "relabelled"
+            self.changes.counts[model][kind] += 1
+        examples = self.changes.examples[kind]
         for path in paths:
             known = path in fields or len(fields) < self._task.limits.diff_fields
             fields[path if known else OTHER_FIELDS] += 1

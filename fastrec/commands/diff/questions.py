@@ -68,6 +68,13 @@ class _Record(msgspec.Struct):
     error: str | None = None
 
 
+class _Labelled(msgspec.Struct):
+    metadata: dict[str, Raw] = {}
+
+
+_VERDICT: Final = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
+_LABEL: Final = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
+_decode_labelled = msgspec.json.Decoder(_Labelled).decode
 _decode_record = msgspec.json.Decoder(_Record).decode
 _decode_evaluation = msgspec.json.Decoder(_Evaluation).decode
 
@@ -127,6 +134,14 @@ def compare_lines(old: bytes, new: bytes, rate: Rate) -> tuple[list[str], Value,
         del before["evaluation_id"], after["evaluation_id"]
     _compare_objects(before, after, "$", found)
     return (list(found), _value(before, rate), _value(after, rate)) if found else ([], None, None)
+
+
+def is_relabelled(old: bytes, new: bytes, paths: Sequence[str]) -> bool:
+    """Whether a label changed the verdict: it is another one, and only NEW has this label in its metadata."""
+    if _VERDICT.isdisjoint(paths):
+        return False
+    was, now = (_decode_labelled(line).metadata for line in (old, new))
+    return any(name in now and now[name] != was.get(name) for name in _LABEL)
 
 
 def _value(record: _Object, rate: Rate) -> Value:

@@ -21,13 +21,14 @@ from typing import BinaryIO, Unpack
 
 from fastrec._version import __version__
 from fastrec.answers.calibration import find_calibration
-from fastrec.answers.index import cache_of, open_index, reduce_repeats
-from fastrec.answers.leaderboard import make_leaderboard
+from fastrec.answers.costs import find_costs, read_prices
+from fastrec.answers.index import cache_of, choose_scopes, open_index, reduce_repeats
+from fastrec.answers.leaderboard import choose_primary, make_leaderboard
 from fastrec.answers.ranks import add_ranks
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.report import sections
-from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots, trend_plots
-from fastrec.commands.report.evaluations import evaluation_tables, histograms, question_cards, tokens
+from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots, scatter_plots, trend_plots
+from fastrec.commands.report.evaluations import costs_table, evaluation_tables, histograms, question_cards, tokens
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
@@ -61,6 +62,7 @@ def report(
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
     confidence: str | None = None,
+    prices: str | os.PathLike[str] | None = None,
     questions: int = 20,
     metrics: str = "judgements",
     primary: Strings = (),
@@ -83,6 +85,7 @@ def report(
         repeats_as: What several answers of a model to a question become: `mean`, `pass@K`, `pass^K`, `majority` or
             `first`. The questions and the trend show means.
         confidence: Draw how often answers are right against this field or metric, their confidence.
+        prices: Show what answers cost, at the prices of this file, as `stats` does.
         questions: How many of the hardest and most disputed questions to show, together.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
@@ -108,6 +111,7 @@ def report(
     if questions < 0:
         raise UsageError(f"questions must be at least 0, not {questions}")
     paths, wanted, groups = several_paths("trend", trend), make_filters(**filters), parse_groups(group_by)
+    priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
     opened = partial(open_index, jobs=jobs, progress=progress, limits=limits)
@@ -153,13 +157,23 @@ def report(
             min_coverage=min_coverage,
             most=limits.report_columns,
         )
+        costs = []
+        if priced is not None:
+            scopes = [scope for scope, _ in choose_scopes(index.scopes, Filters(), shown_metrics)]
+            metric_of = {
+                one.evaluation_name: one.metric for one in choose_primary(scopes, as_tuple("primary", primary))
+            }
+            models = {model.model_id for one in chosen for model in one.models}
+            costs = find_costs(directory, manifest, priced, metric_of, models)
         calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
         by_name = Filters(**{kind: getattr(wanted, kind) for kind in NAME_FILTERS})
         bodies = {
-            "Leaderboard": board.to_html() if board.models else Html(""),
+            "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
             "Line counts": sections.line_counts(summary, manifest),
             "Evaluations × models": heat_maps(found, limits),
             "Accuracy with intervals": dot_plots(drawn, found),
+            "Cost": costs_table(costs, limits),
+            "Accuracy, cost and latency": scatter_plots(found, costs),
             "Calibration": reliability_plots(calibration, limits),
             "Trend": trend_plots(paths, by_name, jobs=jobs, progress=progress, limits=limits),
             "Models by evaluation": joined(*notes, evaluation_tables(drawn, found, limits)),

@@ -1,4 +1,4 @@
-"""Charts as plain SVG: bars and ranges next to a number, a stacked bar, histograms, dots, trends; and heat maps."""
+"""Charts as plain SVG: bars, ranges, a stacked bar, histograms, dots, scatter plots, trends; and heat maps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from statistics import fmean
 from typing import Final, NamedTuple
 
 from fastrec.errors import counted, listed
@@ -15,8 +16,9 @@ from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.summary.calibration import Calibration
 from fastrec.summary.document import LineCounts
-from fastrec.summary.present_ranking import EvaluationStats, ModelStats, Stats
+from fastrec.summary.present_ranking import EvaluationStats, ModelCost, ModelStats, Stats, largest
 from fastrec.trends import EvaluationTrend, ModelTrend, Trend, collect_trend
+from fastrec.wording import cost_text, cut_middle, latency_text
 
 
 def is_large(stats: Stats, limits: Limits) -> bool:
@@ -28,7 +30,7 @@ def result_of(model: ModelStats, *, accuracy: bool) -> tuple[float | None, float
     """The accuracy or mean score of a model, the ends of its interval, and how all of them are formatted."""
     if accuracy:
         return model.accuracy, model.accuracy_low, model.accuracy_high, ".1%"
-    return model.mean_score, model.score_low, model.score_high, ".4g"
+    return model.mean_score, model.score_low, model.score_high, ".3f" if abs(model.mean_score or 0) < 10 else ".4g"
 
 
 def are_shares(models: Sequence[ModelStats]) -> bool:
@@ -203,7 +205,8 @@ def _card(evaluation: EvaluationStats, *, accuracy: bool) -> Html:
     if len(dots) < len(evaluation.by_model):
         notes.append(f"{counted(len(evaluation.by_model) - len(dots), 'model')} not judged")
     named = [
-        tag("li", tag("span", dot.name), tag("b", format(dot.value, spec)), title=dot.name) for dot in dots[:_NAMED]
+        tag("li", tag("span", cut_middle(dot.name)), tag("b", format(dot.value, spec)), title=dot.name)
+        for dot in dots[:_NAMED]
     ]
     best, worst = (f"{dot.name}, {dot.value:{spec}}" for dot in (dots[0], dots[-1]))
     said = f"{len(dots):,} from {best}, to {worst}" if len(dots) > 1 else best
@@ -248,6 +251,74 @@ def _without_names(dots: int) -> Html | None:
     return soft(f"The {_NAMED} best have a name; {drawn:,} others have a dot only{more}.")
 
 
+# Scatter plots of results against the cost of an answer and against the median latency. A name is left out where it
+# would cover another; models that no other beats in both have theirs first.
+
+_SCATTER: Final = 520, 280  # the size of the frame
+_CHARACTER: Final = 6.2  # the width of a character of a label
+_MOST_POINTS: Final = 100  # in a plot
+_MOST_SCATTERS: Final = 12
+_ABOUT_SCATTERS: Final = "Best is at the top left. Filled: no other model is better and cheaper, or better and faster."
+_Points = Sequence[tuple[str, float | None, float | None]]  # model, cost or latency, result
+
+
+def scatter_plots(found: Stats, costs: Sequence[ModelCost]) -> Html:
+    """Draw the largest evaluations: accuracy or mean score against the cost of an answer, and against latency."""
+    stats = largest(found, _MOST_SCATTERS)
+    paid = {(one.evaluation_name, one.model_id): one.cost_per_answer for one in costs}
+
+    def card(one: EvaluationStats) -> Html:
+        accuracy = stats.shows_accuracy(one)
+        results = [(model, result_of(model, accuracy=accuracy)[0]) for model in one.by_model]
+        by_cost = [(model.model_id, paid.get((one.evaluation_name, model.model_id)), y) for model, y in results]
+        by_latency = [(model.model_id, model.latency_ms.p50, y) for model, y in results]
+        draw = partial(_scatter, accuracy=accuracy, lower=one.lower_is_better)
+        drawn = draw("cost of an answer", by_cost, cost_text), draw("median latency", by_latency, latency_text)
+        return tag("article", tag("h3", one.title), *drawn, class_="scatter") if any(drawn) else Html("")
+
+    return gallery(_ABOUT_SCATTERS, map(card, stats.evaluations), "plots", stats, found)
+
+
+def _scatter(what: str, found: _Points, spell: Callable[[float], str], *, accuracy: bool, lower: bool) -> Html:
+    """Draw points with names: their x is a cost or a latency, on a logarithmic scale, and their y is the result."""
+    points = [(name, x, y) for name, x, y in found if x is not None and y is not None and x > 0][:_MOST_POINTS]
+    if len(points) < 2:
+        return Html("")
+    front: list[tuple[float, float]] = []  # points that no other one beats
+    for _, x, y in sorted(points, key=lambda one: (one[1], one[2] if lower else -one[2])):
+        if not front or (y < front[-1][1] if lower else y > front[-1][1]):
+            front.append((x, y))
+    (width, height), spec = _SCATTER, ".1%" if accuracy else ".3f"
+    costs, values = [x for _, x, _ in points], [y for _, _, y in points]
+    ends = min(costs), max(costs)
+
+    def place(x: float, y: float) -> tuple[int, int]:
+        across, up = _position(math.log(x), *map(math.log, ends)), _position(y, min(values), max(values))
+        return round(across * width), round(height - up * height)
+
+    # The left end, the right end and the middle of circles and labels.
+    taken = [(across - 5.0, across + 5.0, down) for across, down in map(place, costs, values)]
+    drawn = []
+    for name, x, y in sorted(points, key=lambda one: one[1:] not in front):
+        across, down = place(x, y)
+        said = tag("title", f"{name}: {y:{spec}}, {spell(x)}")
+        drawn.append(tag("circle", said, cx=across, cy=down, r=5, class_=None if (x, y) in front else "beaten"))
+        label = cut_middle(name, 28)
+        size = _CHARACTER * len(label)
+        for left in (across + 9, across - 9 - size):
+            right = left + size
+            if 0 < left < right < width + 20 and all(abs(down - y) > 11 or right < a or b < left for a, b, y in taken):
+                taken.append((left, right, down))
+                drawn.append(tag("text", label, x=_short(left), y=down + 4, textLength=_short(size)))
+                break
+    scale = [tag("text", f"{end:{spec}}", x=-64, y=y) for end, y in ((max(values), 4), (min(values), height + 4))]
+    caption = f"{'Accuracy' if accuracy else 'Mean score'} against {what}, {counted(len(points), 'model')}"
+    frame = tag("path", class_="axis", d=f"M-10 -10V{height + 10}H{width + 10}", fill="none")
+    box = f"-64 -16 {width + 84} {height + 32}"
+    drawing = tag("svg", frame, *scale, *drawn, viewBox=box, role="img", aria_label=caption)
+    return tag("figure", tag("figcaption", caption), drawing, _ends(spell(ends[0]), what, spell(ends[1])))
+
+
 _MOST_UPRIGHT: Final = 10  # with more columns their headings are rotated
 
 
@@ -261,8 +332,13 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
     if not records:
         return Html("")
     by_model = [{model.model_id: model for model in one.by_model} for one in evaluations]
-    names = sorted(name for name, _ in records.most_common(max(limits.report_cells // len(evaluations), 1)))
-    heads = ("model", *(one.title for one in evaluations))
+    places: dict[str, list[float]] = {name: [] for name in records}
+    for one in evaluations:
+        for place, model in enumerate(one.by_model):  # best first
+            places[model.model_id].append(place / len(one.by_model))
+    names = [name for name, _ in records.most_common(max(limits.report_cells // len(evaluations), 1))]
+    names.sort(key=lambda name: (fmean(places[name]), name))
+    heads = ("model", *(cut_middle(one.title) for one in evaluations))
 
     def map_of(title: str, kind: str, cells: Sequence[Callable[[ModelStats], Html]]) -> Html:
         none = short_cell()
@@ -287,6 +363,7 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
         map_of(coverage, "coverage", [lambda model: _heat(model.coverage, ".1%")] * len(evaluations)),
     )
     return joined(
+        soft("Models with the best places on average come first."),
         left_out(len(names), len(records), "models with the most records"),
         left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
         *map(lazy, maps) if is_large(stats, limits) else maps,
@@ -441,7 +518,13 @@ def _legend(evaluation: EvaluationTrend, model: ModelTrend, number: int) -> Html
         if change.significant
     ][:_LINES]
     key, value = tag("i", class_=f"key c{number}"), tag("b", spelled(_last(model)))
-    return tag("li", key, tag("span", model.model_id), value, *(tag("small", change) for change in changes))
+    return tag(
+        "li",
+        key,
+        tag("span", cut_middle(model.model_id), title=model.model_id),
+        value,
+        *(tag("small", change) for change in changes),
+    )
 
 
 def _changes(trend: Trend) -> Html:

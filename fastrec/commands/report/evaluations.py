@@ -9,6 +9,7 @@ from glob import escape
 from operator import itemgetter
 from typing import Any, Final, Literal
 
+from fastrec.answers.costs import total_costs
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Query, QuestionRow, Scope
@@ -30,6 +31,7 @@ from fastrec.limits import Limits
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import (
     EvaluationStats,
+    ModelCost,
     ModelStats,
     Stats,
     about,
@@ -127,7 +129,7 @@ def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
         return short_cell("–")
     if low is None or high is None:
         return _number(value, spec)
-    interval = f" {100 * low:.1f}–{high:.1%}" if accuracy else f" {low:.4g} to {high:.4g}"
+    interval = f" {100 * low:.1f}–{high:.1%}" if accuracy else f" {low:{spec}} to {high:{spec}}"
     return _number(value, spec, tag("small", interval), bar(value, max(low, 0), min(high, 1)) if drawn else None)
 
 
@@ -170,6 +172,13 @@ def tokens(summary: Summary, limits: Limits) -> Html:
         title += "; of an evaluation with several metrics, the metric with the most token counts"
     some = rows[: limits.report_rows]
     return joined(table(title, heads, some), left_out(len(some), len(rows), "models with the most tokens"))
+
+
+def costs_table(costs: Sequence[ModelCost], limits: Limits) -> Html:
+    names, found, notes = total_costs(costs)
+    rows = [row(model, *(tag("td", cell, class_="num") for cell in cells)) for model, *cells in found]
+    made = table("Cost by model, over evaluations", names, rows[: limits.report_rows])
+    return joined(made, left_out(limits.report_rows, len(rows), "models"), *map(soft, notes)) if rows else made
 
 
 def _big(count: int) -> Html:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
@@ -26,7 +26,9 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 import msgspec
 
 from fastrec.answers.calibration import find_calibration
+from fastrec.answers.costs import find_costs, read_prices
 from fastrec.answers.index import cache_of, open_index, reduce_repeats
+from fastrec.answers.similar_names import compare_similar
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.stats.joins import find_joins, find_overlap
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
@@ -77,6 +79,8 @@ def stats(
     hashes: bool = False,
     joins: bool = False,
     overlap: bool = False,
+    names: bool = False,
+    prices: str | os.PathLike[str] | None = None,
     confidence: str | None = None,
     errors_as_wrong: bool = False,
     repeats_as: str = "mean",
@@ -102,6 +106,8 @@ def stats(
         joins: Also find out which questions the chosen models have in common, and what keeps others apart
             (`Stats.joins`).
         overlap: Also find out which evaluations have questions in common (`Stats.overlap`).
+        names: Also compare the answers of models whose names differ only in spelling (`Stats.names`).
+        prices: Also compute what answers cost, at the prices of this file (`Stats.costs`).
         confidence: Also compare this field or metric, the confidence of answers, with how often they are right
             (`Stats.calibration`).
         errors_as_wrong: Count records with an error as wrong answers. By default they do not count.
@@ -137,6 +143,7 @@ def stats(
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     if common and repeats.kind != "mean":
         raise UsageError("--repeats-as cannot be combined with --common")
+    priced = None if prices is None else read_prices(os.fspath(prices))
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
@@ -170,15 +177,27 @@ def stats(
         found = ranked(chosen)
         found.calibration = calibration
         test = partial(_add_ranks, published=published, errors_as_wrong=errors_as_wrong, reading=reading)
-        about_questions = hashes or joins or overlap
+        about_questions = hashes or joins or overlap or names or prices
         tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score") or repeats.kind != "mean")
         if tests and not common:
             test(found.evaluations, corpus)
         found.others = len(choice(summary, wanted, metrics="all")) - len(chosen)
         if hashes:
-            names = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
+            known = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
             recipes = summary.sample_hash.by_model
-            found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in names]
+            found.hashes = [one for one in recipes if (one.evaluation_name, one.model_id) in known]
+        if priced is not None:
+            primary: dict[str, str | None] = {}
+            for one in sorted(chosen, key=lambda one: not one.evaluation.primary):
+                primary.setdefault(one.evaluation.evaluation_name, one.evaluation.metric)
+            models = {model.model_id for one in chosen for model in one.models}
+            found.costs = find_costs(corpus, manifest, priced, primary, models)
+        if names:
+            records = Counter[str]()
+            for one in chosen:
+                records.update({model.model_id: model.records for model in one.models})
+            with open_index(corpus, cache=cache_of(corpus, published), **reading) as index:
+                found.names = compare_similar(index, records)
         if groups:
             grouped = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))[0]
             by_group = read_summary(grouped, read_manifest(grouped))
