@@ -35,10 +35,10 @@ from fastrec.judge.slow import FindRecipe, SlowPath
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules, count_colons
 from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.limits import LIMITS
-from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.hashes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.upgrade import upgrade_record
 from fastrec.schemas.widen import LearningDecoder
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats

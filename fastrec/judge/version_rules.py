@@ -15,10 +15,10 @@ from stringzilla import count, find
 
 from fastrec.filters import Filters
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, KnownInput, Learn
-from fastrec.schemas.fast_upgrade import upgrade_input
 from fastrec.schemas.hashes import Hash
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
+from fastrec.schemas.upgrade import upgrade_input
 from fastrec.schemas.widen import LearningDecoder
 from fastrec.where import GroupBy
 
