@@ -23,11 +23,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
-from stringzilla import count, find
+from stringzilla import bytesum, count, find, find_first_not_of, translate
 
 from fastrec.errors import out_of_memory
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RecordFilter
-from fastrec.judge.chunk import OpenChunk
 from fastrec.judge.findings import Finding
 from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.parse import spell
@@ -41,11 +40,107 @@ from fastrec.schemas.schema import Schema
 from fastrec.schemas.upgrade import upgrade_record
 from fastrec.schemas.widen import LearningDecoder
 from fastrec.sources.formats import MAX_WINDOW
-from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats
+from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats, count_newlines
 from fastrec.sources.shard import Slice
 
 _GIANT: Final = 16 << 20
 _ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
+_IS_QUOTE: Final = bytes(byte == ord('"') for byte in range(256))
+_BLANK: Final = b" \t\r\n"
+_MOST_BACKSLASHES: Final = 16  # in a row that are counted: an even number, see below
+
+
+def count_quotes(text: bytes | memoryview) -> int:
+    r"""Count the quotes that begin or end a string; never too few.
+
+    A quote is part of a string if an odd number of backslashes is before it. With c(k) quotes that have at least k
+    backslashes before them, the others are c(0) - c(1) + c(2) - … quotes. Sums that end after an odd number of terms
+    are never too small.
+
+    >>> count_quotes(rb'{"a": "\"b\\", "c": ["\\\"d", 1]}')
+    8
+    """
+    # The sum of a table takes two thirds of the time of `count`, which is slow where there is much to count.
+    quotes: int = bytesum(translate(text, _IS_QUOTE))
+    sign, pattern = -1, b'\\"'
+    while len(pattern) <= _MOST_BACKSLASHES + 1 and (found := count(text, pattern)):
+        quotes += sign * found
+        sign, pattern = -sign, b"\\" + pattern
+    return quotes
+
+
+class OpenChunk:
+    """A chunk of lines and how far it was judged."""
+
+    def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
+        """With `normal`, colons are compared with those of the normal forms, else quotes with those of the records."""
+        self._data, self._offset = data, offset
+        self._normal = normal
+        self.line = line
+        self.text = data
+        self.inputs: list[KnownInput | None] | None = None
+        """The known input of each line, if any are replaced."""
+        self.rules: VersionRules | None = None
+        """The rules of the version of these inputs."""
+        self.position = self.number = 0
+        """Of the next line."""
+        self.saved = 0
+        """Bytes by which the text up to the position is shorter than the lines."""
+        self.excess = 0
+        """Colons that the text up to the position has more than the output, for good reason; or quotes that it has."""
+        self._null = -1
+
+    def shorten(self, known: KnownInputs, rules: VersionRules) -> None:
+        if shortened := known.shorten(self._data, rules.learn):
+            self.text, self.inputs = shortened
+            self.rules = rules
+
+    def next_null(self) -> int:
+        """The position of the next null, or the end of the text if there is none."""
+        if not self._normal:
+            return len(self.text)  # nulls stay where they are
+        if self._null < self.position:
+            found = find(self.text, b"null", self.position)
+            self._null = len(self.text) if found < 0 else found
+        return self._null
+
+    def skip_blank(self) -> int:
+        """Move on past blank lines, at memory speed: a bomb can be made of nothing else. Return their number."""
+        start, size = self.position, len(self.text)
+        end = find_first_not_of(self.text, _BLANK, start)
+        end = size if end < 0 else self.text.rfind(b"\n", start, end) + 1
+        if end <= start:
+            return 0
+        lines = count_newlines(memoryview(self.text)[start:end]) + (not self.text.endswith(b"\n", 0, end))
+        self.position = end
+        self.number += lines
+        return lines
+
+    def next_line(self) -> tuple[bytes, int, bool]:
+        """Move on by a line, which is refused; return it as it was read, its offset, and if it is short in the text."""
+        start, end = self.position, self.text.find(b"\n", self.position)
+        if end < 0:
+            end = len(self.text)
+        known = self.inputs[self.number] if self.inputs else None
+        begin = start + self.saved
+        if known:
+            self.saved += len(known.text) - PLACEHOLDER_BYTES
+        self.position = end + 1
+        self.number += 1
+        self.excess += self._count(memoryview(self.text)[start:end])
+        return self._data[begin : end + self.saved], self._offset + begin, known is not None
+
+    def is_balanced(self, into: bytearray, start: int) -> bool:
+        """Whether no key was dropped, now that the output from `start` on is complete."""
+        return self._count(self.text) == self.excess + self.count_output(into, start)
+
+    def count_output(self, into: bytearray, start: int) -> int:
+        """Count the colons of the output from `start` on; 0 if quotes are compared, since there is none."""
+        colons: int = count(memoryview(into)[start:], b":") if self._normal else 0
+        return colons
+
+    def _count(self, text: bytes | memoryview) -> int:
+        return count_colons(text) if self._normal else count_quotes(text)
 
 
 class _Stop(Enum):

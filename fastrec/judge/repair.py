@@ -353,18 +353,3 @@ def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None
         return None
     before, after = line[: match.start()], line[match.end() :]
     return before + after if match[1] else before.rstrip().removesuffix(b",") + after
-
-
-def is_only_later(record: Any) -> bool:
-    """Whether a decoded record of the newest version has something that no version with an open root allows."""
-    asked, output, evaluation = record.input, record.output, record.evaluation
-    return (
-        asked.formatted is None
-        or asked.choices is None
-        or evaluation.num_turns is None
-        or evaluation.tool_calls_count is None
-        or record.metadata is None
-        or record.sample_hash is None
-        or record.messages.__class__ is list
-        or bool(output and output.reasoning_trace is None)
-    )

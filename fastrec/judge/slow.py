@@ -15,13 +15,14 @@ from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced, InvalidLine, RecordFilter, RepairedLine
 from fastrec.judge.findings import Errors, Finding, describe
 from fastrec.judge.parse import parse, spell
-from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, is_only_later, repair, without_null_id
+from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, repair, without_null_id
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules
 from fastrec.judge.warnings import OTHER_TURNS, label_code, warnings_of
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.upgrade import upgrade_value
+from fastrec.schemas.v0_3_0 import has_new_null
 
 FindRecipe = Callable[[str, str | list[str], str], str | None]
 """From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there is none."""
@@ -115,7 +116,7 @@ class SlowPath:
             return False
         if record.evaluation_result_id is not UNSET or not rules.follows_rules(record):
             return False  # the line has the key twice, or another mistake
-        if schema is None and not is_only_later(record):
+        if schema is None and not (record.messages.__class__ is list or has_new_null(record)):
             return False  # it may be a valid record of an earlier version as it is
         judged = self._judge_fast(cut, into, line, offset, rules)
         if judged is None:

@@ -48,16 +48,17 @@ def _claims(record: Any) -> bool:
         return True
     if label in _EARLIEST:
         # Version 0.2.0 has no `messages`, and fewer fields may be null.
-        return record.interaction_type != "single_turn" or _has_null(record)
+        return record.interaction_type != "single_turn" or has_new_null(record)
     return label not in _EARLIER
 
 
-def _has_null(record: Any) -> bool:
+def has_new_null(record: Any) -> bool:
     """Whether a field is null that cannot be null in the released 0.2.0."""
     asked, output, evaluation = record.input, record.output, record.evaluation
-    return None in (record.sample_hash, record.metadata, asked.formatted, asked.choices, output.reasoning_trace) or (
-        None in (evaluation.num_turns, evaluation.tool_calls_count)
-    )
+    fields = record.sample_hash, record.metadata, asked.formatted, asked.choices
+    if None in (*fields, evaluation.num_turns, evaluation.tool_calls_count):
+        return True
+    return bool(output) and output.reasoning_trace is None
 
 
 SCHEMA: Final = Schema(
