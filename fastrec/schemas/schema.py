@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import UNSET
 
-from fastrec.schemas.hashes import Hash
+from fastrec.schemas.hashes import LIST_HASHES, TEXT_HASHES, Hash
 from fastrec.schemas.structs import Base
 
 AnyStruct = TypeVar("AnyStruct", bound=Base)
@@ -102,16 +102,6 @@ class Rule(NamedTuple):
     """A Python expression over `record` that is true if a record of the right types follows the rule."""
 
 
-METRICS_NUM_TURNS: Final = Rule(
-    "rule.metrics_num_turns",
-    MANY,
-    "metrics",
-    "in multi_turn and agentic, a `metrics` object must have `num_turns`",
-    'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics',
-)
-"""All versions have this rule, although `metrics` is not one of their properties."""
-
-
 class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """A version of the schema. Compared by identity: there is one object per version and process."""
 
@@ -121,18 +111,9 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """The `schema_version` of records that are upgraded to this version, and `schema` in manifests."""
     labels: frozenset[str]
     """The values of `schema_version` that name this version; others are worth a warning."""
-    file: str
-    """The JSON Schema, in `files/`. The arbiter validates against it; the Structs are tested against it."""
     record: type[Any]
-    rules: tuple[Rule, ...]
-    """The conditional rules (`allOf` in the file), those of equal interaction types next to each other."""
-    hashes: Mapping[str, Hash]
-    """By algorithm, the function from `input.raw` and `input.reference` to `sample_hash`."""
     recipe: str
-    identity: tuple[str, ...]
-    """The fields that identify a record. Records of equal identity are repeats."""
-    sort_fields: tuple[str, ...]
-    turns_field: str
+    """The recipe of `sample_hash`."""
     sure_labels: frozenset[str]
     """With these labels, a record that decodes as this version, and follows its rules, is of this version."""
     claims: Callable[[Any], bool]
@@ -145,6 +126,48 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     def closed(self) -> bool:
         """Whether a record must not have unknown keys at its root."""
         return self.document.get("additionalProperties") is False
+
+    @property
+    def file(self) -> str:
+        """The JSON Schema, in `files/`. The arbiter validates against it; the Structs are tested against it."""
+        return f"instance_level_eval_{self.name}.schema.json"
+
+    @property
+    def hashes(self) -> Mapping[str, Hash]:
+        """By algorithm, the function from `input.raw` and `input.reference` to `sample_hash`."""
+        return TEXT_HASHES if self.recipe == "R1" else LIST_HASHES
+
+    @cached_property
+    def turns_field(self) -> str:
+        return "messages" if "messages" in self.shape.fields else "interactions"
+
+    @cached_property
+    def sort_fields(self) -> tuple[str, ...]:
+        fields = "evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id", "evaluation_result_id"
+        return tuple(name for name in fields if name in self.shape.fields)
+
+    @cached_property
+    def identity(self) -> tuple[str, ...]:
+        """The fields that identify a record. Records of equal identity are repeats."""
+        return tuple(sorted({*self.sort_fields} - {"sample_hash"}))
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The conditional rules (`allOf` in the file), those of equal interaction types next to each other."""
+        turns, many = self.turns_field, "multi_turn and agentic must"
+        is_list, is_not_list = (f"record.{turns}.__class__ {word} list" for word in ("is", "is not"))
+        # All versions have a rule about `metrics`, although that is not one of their properties.
+        metrics = 'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics'
+        need = "in multi_turn and agentic, a `metrics` object must have `num_turns`"
+        return (
+            Rule(
+                "rule.single_turn_output", ONE, "output", "single_turn must have `output` as an object", "record.output"
+            ),
+            Rule(f"rule.single_turn_{turns}", ONE, turns, f"single_turn must not have `{turns}`", is_not_list),
+            Rule(f"rule.multi_turn_{turns}", MANY, turns, f"{many} have `{turns}` as an array", is_list),
+            Rule("rule.multi_turn_output", MANY, "output", f"{many} not have `output`", "not record.output"),
+            Rule("rule.metrics_num_turns", MANY, "metrics", need, metrics),
+        )
 
     @cached_property
     def source(self) -> bytes:
@@ -176,7 +199,8 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def follows_rules(self) -> Callable[[Any], bool]:
-        return compile_follows_rules(self.rules)
+        # Where the root has no unknown keys, the decoder refuses them.
+        return compile_follows_rules([one for one in self.rules if not self.closed or one.field in self.shape.fields])
 
     @cached_property
     def drop_nulls(self) -> Callable[[Any], int]:

@@ -6,12 +6,10 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.structs import Base, labels_of
-from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
-from fastrec.schemas.v0_2_1 import RULES, Evaluation, Input, Message, Output, Performance
+from fastrec.schemas.v0_2_1 import Evaluation, Input, Message, Output, Performance
 
 
 class Record(Base, kw_only=True):
@@ -66,14 +64,8 @@ SCHEMA: Final = Schema(
     about="0.2.1 with `evaluation_result_id`; the same as 0.2.2 and 0.2.3",
     label="0.3.0",
     labels=_LABELS,
-    file="instance_level_eval_0.3.0.schema.json",
     record=Record,
-    rules=RULES,
-    hashes=LIST_HASHES,
     recipe="R5",
-    identity=("evaluation_id", "evaluation_name", "evaluation_result_id", "model_id", "sample_id"),
-    sort_fields=(*V0_2_0.sort_fields, "evaluation_result_id"),
-    turns_field="messages",
     sure_labels=_LABELS,
     claims=_claims,
 )
