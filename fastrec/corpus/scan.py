@@ -61,12 +61,12 @@ class PartTask(msgspec.Struct, frozen=True):
 
 def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
     """List the parts in order; CorpusError if the manifest has a schema or a value that fastrec does not write."""
-    path = join(corpus, MANIFEST)
-    if manifest.schema not in CORPUS_LABELS:
+    path, schema = join(corpus, MANIFEST), CORPUS_LABELS.get(manifest.schema)
+    if schema is None:
         known = ", ".join(CORPUS_LABELS)
         reason = f"its records have schema {manifest.schema}, but this version of fastrec reads {known}"
         raise CorpusError(path, reason)
-    sort_fields = CORPUS_LABELS[manifest.schema].sort_fields
+    sort_fields = schema.sort_fields
     if sorted(manifest.sort_fields) != sorted(sort_fields):
         expected, found = ", ".join(sort_fields), ", ".join(manifest.sort_fields)
         raise CorpusError(path, f"sort_fields must name {expected}, found {found}")
