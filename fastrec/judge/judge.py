@@ -27,12 +27,11 @@ from stringzilla import bytesum, count, find, find_first_not_of, translate
 
 from fastrec.errors import out_of_memory
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RecordFilter
-from fastrec.judge.findings import Finding
+from fastrec.judge.findings import Finding, label_code, warnings_of
 from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SlowPath
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules, count_colons
-from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.limits import LIMITS
 from fastrec.schemas.hashes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA

@@ -13,11 +13,10 @@ from msgspec import UNSET
 
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced, InvalidLine, RecordFilter, RepairedLine
-from fastrec.judge.findings import Errors, Finding, describe
+from fastrec.judge.findings import OTHER_TURNS, Errors, Finding, describe, label_code, warnings_of
 from fastrec.judge.parse import parse, spell
 from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, repair, without_null_id
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules
-from fastrec.judge.warnings import OTHER_TURNS, label_code, warnings_of
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself
 from fastrec.schemas.schema import Schema, build

@@ -12,8 +12,7 @@ from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.structs import Base, Count, Free, Milliseconds, PositiveCount, labels_of
+from fastrec.schemas.schema import Base, Count, Free, Milliseconds, PositiveCount, Schema, labels_of
 
 
 class Input(Base, kw_only=True):

@@ -11,8 +11,7 @@ from typing import Any, Final
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas import v0_2_0
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.structs import labels_of
+from fastrec.schemas.schema import Schema, labels_of
 
 
 class Input(v0_2_0.Input, kw_only=True):

@@ -7,8 +7,7 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas import v0_2_0
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.structs import Base, Count, PositiveCount, labels_of
+from fastrec.schemas.schema import Base, Count, PositiveCount, Schema, labels_of
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
 
 

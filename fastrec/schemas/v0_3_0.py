@@ -6,8 +6,7 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.structs import Base, labels_of
+from fastrec.schemas.schema import Base, Schema, labels_of
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
 from fastrec.schemas.v0_2_1 import Evaluation, Input, Message, Output, Performance
 

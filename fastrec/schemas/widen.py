@@ -15,8 +15,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.schema import compile_function
-from fastrec.schemas.structs import Base, Free, rewrite_hint
+from fastrec.schemas.schema import Base, Free, compile_function, rewrite_hint
 
 # Count the strings of a record: its keys, and the texts among its values. The decoder silently keeps the last of two
 # equal keys, so a record with fewer strings than its line has lost a key. The function is generated from the types of a

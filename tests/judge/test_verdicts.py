@@ -13,11 +13,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fastrec.judge.batch import Batch
-from fastrec.judge.findings import WARNINGS
+from fastrec.judge.findings import WARNINGS, warnings_of
 from fastrec.judge.judge import Judge, count_quotes
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.judge.warnings import warnings_of
 from fastrec.schemas.registry import SCHEMAS, schema_of
 from fastrec.schemas.schema import Schema
 from fastrec.schemas.widen import LearningDecoder
