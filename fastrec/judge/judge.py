@@ -209,9 +209,8 @@ class Judge:
         """
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         encode_into, mode, with_warnings, normal = self._encode_into, self._mode, self._warnings, self._normal
-        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe, _ = (
-            self._rules
-        )
+        schema, decoder, sure_labels, claims, target, compute_hash, _ = self._rules
+        follows_rules, drop_nulls, own_recipe = schema.follows_rules, target.drop_nulls, target.recipe
         decode, text, known_inputs, secret = decoder.decode, chunk.text, chunk.inputs, self._known_inputs.number
         # The known inputs of another version say nothing about this one.
         decode_short = decoder.parts[0] if known_inputs and chunk.rules is self._rules else _refuse

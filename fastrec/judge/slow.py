@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced, InvalidLine, RecordFilter, RepairedLine
@@ -87,18 +88,8 @@ class SlowPath:
                 if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
                     repairs = tuple(repaired.repairs)
         findings, unlisted, version = judged
-        batch.rejected.append(
-            InvalidLine(
-                line,
-                offset,
-                findings,
-                raw,
-                unlisted=unlisted,
-                version=version,
-                repairs=repairs,
-                is_newer_version=is_newer_version,
-            )
-        )
+        rejected = InvalidLine(line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs)
+        batch.rejected.append(replace(rejected, is_newer_version=True) if is_newer_version else rejected)
 
     def _repair_null_id(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> bool:
         """Repair a line by the fast path; False if `evaluation_result_id: null` is not all that is wrong with it."""
@@ -113,7 +104,7 @@ class SlowPath:
             record = rules.decoder.decode(cut)
         except REFUSALS:
             return False
-        if record.evaluation_result_id is not UNSET or not rules.follows_rules(record):
+        if record.evaluation_result_id is not UNSET or not rules.schema.follows_rules(record):
             return False  # the line has the key twice, or another mistake
         if schema is None and not (record.messages.__class__ is list or has_new_null(record)):
             return False  # it may be a valid record of an earlier version as it is
@@ -176,7 +167,7 @@ class SlowPath:
         if given is None:
             recipe = ABSENT
         elif given == computed:
-            recipe = rules.recipe
+            recipe = target.recipe
         else:
             recipe = self._find_recipe(asked["raw"], asked["reference"], given) or WRONG
         if self._settings.sample_hash != "fill" or given is None:
