@@ -439,7 +439,7 @@ def _search_part(task: _SearchTask) -> _SearchTask:
 def _matching_text(task: _SearchTask) -> Generator[bytes]:
     """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
     wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
-    sources = enumerate(source_lines(task.sources), 1) if task.sources else None
+    sources = source_lines(task.sources) if task.sources else None
     order = Order(task.part, task.sort_fields)
     for data, end in skim_lines(task.part, task.limits):
         last = data.rfind(b"\n", 0, end - 1) + 1
