@@ -36,20 +36,12 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def sources_path(part: str) -> str:
-    """Return the path of the sources of a part that is being made, given its own path.
-
-    >>> sources_path("out/part-00000.jsonl.zst")
-    'out/part-00000.sources.zst'
-    """
+    """Return the path of the sources of a part that is being made, given its own path."""
     return part[: part.rindex(".jsonl")] + _SUFFIX
 
 
 def line_begin(shard: str) -> bytes:
-    r"""Return how the line of a source of this shard begins; its line number and `}\n` follow.
-
-    >>> line_begin("a.jsonl")
-    b'{"source":"a.jsonl","line":'
-    """
+    r"""Return how the line of a source of this shard begins; its line number and `}\n` follow."""
     return b'{"source":' + _encode(shard) + b',"line":'
 
 

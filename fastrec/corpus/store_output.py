@@ -53,11 +53,7 @@ def token_in(name: str) -> str | None:
 
 
 def _stem_of(name: str) -> str:
-    """Return the name of a file of a run without its token.
-
-    >>> _stem_of("part-00000-0123456789abcdef.jsonl.zst"), _stem_of("summary.json")
-    ('part-00000.jsonl.zst', 'summary.json')
-    """
+    """Return the name of a file of a run without its token."""
     token = token_in(name)
     return name.replace(f"-{token}", "", 1) if token else name
 

@@ -17,7 +17,7 @@ since each dropped key drops two of them, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
@@ -218,7 +218,7 @@ class Judge:
         with_records = self._records
         position, number, saved, excess = chunk.position, chunk.number, chunk.saved, chunk.excess
         next_null, before, stop = chunk.next_null(), number, _Stop.END
-        count_strings = _none if normal else decoder.count_strings
+        count_strings: Callable[[Any], int] = (lambda _: 0) if normal else decoder.count_strings
         filters_out, filtered = self._filter and self._filter.filters_out, 0
         while position < size:
             end = next_newline(b"\n", position)
@@ -380,10 +380,6 @@ class Judge:
 
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
     raise msgspec.ValidationError
-
-
-def _none(record: Any) -> int:  # noqa: ARG001 - it stands for the counters of a decoder
-    return 0
 
 
 class JudgedChunk(NamedTuple):

@@ -77,11 +77,7 @@ def rewrite_hint(hint: Any, replace: Callable[[Any], Any]) -> Any:
 
 
 def labels_of(*versions: str) -> frozenset[str]:
-    """The labels of published versions: each version, with and without the prefix.
-
-    >>> sorted(labels_of("0.2.0"))
-    ['0.2.0', 'instance_level_eval_0.2.0']
-    """
+    """The labels of published versions: each version, with and without the prefix."""
     return frozenset(prefix + version for version in versions for prefix in ("", "instance_level_eval_"))
 
 
