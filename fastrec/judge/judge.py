@@ -89,11 +89,6 @@ class OpenChunk:
         """Colons that the text up to the position has more than the output, for good reason; or quotes that it has."""
         self._null = -1
 
-    def shorten(self, known: KnownInputs, rules: VersionRules) -> None:
-        if shortened := known.shorten(self._data, rules.learn):
-            self.text, self.inputs = shortened
-            self.rules = rules
-
     def next_null(self) -> int:
         """The position of the next null, or the end of the text if there is none."""
         if not self._normal:
@@ -167,7 +162,7 @@ class Judge:
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._all_rules = RulesByVersion(settings)
         self._rules = self._all_rules.of(self._all_rules.schemas[0])
-        self._judge_slow = SlowPath(settings, self._all_rules, self._judged_as, self._find_recipe, self._filter).judge
+        self._judge_slow = SlowPath(settings, self._all_rules, self._accepted, self._find_recipe, self._filter).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         """Judge a chunk of whole lines and append the normal forms, if any, newlines included, to `into`.
@@ -180,10 +175,11 @@ class Judge:
             bytearray(_ROOM * len(data))
         start, batch = len(into), Batch()
         chunk = OpenChunk(data, line, offset, normal=self._normal)
-        if len(data) <= _GIANT:
-            chunk.shorten(self._known_inputs, self._rules)
+        if len(data) <= _GIANT and (shortened := self._known_inputs.shorten(data, self._rules.learn)):
+            chunk.text, chunk.inputs = shortened
+            chunk.rules = self._rules
         while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
-            self._judge_refused(stop, chunk, into, batch)
+            self._judge_next(chunk, into, batch, stop)
         if batch.blank == chunk.number or chunk.is_balanced(into, start):
             batch.lines = chunk.number
             return batch
@@ -193,11 +189,7 @@ class Judge:
         batch = Batch()
         chunk = OpenChunk(data, line, offset, normal=self._normal)
         while chunk.position < len(data):
-            if blank := chunk.skip_blank():
-                batch.blank += blank
-            else:
-                raw, place, _ = chunk.next_line()
-                self._judge_alone(raw, into, batch, line + chunk.number - 1, place)
+            self._judge_next(chunk, into, batch)
         batch.lines = chunk.number
         return batch
 
@@ -312,46 +304,34 @@ class Judge:
         batch.versions[schema.name] += number - before - filtered
         return stop
 
-    def _judge_refused(self, stop: _Stop, chunk: OpenChunk, into: bytearray, batch: Batch) -> None:
+    def _judge_next(self, chunk: OpenChunk, into: bytearray, batch: Batch, stop: _Stop | None = None) -> None:
+        """Judge the next line alone: by the version of the line before unless that refused it, others, or slowly."""
         if blank := chunk.skip_blank():
             batch.blank += blank
             return
         raw, offset, was_short = chunk.next_line()
-        number, length = chunk.line + chunk.number - 1, len(into)
-        if stop is _Stop.SLOW:
-            self._judge_slow(raw, into, batch, number, offset)
-        else:
-            self._judge_alone(raw, into, batch, number, offset, was_refused=not was_short)
-        chunk.excess -= chunk.count_output(into, length)
-
-    def _judge_alone(
-        self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int, *, was_refused: bool = False
-    ) -> None:
-        """Judge one line: by the version of the line before unless that refused it, by others, or by the slow path."""
-        judged = None if was_refused else self._accepted(raw, into, line, offset)
-        if judged is None and (rules := self._all_rules.find(memoryview(raw), self._rules)):
+        line, length, judged = chunk.line + chunk.number - 1, len(into), None
+        if stop is None or (stop is _Stop.OTHER and was_short):
+            judged = self._accepted(raw, into, line, offset, self._rules)
+        if judged is None and stop is not _Stop.SLOW and (rules := self._all_rules.find(memoryview(raw), self._rules)):
             self._rules = rules
-            judged = self._accepted(raw, into, line, offset)
+            judged = self._accepted(raw, into, line, offset, rules)
         if judged is None:
             self._judge_slow(raw, into, batch, line, offset)
         else:
             batch += judged
+        chunk.excess -= chunk.count_output(into, length)
 
-    def _accepted(self, raw: bytes, into: bytearray, line: int, offset: int) -> Batch | None:
-        """Judge one line by the fast path; None if that refuses the line, or drops a key."""
-        start, batch = len(into), Batch()
-        chunk = OpenChunk(raw, line, offset, normal=self._normal)
-        if raw and self._judge_fast(chunk, into, batch) is _Stop.END and chunk.is_balanced(into, start):
+    def _accepted(self, raw: bytes, into: bytearray, line: int, offset: int, rules: VersionRules) -> Batch | None:
+        """Judge one line by the fast path as a record of a version; None if that refuses the line, or drops a key."""
+        start, batch, before = len(into), Batch(), self._rules
+        chunk, self._rules = OpenChunk(raw, line, offset, normal=self._normal), rules
+        stop = self._judge_fast(chunk, into, batch) if raw else _Stop.OTHER
+        self._rules = before
+        if stop is _Stop.END and chunk.is_balanced(into, start):
             return batch
         del into[start:]
         return None
-
-    def _judged_as(self, raw: bytes, into: bytearray, line: int, offset: int, rules: VersionRules) -> Batch | None:
-        """Judge one line by the fast path as a record of a version, for the slow path."""
-        before, self._rules = self._rules, rules
-        judged = self._accepted(raw, into, line, offset)
-        self._rules = before
-        return judged
 
     def _upgraded(
         self, record: Any, known: KnownInput | None, colons: int, schema: Schema
