@@ -37,7 +37,6 @@ from fastrec.corpus.scan import (
     Order,
     PartFile,
     Position,
-    field_bytes,
     key_mark,
     lines_with,
     parts_of,
@@ -242,7 +241,8 @@ def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> li
     for field in _RAREST_FIRST:
         values = spelled.get(field, ())
         if values and (len(values) <= _MOST_NAMES or field in ("sample_hash", "sample_id")):
-            return [field_bytes(field, value) for value in values]
+            # Up to the start of the next field. Quotes in a string are escaped, so this rarely occurs elsewhere.
+            return [key_mark(field)[1:] + value + b',"' for value in values]
         patterns = rest.hash if field == "sample_hash" else rest.sample_id if field == "sample_id" else ()
         starts = [_spell(_SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
         if patterns and all(len(start) > 1 for start in starts):

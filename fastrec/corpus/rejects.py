@@ -118,21 +118,18 @@ _decode = msgspec.json.Decoder(RejectedLine).decode
 def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
     """Describe an invalid line of a shard, or a record that is left out in pass 2."""
     first = line.findings[0]
-    rejected = RejectedLine(source, line.line, line.offset, first.code, first.path, first.message)
-    if line.version:
-        rejected.version = line.version
-    if len(line.findings) > 1:
-        rejected.errors = list(line.findings)
-    if line.unlisted:
-        rejected.unlisted = line.unlisted
+    rejected = RejectedLine(
+        *(source, line.line, line.offset, first.code, first.path, first.message),
+        version=line.version or UNSET,
+        errors=list(line.findings) if len(line.findings) > 1 else UNSET,
+        unlisted=line.unlisted or UNSET,
+        truncated=line.truncated or UNSET,
+        repairs=list(line.repairs) or UNSET,
+    )
     try:
         rejected.raw = line.raw.decode()
     except UnicodeDecodeError:
         rejected.raw_base64 = base64.b64encode(line.raw).decode()
-    if line.truncated:
-        rejected.truncated = True
-    if line.repairs:
-        rejected.repairs = list(line.repairs)
     return rejected
 
 

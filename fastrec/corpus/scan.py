@@ -329,14 +329,6 @@ def key_of(data: bytes | bytearray, start: int = 0) -> bytes:
     return bytes(data[begin : data.find(_HEAD_END, begin)])
 
 
-def field_bytes(field: str, spelled: bytes) -> bytes:
-    """Return what a line with this value in a field of its head contains: the field, and the start of the next one.
-
-    Inside a string the quotes would be escaped, so these bytes rarely occur elsewhere in a line.
-    """
-    return key_mark(field)[1:] + spelled + b',"'
-
-
 def lines_with(data: bytes | bytearray, needles: Sequence[bytes], end: int) -> Iterator[tuple[int, int]]:
     """Yield where lines that contain one of some needles begin and end, newline included."""
     found = [find(data, needle, 0, end) for needle in needles]

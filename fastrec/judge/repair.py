@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -264,66 +265,52 @@ def repair(value: Any, errors: Errors, schema: Schema | None = None) -> Repaired
     codes = {finding.code for finding in errors.findings} | errors.unlisted.keys()
     if not isinstance(value, dict) or not _REPAIRABLE.issuperset(codes):
         return None
-    repairs = _Repairs(schema or closest_version(value))
+    closest = schema or closest_version(value)
+    made: dict[str, Finding] = {}
     try:
-        repairs.repair_record(value)
+        for code, change in RECORD_REPAIRS.items():
+            if changed := change(value, closest):
+                made[code] = Finding(code, *changed)
+        _repair_children(value, _places_of(closest), [], made)
     except _NotRepairableError:
         return None
     if "json.number" in codes and next(flaws_in(value), None):
         return None
     found = version_of(value, is_valid) if schema is None else schema if is_valid(value, schema) else None
-    return Repaired(found, dict(sorted(repairs.made.items()))) if found and repairs.made else None
+    return Repaired(found, dict(sorted(made.items()))) if found and made else None
 
 
-class _Repairs:
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._steps: list[str | int] = []
-        self.made: dict[str, Finding] = {}
-
-    def repair_record(self, record: dict[str, Any]) -> None:
-        for code, change in RECORD_REPAIRS.items():
-            if changed := change(record, self._schema):
-                self.made[code] = Finding(code, *changed)
-        self._repair_children(record, _places_of(self._schema))
-
-    def _repair_children(self, value: Any, place: Place) -> None:
-        """Repair the fields or items of a value whose own type is allowed."""
-        if isinstance(value, dict):
-            for name, field in place.fields.items():
-                if name in value and type(value[name]) not in field.plain:
-                    self._repair_child(value, name, field)
-            if place.entries:
-                for name, child in value.items():
-                    if type(child) not in place.entries.plain and name not in place.fields:
-                        self._repair_child(value, name, place.entries)
-        elif isinstance(value, list) and place.items:
-            for index, child in enumerate(value):
-                if type(child) not in place.items.plain:
-                    self._repair_child(value, index, place.items)
-
-    def _repair_child(self, parent: Any, step: str | int, place: Place) -> None:
-        child = parent[step]
-        self._steps.append(step)
-        if place.allows(child):
-            self._repair_children(child, place)
+def _repair_children(value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]) -> None:
+    """Repair the fields or items of a value whose own type is allowed."""
+    children: Iterable[tuple[Any, Place]] = ()
+    if isinstance(value, dict):
+        children = ((name, field) for name, field in place.fields.items() if name in value)
+        if entries := place.entries:
+            children = chain(children, ((name, entries) for name in value if name not in place.fields))
+    elif isinstance(value, list) and (item := place.items):
+        children = ((index, item) for index in range(len(value)))
+    for step, inner in children:
+        child = value[step]
+        if type(child) in inner.plain:
+            continue
+        steps.append(step)
+        if inner.allows(child):
+            _repair_children(child, inner, steps, made)
+        elif (changed := _changed(child, inner, steps, made)) is _LEFT_OUT:
+            del value[step]
         else:
-            changed = self._changed(child, place)
-            if changed is _LEFT_OUT:
-                del parent[step]
-            else:
-                parent[step] = changed
-        self._steps.pop()
+            value[step] = changed
+        steps.pop()
 
-    def _changed(self, value: Any, place: Place) -> Any:
-        for code, (change, result) in VALUE_REPAIRS.items():
-            changed = change(value, place)
-            if changed is not _NOT_FITTING:
-                if code not in self.made:
-                    message = f"{describe(value)} {result}"
-                    self.made[code] = Finding(code, json_path(self._steps), message)
-                return changed
-        raise _NotRepairableError
+
+def _changed(value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]) -> Any:
+    for code, (change, result) in VALUE_REPAIRS.items():
+        changed = change(value, place)
+        if changed is not _NOT_FITTING:
+            if code not in made:
+                made[code] = Finding(code, json_path(steps), f"{describe(value)} {result}")
+            return changed
+    raise _NotRepairableError
 
 
 NULL_ID: Final = Finding("repair.result_id_null", "$.evaluation_result_id", "null left out")
