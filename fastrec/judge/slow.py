@@ -53,11 +53,8 @@ class SlowPath:
         find_recipe: FindRecipe,
         record_filter: RecordFilter | None,
     ) -> None:
-        self._settings = settings
-        self._rules = rules
-        self._judge_fast = judge_fast
-        self._find_recipe = find_recipe
-        self._filter = record_filter
+        self._settings, self._rules, self._filter = settings, rules, record_filter
+        self._judge_fast, self._find_recipe = judge_fast, find_recipe
 
     def judge(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
         allowed = self._settings.repairs
@@ -74,19 +71,17 @@ class SlowPath:
             return
         repairs: tuple[str, ...] = ()
         is_newer_version = False
-        if allowed or len(raw) <= LONGEST_TRIAL:
-            repaired = repair(value, judged, self._rules.schema)
-            if repaired:
-                is_allowed = allowed.issuperset(repaired.repairs)
-                is_prepared = is_allowed or self._settings.sample_hash == "verify"
-                tried = self._prepare(value, repaired.schema) if is_prepared else self._too_new(repaired.schema)
-                if is_allowed and tried and not isinstance(tried, Finding):
-                    self._add(tried, into, batch, line, repaired.repairs)
-                    return
-                problem = tried.code if isinstance(tried, Finding) else None
-                is_newer_version = is_allowed and repaired.schema is not DEFAULT_SCHEMA
-                if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
-                    repairs = tuple(repaired.repairs)
+        if repaired := repair(value, judged, self._rules.schema) if allowed or len(raw) <= LONGEST_TRIAL else None:
+            is_allowed = allowed.issuperset(repaired.repairs)
+            is_prepared = is_allowed or self._settings.sample_hash == "verify"
+            tried = self._prepare(value, repaired.schema) if is_prepared else self._too_new(repaired.schema)
+            if is_allowed and tried and not isinstance(tried, Finding):
+                self._add(tried, into, batch, line, repaired.repairs)
+                return
+            problem = tried.code if isinstance(tried, Finding) else None
+            is_newer_version = is_allowed and repaired.schema is not DEFAULT_SCHEMA
+            if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
+                repairs = tuple(repaired.repairs)
         findings, unlisted, version = judged
         rejected = InvalidLine(line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs)
         batch.rejected.append(replace(rejected, is_newer_version=True) if is_newer_version else rejected)
@@ -97,14 +92,12 @@ class SlowPath:
         if schema not in (None, NEWEST_SCHEMA):
             return False
         rules = self._rules.of(NEWEST_SCHEMA)
-        cut = without_null_id(raw, rules.decoder.decode)
-        if cut is None:
-            return False
         try:
-            record = rules.decoder.decode(cut)
+            cut = without_null_id(raw, rules.decoder.decode)
+            record: Any = rules.decoder.decode(cut) if cut else None
         except REFUSALS:
             return False
-        if record.evaluation_result_id is not UNSET or not rules.schema.follows_rules(record):
+        if not cut or record.evaluation_result_id is not UNSET or not rules.schema.follows_rules(record):
             return False  # the line has the key twice, or another mistake
         if schema is None and not (record.messages.__class__ is list or has_new_null(record)):
             return False  # it may be a valid record of an earlier version as it is
