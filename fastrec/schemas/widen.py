@@ -51,11 +51,7 @@ def _counts(struct: type[Any], name: str, depth: int) -> Iterator[str]:
         objects = next((kind for kind in kinds if _struct_in(kind)), None)
         strings = "0" if objects else _STRINGS.get(kinds, "count_free({0})").format(child)
         if not field.required:
-            yield (
-                f"{indent}if ({child} := {value}) is not UNSET:"
-                if objects or child in strings
-                else f"{indent}if {value} is not UNSET:"
-            )
+            yield f"{indent}if ({child} := {value}) is not UNSET:"
             yield f"{indent}    n += 1 + {strings}"
         else:
             always += 1
