@@ -23,19 +23,13 @@ class Output(Base, kw_only=True):
     reasoning_trace: list[str] | UnsetType | None = UNSET
 
 
-class ToolCall(Base, kw_only=True):
-    id: str
-    name: str
-    arguments: dict[str, str] | UnsetType | None = UNSET
+class ToolCall(v0_2_0.ToolCall, kw_only=True):
+    arguments: dict[str, str] | UnsetType | None = UNSET  # type: ignore[assignment]
 
 
-class Message(Base, kw_only=True):
-    turn_idx: Count
-    role: str
-    content: str | UnsetType | None = UNSET
-    reasoning_trace: str | UnsetType | None = UNSET
-    tool_calls: list[ToolCall] | UnsetType | None = UNSET
-    tool_call_id: list[str] | UnsetType | None = UNSET
+class Message(v0_2_0.Interaction, kw_only=True):
+    tool_calls: list[ToolCall] | UnsetType | None = UNSET  # type: ignore[assignment]
+    tool_call_id: list[str] | UnsetType | None = UNSET  # type: ignore[assignment]
 
 
 class Evaluation(Base, kw_only=True):
