@@ -233,14 +233,6 @@ _REPAIRABLE: Final = frozenset(
 _PREFIX: Final = "repair."
 
 
-class Repaired(NamedTuple):
-    """A repaired record, which is valid now."""
-
-    schema: Schema
-    repairs: dict[str, Finding]
-    """By code, the first change of each repair: where and what."""
-
-
 def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
     """The codes of repairs that are given by name, with or without the prefix; `all` stands for all of them.
 
@@ -260,8 +252,11 @@ def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(code for code in REPAIRS if code in codes)
 
 
-def repair(value: Any, errors: Errors, schema: Schema | None = None) -> Repaired | None:
-    """Repair a value with these errors, in place; None if it is not valid afterwards, by any version or by `schema`."""
+def repair(value: Any, errors: Errors, schema: Schema | None = None) -> tuple[Schema, dict[str, Finding]] | None:
+    """Repair a value with these errors, in place; None if it is not valid afterwards, by any version or by `schema`.
+
+    Return its version and, by code, the first change of each repair.
+    """
     codes = {finding.code for finding in errors.findings} | errors.unlisted.keys()
     if not isinstance(value, dict) or not _REPAIRABLE.issuperset(codes):
         return None
@@ -277,7 +272,7 @@ def repair(value: Any, errors: Errors, schema: Schema | None = None) -> Repaired
     if "json.number" in codes and next(flaws_in(value), None):
         return None
     found = version_of(value, is_valid) if schema is None else schema if is_valid(value, schema) else None
-    return Repaired(found, dict(sorted(made.items()))) if found and made else None
+    return (found, dict(sorted(made.items()))) if found and made else None
 
 
 def _repair_children(value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]) -> None:

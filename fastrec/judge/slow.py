@@ -72,16 +72,17 @@ class SlowPath:
         repairs: tuple[str, ...] = ()
         is_newer_version = False
         if repaired := repair(value, judged, self._rules.schema) if allowed or len(raw) <= LONGEST_TRIAL else None:
-            is_allowed = allowed.issuperset(repaired.repairs)
+            schema, made = repaired
+            is_allowed = allowed.issuperset(made)
             is_prepared = is_allowed or self._settings.sample_hash == "verify"
-            tried = self._prepare(value, repaired.schema) if is_prepared else self._too_new(repaired.schema)
+            tried = self._prepare(value, schema) if is_prepared else self._too_new(schema)
             if is_allowed and tried and not isinstance(tried, Finding):
-                self._add(tried, into, batch, line, repaired.repairs)
+                self._add(tried, into, batch, line, made)
                 return
             problem = tried.code if isinstance(tried, Finding) else None
-            is_newer_version = is_allowed and repaired.schema is not DEFAULT_SCHEMA
+            is_newer_version = is_allowed and schema is not DEFAULT_SCHEMA
             if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
-                repairs = tuple(repaired.repairs)
+                repairs = tuple(made)
         findings, unlisted, version = judged
         rejected = InvalidLine(line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs)
         batch.rejected.append(replace(rejected, is_newer_version=True) if is_newer_version else rejected)
