@@ -261,15 +261,8 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def follows_rules(self) -> Callable[[Any], bool]:
-        """The generated function that says whether a record of the right types follows all rules."""
         # Where the root has no unknown keys, the decoder refuses them.
-        rules = [rule for rule in self.rules if not self.closed or rule.field in self.shape.fields]
-        lines = ["def follows_rules(record):", "    kind = record.interaction_type"]
-        for types, group in groupby(rules, key=lambda rule: rule.types):
-            tests = " and ".join(f"({rule.test})" for rule in group)
-            lines += [f"    if kind {f'== {types[0]!r}' if len(types) == 1 else f'in {types!r}'}:"]
-            lines += [f"        return True if {tests} else False"]
-        return compile_function("follows_rules", [*lines, "    return True"])
+        return compile_follows_rules([one for one in self.rules if not self.closed or one.field in self.shape.fields])
 
     @cached_property
     def drop_nulls(self) -> Callable[[Any], int]:
@@ -279,6 +272,16 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     def rules_by_type(self) -> dict[str, dict[str, Rule]]:
         types = {kind for rule in self.rules for kind in rule.types}
         return {kind: {rule.field: rule for rule in self.rules if kind in rule.types} for kind in types}
+
+
+def compile_follows_rules(rules: Sequence[Rule]) -> Callable[[Any], bool]:
+    """Generate the function that says whether a record of the right types follows all rules."""
+    lines = ["def follows_rules(record):", "    kind = record.interaction_type"]
+    for types, group in groupby(rules, key=lambda rule: rule.types):
+        tests = " and ".join(f"({rule.test})" for rule in group)
+        lines += [f"    if kind {f'== {types[0]!r}' if len(types) == 1 else f'in {types!r}'}:"]
+        lines += [f"        return True if {tests} else False"]
+    return compile_function("follows_rules", [*lines, "    return True"])
 
 
 def compile_drop_nulls(shape: Shape) -> Callable[[Any], int]:

@@ -270,7 +270,7 @@ def test_workers_of_a_dead_run(host: str, held: Any, shard: Path, tmp_path: Path
 
 def test_workers_that_never_end(held: Any, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait for them is limited."""
-    monkeypatch.setattr(lock, "_is_dead", lambda _: True)
+    monkeypatch.setattr(lock, "_is_running", lambda _: False)
     with pytest.raises(LockedError):
         use_limits(Limits(lock_wait_seconds=0.2))(normalize)(shard, tmp_path / "out")
     assert held.poll() is None
