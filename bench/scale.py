@@ -38,8 +38,8 @@ import msgspec
 
 from bench.scale_corpus import RECORD, SimulatedCorpus
 from bench.scale_workers import Charged, SimulatedWorkers
-from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.output import CORPUS
+from fastrec.corpus.publish import LocalOutput
 from fastrec.engine.base import OTHER_PHASE, PHASES
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.kept import read_kept

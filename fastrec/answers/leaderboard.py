@@ -192,24 +192,13 @@ class Leaderboard(Tabular, kw_only=True):
             "mean rank and wins: over evaluations; wins is the share of the other models that a model is ahead of.",
         ]
         if any(cell and not cell.counts for model in self.models for cell in model.cells):
-<<<<<<< HEAD
             least = f"{self.min_coverage:g}% of the questions"
             lines.append(f"(in brackets): answers to less than {least}; does not count.")
+        if self.left_out:
+            left = counted(self.left_out, "evaluation")
+            lines.append(f"{left} with fewer questions left out; `fastrec leaderboard` has all.")
         if left_out := ", ".join(one.title for one in self.evaluations if not one.weight):
             lines.append(f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {left_out}")
-=======
-            lines.append(
-                f"(in brackets): answers to less than {self.min_coverage:g}% of the questions; does not count."
-            )
-        if self.left_out:
-            lines.append(
-                f"{counted(self.left_out, 'evaluation')} with fewer questions left out; `fastrec leaderboard` has all."
-            )
-        if left_out := [one.title for one in self.evaluations if not one.weight]:
-            lines.append(
-                f"not in the mean (weight 0, scores beyond 0 and 1, or lower is better): {', '.join(left_out)}"
-            )
->>>>>>> f2
         return lines
 
 
@@ -313,21 +302,8 @@ def make_leaderboard(
             )
             for at, model in enumerate(models)
         ]
-<<<<<<< HEAD
         rows += sorted(made, key=_place)
-    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage)
-=======
-        made.sort(
-            key=lambda row: (
-                -row.mean.value if row.mean else 0.0,
-                row.mean_rank.value if row.mean_rank else 0,
-                row.model_id,
-            )
-        )
-        rows += made
-    made_with = {"samples": samples, "seed": seed, "left_out": left_out}
-    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage, **made_with)
->>>>>>> f2
+    return Leaderboard(evaluations=evaluations, models=rows, min_coverage=min_coverage, left_out=left_out)
 
 
 def _place(row: BoardModel) -> tuple[float, float, str]:

@@ -37,7 +37,6 @@ from fastrec.corpus.scan import (
     Order,
     PartFile,
     Position,
-    field_bytes,
     key_mark,
     lines_with,
     parts_of,
@@ -222,7 +221,8 @@ def _needles(spelled: Mapping[str, Sequence[bytes]], selection: Selection) -> li
     for field in _RAREST_FIRST:
         values = spelled.get(field, ())
         if values and (len(values) <= _MOST_NAMES or field in ("sample_hash", "sample_id")):
-            return [field_bytes(field, value) for value in values]
+            # Up to the start of the next field. Quotes in a string are escaped, so this rarely occurs elsewhere.
+            return [key_mark(field)[1:] + value + b',"' for value in values]
         patterns = rest.hash if field == "sample_hash" else rest.sample_id if field == "sample_id" else ()
         starts = [_spell(_SPECIAL.split(pattern, maxsplit=1)[0])[:-1] for pattern in patterns]
         if patterns and all(len(start) > 1 for start in starts):
@@ -419,7 +419,7 @@ def _search_part(task: _SearchTask) -> _SearchTask:
 def _matching_text(task: _SearchTask) -> Generator[bytes]:
     """Yield the matching lines of one part, whole buffers where every line matches, until no match can follow."""
     wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
-    sources = enumerate(source_lines(task.sources), 1) if task.sources else None
+    sources = source_lines(task.sources) if task.sources else None
     order = Order(task.part, task.sort_fields)
     for data, end in skim_lines(task.part, task.limits):
         last = data.rfind(b"\n", 0, end - 1) + 1

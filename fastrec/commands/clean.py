@@ -19,9 +19,9 @@ from pathlib import Path
 import msgspec
 
 from fastrec.answers.index import cache_directory, cached_files
-from fastrec.corpus.local_output import LocalOutput, locked_work
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
+from fastrec.corpus.publish import LocalOutput, locked_work
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.limits import Limits, current_limits
 from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol

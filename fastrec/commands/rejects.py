@@ -17,12 +17,13 @@ import msgspec
 from msgspec.structs import asdict
 
 from fastrec.corpus.manifest import MANIFEST, read_manifest
-from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected, numbered_lines
+from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import current_limits
 from fastrec.normalize.corrections import PLACES, place_of
+from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join
 
 

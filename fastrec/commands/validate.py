@@ -40,10 +40,9 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits, current_limits
 from fastrec.normalize.inputs import find_records
 from fastrec.progress import Progress
-from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, chosen_schema, schema_of
-from fastrec.schemas.upgrade import upgrade_value
+from fastrec.schemas.upgrade import upgrade_record, upgrade_value
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text

@@ -89,7 +89,9 @@ def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
                 return descriptor
         if holder is None:
             continue  # its last holder removed the file after we opened it
-        if not _is_dead(holder) or time.monotonic() > deadline:
+        found = _HOLDER.match(holder)
+        is_dead = found and found[2] == os.uname().nodename and not _is_running(int(found[1]))
+        if not is_dead or time.monotonic() > deadline:
             raise LockedError(str(output), holder or "which has only just begun")
         time.sleep(0.05)
 
@@ -102,11 +104,6 @@ def _lock(path: Path, descriptor: int) -> str | None:
         except BlockingIOError:
             return os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
     return None
-
-
-def _is_dead(holder: str) -> bool:
-    found = _HOLDER.match(holder)
-    return found is not None and found[2] == os.uname().nodename and not _is_running(int(found[1]))
 
 
 def _is_running(process: int) -> bool:

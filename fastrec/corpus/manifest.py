@@ -164,24 +164,6 @@ class Manifest(msgspec.Struct, kw_only=True):
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
 
-def files_of(manifest: Manifest) -> set[str]:
-    names = {part.file for part in manifest.parts} | {manifest.summary_file}
-    names |= {part.sources.file for part in manifest.parts if part.sources}
-    return names | ({manifest.rejects.file} if manifest.rejects else set())
-
-
-class _Refused(msgspec.Struct):
-    refused: str
-
-
-def is_refused(document: bytes) -> bool:
-    try:
-        msgspec.json.decode(document, type=_Refused)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return False
-    return True
-
-
 class _ListedFile(msgspec.Struct):
     file: str
 
@@ -191,22 +173,36 @@ class _ListedPart(_ListedFile):
 
 
 class _Listing(msgspec.Struct):
-    """What `listed_files` reads of a manifest: the same in all versions."""
+    """What is the same in manifests of all versions."""
 
     fastrec: str
     parts: list[_ListedPart]
     summary_file: str = "summary.json"
     rejects: _ListedFile | None = None
+    refused: str | None = None
+
+
+def files_of(manifest: Manifest | _Listing) -> set[str]:
+    others = [manifest.rejects, *(part.sources for part in manifest.parts)]
+    return {manifest.summary_file, *(file.file for file in (*manifest.parts, *others) if file)}
+
+
+def _listing(document: bytes) -> _Listing | None:
+    try:
+        return msgspec.json.decode(document, type=_Listing)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def is_refused(document: bytes) -> bool:
+    listing = _listing(document)
+    return listing is not None and listing.refused is not None
 
 
 def listed_files(document: bytes) -> set[str]:
     """The files that a manifest of any version lists; none if it is of something else."""
-    try:
-        listing = msgspec.json.decode(document, type=_Listing)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return set()
-    others = [listing.rejects, *(part.sources for part in listing.parts)]
-    return {listing.summary_file, *(file.file for file in (*listing.parts, *others) if file)}
+    listing = _listing(document)
+    return files_of(listing) if listing else set()
 
 
 def key_entry(key: bytes, sort_fields: Sequence[str]) -> KeyEntry:
@@ -226,15 +222,12 @@ def skipped_lines(skipped: Sequence[str]) -> list[str]:
     >>> skipped_lines(["a.gz: is empty"])
     ['incomplete: 1 shard could not be read and was skipped:', '  a.gz: is empty']
     """
-    if not skipped:
-        return []
     were = "was" if len(skipped) == 1 else "were"
-    more = len(skipped) - _MOST_SKIPPED
-    return [
-        f"incomplete: {counted(len(skipped), 'shard')} could not be read and {were} skipped:",
-        *(f"  {reason}" for reason in skipped[:_MOST_SKIPPED]),
-        *([f"  … and {more:,} more, listed in manifest.json"] if more > 0 else []),
-    ]
+    lines = [f"incomplete: {counted(len(skipped), 'shard')} could not be read and {were} skipped:"]
+    lines += [f"  {reason}" for reason in skipped[:_MOST_SKIPPED]]
+    if (more := len(skipped) - _MOST_SKIPPED) > 0:
+        lines.append(f"  … and {more:,} more, listed in manifest.json")
+    return lines if skipped else []
 
 
 def text_hash(entry: Manifest | PartEntry) -> tuple[str, str]:

@@ -1,22 +1,291 @@
-"""Opening an output, on this machine or in an object store, and checks before the work begins."""
+"""Opening an output, checks before the work begins, and publishing on this machine; `store_output` does so in a store.
+
+A directory is made beside its place, and one rename publishes it.
+
+    .OUT.fastrec-lock    held by the run that writes OUT
+    .OUT.fastrec-work    runs and the journal; elsewhere with --work-dir
+    .OUT.fastrec-new     the output, until one rename makes it OUT
+    .OUT.fastrec-old     with --overwrite: the old output between two renames, where one cannot do it
+    OUT.refused          the output of the last run, if it was refused; replaced in the same way as OUT
+
+All of them are on the file system of OUT. If a run fails or is killed, its finished work stays, and the next run
+resumes from it. One system call exchanges the old and the new output. Where a file system cannot do that, a crash
+between two renames leaves no OUT, and the next run restores the old one.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import re
 import secrets
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Final
 
-from fastrec.corpus.local_output import open_local_output
-from fastrec.corpus.output import Kind, Output
+from fastrec.corpus.lock import locked
+from fastrec.corpus.manifest import is_refused
+from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_root_of
 from fastrec.engine.base import Engine
-from fastrec.errors import UsageError, shown
+from fastrec.errors import DamagedFileError, LockedError, UsageError, shown
 from fastrec.limits import LIMITS, Limits
 from fastrec.sources.shard import Shard, total_text
 from fastrec.storage import is_url, join, parent_and_name, storage_of
+from fastrec.storage.local import LOCAL
+
+_HERE: Final = -100  # AT_FDCWD
+_EXCHANGE: Final = 2  # RENAME_EXCHANGE, see renameat2(2)
+_CANNOT: Final = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EXDEV, errno.EPERM}
+"""The system or the file system cannot exchange names; two renames either work or raise the real error."""
+
+_BY_SYSTEMS: Final = re.compile(r"\.DS_Store|\.nfs[0-9a-f]+|Thumbs\.db|desktop\.ini")
+"""Files that systems put into directories by themselves."""
+
+
+class LocalOutput(Output):
+    def __init__(self, target: Path, kind: Kind, work: str, limits: Limits = LIMITS) -> None:
+        self.work = self.work_root = work
+        self.staging = target.parent / f".{target.name}.fastrec-new"
+        self._limits = limits
+        self._place = _Place(target, kind.marker)
+        self._refused = _Place(target.with_name(target.name + REFUSED), kind.marker)
+        self.refused = str(self._refused.target)
+
+    def check(self) -> None:
+        """Do nothing: nobody can take a lock from a process that holds it."""
+
+    def staged(self, name: str) -> str:
+        return str(self.staging / name)
+
+    def named(self, stem: str, suffix: str) -> str:
+        return stem + suffix
+
+    def staged_files(self) -> list[str]:
+        return LOCAL.files_in(str(self.staging))
+
+    def rename(self, name: str, new_name: str) -> None:
+        (self.staging / name).rename(self.staging / new_name)
+
+    def write_marker(self, document: bytes) -> None:
+        self.write(self._place.marker.name, [document])
+
+    def recover(self) -> None:
+        self._place.recover()
+
+    def prepare(self, *, fresh: bool) -> None:
+        """Create the directories, private to this user; with `fresh`, remove what an earlier run left in them."""
+        for directory in (self.work, str(self.staging)):
+            storage = storage_of(directory)
+            if fresh:
+                storage.remove_all(directory)
+            storage.make_directory(directory)
+
+    def old_marker(self) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return LOCAL.read_all(str(self._place.marker))
+        return None
+
+    def publish(self) -> None:
+        self._place.publish(self.staging)
+
+    def check_refused(self) -> None:
+        place = self._refused
+        if os.path.lexists(place.target) and not place.is_refused():
+            raise not_refused(self.refused)
+
+    def refuse(self) -> None:
+        place = self._refused
+        with locked(place.target, self._limits.lock_wait_seconds):
+            place.recover()  # it may be a corpus that another run was about to replace
+            self.check_refused()
+            place.publish(self.staging)
+            place.discard_old()
+
+    def remove_refused(self) -> None:
+        place = self._refused
+        with contextlib.suppress(OSError, LockedError):  # what stays does no harm, and another run may be writing it
+            if place.is_refused() or place.old.exists():
+                with locked(place.target, self._limits.lock_wait_seconds):
+                    place.recover()
+                    if place.is_refused():
+                        place.discard_old()
+                        place.target.rename(place.old)
+                        place.discard_old()
+
+    def leftovers(self) -> list[str]:
+        """List the directories that earlier runs left: work, an output that was not published, a replaced output."""
+        old = self._place.old
+        directories = [self.work, str(self.staging)]
+        if self._place.target.exists() or not (old / self._place.marker.name).exists():  # else it is to be restored
+            directories.append(str(old))
+        return [path for path in directories if storage_of(path).is_directory(path)]
+
+    def reuse(self, path: str, name: str) -> str:
+        try:
+            LOCAL.link_or_copy(path, self.staged(name))
+        except FileNotFoundError as exc:
+            raise DamagedFileError(path, "it is missing") from exc
+        return self.staged(name)
+
+    def keep(self, path: str, name: str, *, linked: bool = True) -> str:
+        published, place = str(self._place.target / Path(path).name), self.working(name)
+        if not linked or is_url(place):
+            return published
+        try:
+            if not os.path.lexists(place):
+                os.link(path, place)
+        except OSError:  # another file system, or one without links
+            return published
+        return place if os.path.samefile(path, place) else published  # noqa: PTH121
+
+    @property
+    def next_kept_path(self) -> str:
+        return f"{self.kept_path}-next"  # it may name files of the output, which are in place only after publishing
+
+    def before_publishing(self, path: str) -> str:
+        directory, name = os.path.split(path)
+        return self.staged(name) if directory == str(self._place.target) else path
+
+    def clear(self) -> None:
+        storage = storage_of(self.work)
+        LOCAL.remove_all(str(self.staging))
+        if self.kept:
+            kept = {*self.kept, self.kept_path, self.next_kept_path}
+            with contextlib.suppress(OSError):  # what stays does no harm
+                storage.remove(*(path for path in storage.files_in(self.work) if path not in kept))
+        else:
+            storage.remove_all(self.work)
+        with contextlib.suppress(OSError):  # what stays does no harm
+            if self._place.target.exists():
+                self._place.discard_old()
+
+
+class _Place:
+    """A path where outputs are published, one after the other."""
+
+    def __init__(self, target: Path, marker: str) -> None:
+        self.target = target
+        self.marker = target / marker
+        self.old = target.parent / f".{target.name}.fastrec-old"
+
+    def is_refused(self) -> bool:
+        if self.target.is_symlink() or not self.marker.is_file():
+            return False
+        return is_refused(LOCAL.read_all(str(self.marker)))
+
+    def recover(self) -> None:
+        """Restore the old output, if a run ended between the two renames."""
+        if not self.target.exists() and (self.old / self.marker.name).exists():
+            self.old.rename(self.target)
+
+    def publish(self, staging: Path) -> None:
+        """Rename a directory to this path; an output that was here gets the name of the directory, or is gone."""
+        os.umask(umask := os.umask(0))  # there is no way to read it without setting it
+        staging.chmod(0o777 & ~umask)
+        LOCAL.sync(str(staging))
+        self.discard_old()
+        new = staging.stat()
+        try:
+            self._replace(staging)
+            LOCAL.sync(str(self.target.parent))
+        except BaseException:
+            # The original error is raised. If it cannot be undone now, the next run does it.
+            with contextlib.suppress(OSError):
+                self._undo(staging, new)
+            raise
+
+    def _replace(self, staging: Path) -> None:
+        if self.target.exists():
+            if exchange(staging, self.target):
+                return
+            self.target.rename(self.old)
+        staging.rename(self.target)
+
+    def _undo(self, staging: Path, new: os.stat_result) -> None:
+        if self.target.exists() and os.path.samestat(self.target.stat(), new):
+            if staging.exists():
+                exchange(staging, self.target)
+            else:
+                self.target.rename(staging)
+        self.recover()
+
+    def discard_old(self) -> None:
+        """Remove the old output, its marker first: a part of it must not be mistaken for the whole and restored."""
+        with contextlib.suppress(OSError):
+            (self.old / self.marker.name).unlink()
+        LOCAL.remove_all(str(self.old))
+
+
+@contextlib.contextmanager
+def open_local_output(
+    output: str, kind: Kind, work: str | None = None, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS
+) -> Iterator[LocalOutput]:
+    target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
+    work = work or work_root_of(output, None)
+    made = LocalOutput(target, kind, work, limits)
+    if not Path(output).is_symlink() and Path(output).name not in ("", ".."):
+        made.refused = str(Path(output)) + REFUSED  # as the user names it
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target, limits.lock_wait_seconds), locked_work(target, work, limits):
+        made.recover()
+        _refuse_existing(target, output, kind, overwrite=overwrite)
+        made.prepare(fresh=fresh)
+        yield made
+        made.clear()
+
+
+def locked_work(target: Path, work: str, limits: Limits) -> AbstractContextManager[None]:
+    """Lock a work directory that several machines may share: each of them may have an output of the same name."""
+    if is_url(work) or work == work_root_of(str(target), None):
+        return contextlib.nullcontext()
+    Path(work).parent.mkdir(parents=True, exist_ok=True)
+    return locked(Path(work), limits.lock_wait_seconds)
+
+
+def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) -> None:
+    if not target.exists():
+        return
+    name = shown(output)
+    if not overwrite:
+        raise UsageError(f"{name} exists: give another output, or --overwrite to replace it")
+    if not target.is_dir():
+        raise UsageError(f"{name} is not a directory, so it cannot be replaced by {kind.name}")
+    found = {path.name for path in target.iterdir() if not _BY_SYSTEMS.fullmatch(path.name)}
+    if not found:
+        return
+    if kind.marker not in found:
+        raise UsageError(f"{name} holds something else than {kind.name} (no {kind.marker}): it is not replaced")
+    listed = kind.files(LOCAL.read_all(str(target / kind.marker)))
+    if not listed:
+        raise UsageError(f"{name} holds a {kind.marker} that is not of {kind.name}: it is not replaced")
+    if others := sorted(found - {kind.marker, *(path.partition("/")[0] for path in listed)}):
+        raise UsageError(
+            f"{name} holds {shown(others[0])}, which is not part of {kind.name} and would be lost: move it elsewhere, "
+            "or give another output"
+        )
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two directories in one system call; return False if this system cannot do that."""
+    if sys.platform != "linux":
+        return False
+    import ctypes  # noqa: PLC0415 - slow to import, and only replacing a corpus needs it
+
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:  # an old C library
+        return False
+    if rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    reason = ctypes.get_errno()
+    if reason in _CANNOT:
+        return False
+    raise OSError(reason, os.strerror(reason), os.fspath(one), None, os.fspath(other))
 
 
 def open_output(

@@ -7,7 +7,6 @@ are merged by source and line, and compressed again.
 from __future__ import annotations
 
 import base64
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
@@ -21,8 +20,6 @@ from fastrec.corpus.writer import ShardWriter, Written
 from fastrec.errors import CorpusError, DamagedFileError, is_out_of_memory
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import ERRORS, Finding
-from fastrec.sources.lines import LongLine
-from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 
 CODES: Final = tuple(row.code for row in ERRORS)
@@ -121,30 +118,19 @@ _decode = msgspec.json.Decoder(RejectedLine).decode
 def rejected_line(source: str, line: InvalidLine) -> RejectedLine:
     """Describe an invalid line of a shard, or a record that is left out in pass 2."""
     first = line.findings[0]
-    rejected = RejectedLine(source, line.line, line.offset, first.code, first.path, first.message)
-    if line.version:
-        rejected.version = line.version
-    if len(line.findings) > 1:
-        rejected.errors = list(line.findings)
-    if line.unlisted:
-        rejected.unlisted = line.unlisted
+    rejected = RejectedLine(
+        *(source, line.line, line.offset, first.code, first.path, first.message),
+        version=line.version or UNSET,
+        errors=list(line.findings) if len(line.findings) > 1 else UNSET,
+        unlisted=line.unlisted or UNSET,
+        truncated=line.truncated or UNSET,
+        repairs=list(line.repairs) or UNSET,
+    )
     try:
         rejected.raw = line.raw.decode()
     except UnicodeDecodeError:
         rejected.raw_base64 = base64.b64encode(line.raw).decode()
-    if line.truncated:
-        rejected.truncated = True
-    if line.repairs:
-        rejected.repairs = list(line.repairs)
     return rejected
-
-
-def numbered_lines(path: str) -> Iterator[tuple[int, bytes]]:
-    """Read the lines of a rejects file, numbered from 1; ShardError if it cannot be read completely."""
-    # No limit on the line length: escapes and errors make a line here longer than the rejected line itself.
-    for chunk in shard_at(path).read(max_line_bytes=sys.maxsize):
-        assert not isinstance(chunk, LongLine)
-        yield from enumerate(chunk.data.removesuffix(b"\n").split(b"\n"), chunk.line)
 
 
 def decode_rejected(path: str, number: int, line: bytes) -> RejectedLine:

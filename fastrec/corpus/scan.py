@@ -61,12 +61,12 @@ class PartTask(msgspec.Struct, frozen=True):
 
 def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
     """List the parts in order; CorpusError if the manifest has a schema or a value that fastrec does not write."""
-    path = join(corpus, MANIFEST)
-    if manifest.schema not in CORPUS_LABELS:
+    path, schema = join(corpus, MANIFEST), CORPUS_LABELS.get(manifest.schema)
+    if schema is None:
         known = ", ".join(CORPUS_LABELS)
         reason = f"its records have schema {manifest.schema}, but this version of fastrec reads {known}"
         raise CorpusError(path, reason)
-    sort_fields = CORPUS_LABELS[manifest.schema].sort_fields
+    sort_fields = schema.sort_fields
     if sorted(manifest.sort_fields) != sorted(sort_fields):
         expected, found = ", ".join(sort_fields), ", ".join(manifest.sort_fields)
         raise CorpusError(path, f"sort_fields must name {expected}, found {found}")
@@ -327,14 +327,6 @@ def key_of(data: bytes | bytearray, start: int = 0) -> bytes:
     """Return the key of the line that begins at `start`; nothing is decoded."""
     begin = data.find(_KEY_START, start)
     return bytes(data[begin : data.find(_HEAD_END, begin)])
-
-
-def field_bytes(field: str, spelled: bytes) -> bytes:
-    """Return what a line with this value in a field of its head contains: the field, and the start of the next one.
-
-    Inside a string the quotes would be escaped, so these bytes rarely occur elsewhere in a line.
-    """
-    return key_mark(field)[1:] + spelled + b',"'
 
 
 def lines_with(data: bytes | bytearray, needles: Sequence[bytes], end: int) -> Iterator[tuple[int, int]]:

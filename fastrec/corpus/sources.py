@@ -9,7 +9,6 @@ which the line counts call kept.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -17,12 +16,10 @@ import msgspec
 
 from fastrec.corpus.manifest import MANIFEST, Manifest, PartEntry
 from fastrec.errors import CorpusError, ShardMissingError, UsageError, shown
-from fastrec.sources.lines import LongLine
-from fastrec.sources.shard import shard_at
+from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join, storage_of
 
 _SUFFIX: Final = ".sources.zst"
-_CHUNK_BYTES: Final = 1 << 20
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -39,20 +36,12 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def sources_path(part: str) -> str:
-    """Return the path of the sources of a part that is being made, given its own path.
-
-    >>> sources_path("out/part-00000.jsonl.zst")
-    'out/part-00000.sources.zst'
-    """
+    """Return the path of the sources of a part that is being made, given its own path."""
     return part[: part.rindex(".jsonl")] + _SUFFIX
 
 
 def line_begin(shard: str) -> bytes:
-    r"""Return how the line of a source of this shard begins; its line number and `}\n` follow.
-
-    >>> line_begin("a.jsonl")
-    b'{"source":"a.jsonl","line":'
-    """
+    r"""Return how the line of a source of this shard begins; its line number and `}\n` follow."""
     return b'{"source":' + _encode(shard) + b',"line":'
 
 
@@ -70,7 +59,7 @@ def need_sources(corpus: str, manifest: Manifest) -> None:
 def read_sources(corpus: str, part: PartEntry, numbers: Iterable[int] | None = None) -> Iterator[Source]:
     """Yield the sources of all records of a part, or of some, given by their numbers from 0 on in ascending order."""
     path = sources_file(corpus, part)
-    lines = enumerate(source_lines(path), 1)
+    lines = source_lines(path)
     for wanted in range(part.records) if numbers is None else numbers:
         found = next((found for found in lines if found[0] > wanted), None)
         if found is None:
@@ -78,16 +67,12 @@ def read_sources(corpus: str, part: PartEntry, numbers: Iterable[int] | None = N
         yield decode_source(path, *found)
 
 
-def source_lines(path: str) -> Iterator[bytes]:
-    """Read the lines of a file of sources, without newlines; ShardError if it cannot be read completely."""
+def source_lines(path: str) -> Iterator[tuple[int, bytes]]:
     try:
-        shard = shard_at(path)
+        yield from numbered_lines(path)
     except ShardMissingError as exc:
         reason = exc.reason if storage_of(path).exists(path) else "is missing"
         raise CorpusError(path, f"{reason}: `fastrec verify` lists everything that is wrong with a corpus") from exc
-    for chunk in shard.read(chunk_bytes=_CHUNK_BYTES, max_line_bytes=sys.maxsize):
-        assert not isinstance(chunk, LongLine)
-        yield from chunk.data.removesuffix(b"\n").split(b"\n")
 
 
 def decode_source(path: str, number: int, line: bytes) -> Source:

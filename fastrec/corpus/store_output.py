@@ -53,11 +53,7 @@ def token_in(name: str) -> str | None:
 
 
 def _stem_of(name: str) -> str:
-    """Return the name of a file of a run without its token.
-
-    >>> _stem_of("part-00000-0123456789abcdef.jsonl.zst"), _stem_of("summary.json")
-    ('part-00000.jsonl.zst', 'summary.json')
-    """
+    """Return the name of a file of a run without its token."""
     token = token_in(name)
     return name.replace(f"-{token}", "", 1) if token else name
 
@@ -156,8 +152,11 @@ class StoreOutput(Output):
         """Return whether no run can publish a file that was there before this run published."""
         if path.removeprefix(f"{self._url}/") in self._old_files:
             return False
+        return self._lease.is_conditional or self._has_ended(path)
+
+    def _has_ended(self, path: str) -> bool:
         token = self._token_of(path)
-        return self._lease.is_conditional or token is None or token in self._lease.ended_runs
+        return token is None or token in self._lease.ended_runs
 
     def old_marker(self) -> bytes | None:
         return self._old_manifest
@@ -166,9 +165,8 @@ class StoreOutput(Output):
         """Raise a UsageError if there are objects in `OUT.refused` without a lease or the manifest of a refused one."""
         marker = join(self.refused, self._kind.marker)
         files = OBJECT_STORE.files_in(self.refused)
-        if marker in files and not is_refused(OBJECT_STORE.read_all(marker)):
-            raise not_refused(self.refused)
-        if files and marker not in files and join(self.refused, _LEASE) not in files:
+        is_ours = is_refused(OBJECT_STORE.read_all(marker)) if marker in files else join(self.refused, _LEASE) in files
+        if files and not is_ours:
             raise not_refused(self.refused)
 
     def refuse(self) -> None:
@@ -207,12 +205,10 @@ class StoreOutput(Output):
 
     def leftovers(self) -> tuple[list[str], list[str]]:
         """List the unpublished files of runs that have certainly ended, and those that a run may yet publish."""
-        ended: list[str] = []
-        others: list[str] = []
+        found: tuple[list[str], list[str]] = ([], [])
         for path in self._leftovers():
-            token = self._token_of(path)
-            (ended if token is None or token in self._lease.ended_runs else others).append(path)
-        return ended, others
+            found[not self._has_ended(path)].append(path)
+        return found
 
     def has_leftovers(self) -> bool:
         try:

@@ -66,7 +66,6 @@ class RecordFilter:
         return names
 
     def _by_fields(self, record: Any, names: FilteredOut, values: dict[str, Any] | None) -> FilteredOut | None:
-        """Filter a record by conditions on its fields, and give it the name of its group."""
         given = parse(spell(record))[0] if values is None else values
         if not self._filters.accepts_fields(given):
             return names

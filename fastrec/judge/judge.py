@@ -17,35 +17,124 @@ since each dropped key drops two of them, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
-from stringzilla import count, find
+from stringzilla import bytesum, count, find, find_first_not_of, translate
 
 from fastrec.errors import out_of_memory
 from fastrec.judge.batch import Batch, HashReplaced, InvalidLine, RecordFilter
-from fastrec.judge.chunk import OpenChunk
-from fastrec.judge.findings import Finding
+from fastrec.judge.findings import Finding, label_code, warnings_of
 from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInputs
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SlowPath
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules, count_colons
-from fastrec.judge.warnings import label_code, warnings_of
 from fastrec.limits import LIMITS
-from fastrec.schemas.fast_upgrade import upgrade_record
 from fastrec.schemas.hashes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
+from fastrec.schemas.upgrade import upgrade_record
 from fastrec.schemas.widen import LearningDecoder
 from fastrec.sources.formats import MAX_WINDOW
-from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats
+from fastrec.sources.lines import MAX_LINE_BYTES, LongLine, ReadStats, count_newlines
 from fastrec.sources.shard import Slice
 
 _GIANT: Final = 16 << 20
 _ROOM: Final = 6  # bytes of memory per byte of a chunk: up to four per character, and copies
+_IS_QUOTE: Final = bytes(byte == ord('"') for byte in range(256))
+_BLANK: Final = b" \t\r\n"
+_MOST_BACKSLASHES: Final = 16  # in a row that are counted: an even number, see below
+
+
+def count_quotes(text: bytes | memoryview) -> int:
+    r"""Count the quotes that begin or end a string; never too few.
+
+    A quote is part of a string if an odd number of backslashes is before it. With c(k) quotes that have at least k
+    backslashes before them, the others are c(0) - c(1) + c(2) - … quotes. Sums that end after an odd number of terms
+    are never too small.
+
+    >>> count_quotes(rb'{"a": "\"b\\", "c": ["\\\"d", 1]}')
+    8
+    """
+    # The sum of a table takes two thirds of the time of `count`, which is slow where there is much to count.
+    quotes: int = bytesum(translate(text, _IS_QUOTE))
+    sign, pattern = -1, b'\\"'
+    while len(pattern) <= _MOST_BACKSLASHES + 1 and (found := count(text, pattern)):
+        quotes += sign * found
+        sign, pattern = -sign, b"\\" + pattern
+    return quotes
+
+
+class OpenChunk:
+    """A chunk of lines and how far it was judged."""
+
+    def __init__(self, data: bytes, line: int, offset: int, *, normal: bool) -> None:
+        """With `normal`, colons are compared with those of the normal forms, else quotes with those of the records."""
+        self._data, self._offset = data, offset
+        self._normal = normal
+        self.line = line
+        self.text = data
+        self.inputs: list[KnownInput | None] | None = None
+        """The known input of each line, if any are replaced."""
+        self.rules: VersionRules | None = None
+        """The rules of the version of these inputs."""
+        self.position = self.number = 0
+        """Of the next line."""
+        self.saved = 0
+        """Bytes by which the text up to the position is shorter than the lines."""
+        self.excess = 0
+        """Colons that the text up to the position has more than the output, for good reason; or quotes that it has."""
+        self._null = -1
+
+    def next_null(self) -> int:
+        """The position of the next null, or the end of the text if there is none."""
+        if not self._normal:
+            return len(self.text)  # nulls stay where they are
+        if self._null < self.position:
+            found = find(self.text, b"null", self.position)
+            self._null = len(self.text) if found < 0 else found
+        return self._null
+
+    def skip_blank(self) -> int:
+        """Move on past blank lines, at memory speed: a bomb can be made of nothing else. Return their number."""
+        start, size = self.position, len(self.text)
+        end = find_first_not_of(self.text, _BLANK, start)
+        end = size if end < 0 else self.text.rfind(b"\n", start, end) + 1
+        if end <= start:
+            return 0
+        lines = count_newlines(memoryview(self.text)[start:end]) + (not self.text.endswith(b"\n", 0, end))
+        self.position = end
+        self.number += lines
+        return lines
+
+    def next_line(self) -> tuple[bytes, int, bool]:
+        """Move on by a line, which is refused; return it as it was read, its offset, and if it is short in the text."""
+        start, end = self.position, self.text.find(b"\n", self.position)
+        if end < 0:
+            end = len(self.text)
+        known = self.inputs[self.number] if self.inputs else None
+        begin = start + self.saved
+        if known:
+            self.saved += len(known.text) - PLACEHOLDER_BYTES
+        self.position = end + 1
+        self.number += 1
+        self.excess += self._count(memoryview(self.text)[start:end])
+        return self._data[begin : end + self.saved], self._offset + begin, known is not None
+
+    def is_balanced(self, into: bytearray, start: int) -> bool:
+        """Whether no key was dropped, now that the output from `start` on is complete."""
+        return self._count(self.text) == self.excess + self.count_output(into, start)
+
+    def count_output(self, into: bytearray, start: int) -> int:
+        """Count the colons of the output from `start` on; 0 if quotes are compared, since there is none."""
+        colons: int = count(memoryview(into)[start:], b":") if self._normal else 0
+        return colons
+
+    def _count(self, text: bytes | memoryview) -> int:
+        return count_colons(text) if self._normal else count_quotes(text)
 
 
 class _Stop(Enum):
@@ -73,7 +162,7 @@ class Judge:
         self._encode_into = msgspec.json.Encoder(order="deterministic").encode_into
         self._all_rules = RulesByVersion(settings)
         self._rules = self._all_rules.of(self._all_rules.schemas[0])
-        self._judge_slow = SlowPath(settings, self._all_rules, self._judged_as, self._find_recipe, self._filter).judge
+        self._judge_slow = SlowPath(settings, self._all_rules, self._accepted, self._find_recipe, self._filter).judge
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:
         """Judge a chunk of whole lines and append the normal forms, if any, newlines included, to `into`.
@@ -86,10 +175,11 @@ class Judge:
             bytearray(_ROOM * len(data))
         start, batch = len(into), Batch()
         chunk = OpenChunk(data, line, offset, normal=self._normal)
-        if len(data) <= _GIANT:
-            chunk.shorten(self._known_inputs, self._rules)
+        if len(data) <= _GIANT and (shortened := self._known_inputs.shorten(data, self._rules.learn)):
+            chunk.text, chunk.inputs = shortened
+            chunk.rules = self._rules
         while (stop := self._judge_fast(chunk, into, batch)) is not _Stop.END:
-            self._judge_refused(stop, chunk, into, batch)
+            self._judge_next(chunk, into, batch, stop)
         if batch.blank == chunk.number or chunk.is_balanced(into, start):
             batch.lines = chunk.number
             return batch
@@ -99,11 +189,7 @@ class Judge:
         batch = Batch()
         chunk = OpenChunk(data, line, offset, normal=self._normal)
         while chunk.position < len(data):
-            if blank := chunk.skip_blank():
-                batch.blank += blank
-            else:
-                raw, place, _ = chunk.next_line()
-                self._judge_alone(raw, into, batch, line + chunk.number - 1, place)
+            self._judge_next(chunk, into, batch)
         batch.lines = chunk.number
         return batch
 
@@ -115,9 +201,8 @@ class Judge:
         """
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         encode_into, mode, with_warnings, normal = self._encode_into, self._mode, self._warnings, self._normal
-        schema, decoder, sure_labels, claims, follows_rules, target, drop_nulls, compute_hash, own_recipe, _ = (
-            self._rules
-        )
+        schema, decoder, sure_labels, claims, target, compute_hash, _ = self._rules
+        follows_rules, drop_nulls, own_recipe = schema.follows_rules, target.drop_nulls, target.recipe
         decode, text, known_inputs, secret = decoder.decode, chunk.text, chunk.inputs, self._known_inputs.number
         # The known inputs of another version say nothing about this one.
         decode_short = decoder.parts[0] if known_inputs and chunk.rules is self._rules else _refuse
@@ -125,7 +210,7 @@ class Judge:
         with_records = self._records
         position, number, saved, excess = chunk.position, chunk.number, chunk.saved, chunk.excess
         next_null, before, stop = chunk.next_null(), number, _Stop.END
-        count_strings = _none if normal else decoder.count_strings
+        count_strings: Callable[[Any], int] = (lambda _: 0) if normal else decoder.count_strings
         filters_out, filtered = self._filter and self._filter.filters_out, 0
         while position < size:
             end = next_newline(b"\n", position)
@@ -219,46 +304,34 @@ class Judge:
         batch.versions[schema.name] += number - before - filtered
         return stop
 
-    def _judge_refused(self, stop: _Stop, chunk: OpenChunk, into: bytearray, batch: Batch) -> None:
+    def _judge_next(self, chunk: OpenChunk, into: bytearray, batch: Batch, stop: _Stop | None = None) -> None:
+        """Judge the next line alone: by the version of the line before unless that refused it, others, or slowly."""
         if blank := chunk.skip_blank():
             batch.blank += blank
             return
         raw, offset, was_short = chunk.next_line()
-        number, length = chunk.line + chunk.number - 1, len(into)
-        if stop is _Stop.SLOW:
-            self._judge_slow(raw, into, batch, number, offset)
-        else:
-            self._judge_alone(raw, into, batch, number, offset, was_refused=not was_short)
-        chunk.excess -= chunk.count_output(into, length)
-
-    def _judge_alone(
-        self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int, *, was_refused: bool = False
-    ) -> None:
-        """Judge one line: by the version of the line before unless that refused it, by others, or by the slow path."""
-        judged = None if was_refused else self._accepted(raw, into, line, offset)
-        if judged is None and (rules := self._all_rules.find(memoryview(raw), self._rules)):
+        line, length, judged = chunk.line + chunk.number - 1, len(into), None
+        if stop is None or (stop is _Stop.OTHER and was_short):
+            judged = self._accepted(raw, into, line, offset, self._rules)
+        if judged is None and stop is not _Stop.SLOW and (rules := self._all_rules.find(memoryview(raw), self._rules)):
             self._rules = rules
-            judged = self._accepted(raw, into, line, offset)
+            judged = self._accepted(raw, into, line, offset, rules)
         if judged is None:
             self._judge_slow(raw, into, batch, line, offset)
         else:
             batch += judged
+        chunk.excess -= chunk.count_output(into, length)
 
-    def _accepted(self, raw: bytes, into: bytearray, line: int, offset: int) -> Batch | None:
-        """Judge one line by the fast path; None if that refuses the line, or drops a key."""
-        start, batch = len(into), Batch()
-        chunk = OpenChunk(raw, line, offset, normal=self._normal)
-        if raw and self._judge_fast(chunk, into, batch) is _Stop.END and chunk.is_balanced(into, start):
+    def _accepted(self, raw: bytes, into: bytearray, line: int, offset: int, rules: VersionRules) -> Batch | None:
+        """Judge one line by the fast path as a record of a version; None if that refuses the line, or drops a key."""
+        start, batch, before = len(into), Batch(), self._rules
+        chunk, self._rules = OpenChunk(raw, line, offset, normal=self._normal), rules
+        stop = self._judge_fast(chunk, into, batch) if raw else _Stop.OTHER
+        self._rules = before
+        if stop is _Stop.END and chunk.is_balanced(into, start):
             return batch
         del into[start:]
         return None
-
-    def _judged_as(self, raw: bytes, into: bytearray, line: int, offset: int, rules: VersionRules) -> Batch | None:
-        """Judge one line by the fast path as a record of a version, for the slow path."""
-        before, self._rules = self._rules, rules
-        judged = self._accepted(raw, into, line, offset)
-        self._rules = before
-        return judged
 
     def _upgraded(
         self, record: Any, known: KnownInput | None, colons: int, schema: Schema
@@ -287,10 +360,6 @@ class Judge:
 
 def _refuse(line: memoryview) -> Any:  # noqa: ARG001 - it stands for a decoder
     raise msgspec.ValidationError
-
-
-def _none(record: Any) -> int:  # noqa: ARG001 - it stands for the counters of a decoder
-    return 0
 
 
 class JudgedChunk(NamedTuple):

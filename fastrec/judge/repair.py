@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -232,14 +233,6 @@ _REPAIRABLE: Final = frozenset(
 _PREFIX: Final = "repair."
 
 
-class Repaired(NamedTuple):
-    """A repaired record, which is valid now."""
-
-    schema: Schema
-    repairs: dict[str, Finding]
-    """By code, the first change of each repair: where and what."""
-
-
 def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
     """The codes of repairs that are given by name, with or without the prefix; `all` stands for all of them.
 
@@ -259,71 +252,60 @@ def repair_codes(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(code for code in REPAIRS if code in codes)
 
 
-def repair(value: Any, errors: Errors, schema: Schema | None = None) -> Repaired | None:
-    """Repair a value with these errors, in place; None if it is not valid afterwards, by any version or by `schema`."""
+def repair(value: Any, errors: Errors, schema: Schema | None = None) -> tuple[Schema, dict[str, Finding]] | None:
+    """Repair a value with these errors, in place; None if it is not valid afterwards, by any version or by `schema`.
+
+    Return its version and, by code, the first change of each repair.
+    """
     codes = {finding.code for finding in errors.findings} | errors.unlisted.keys()
     if not isinstance(value, dict) or not _REPAIRABLE.issuperset(codes):
         return None
-    repairs = _Repairs(schema or closest_version(value))
+    closest = schema or closest_version(value)
+    made: dict[str, Finding] = {}
     try:
-        repairs.repair_record(value)
+        for code, change in RECORD_REPAIRS.items():
+            if changed := change(value, closest):
+                made[code] = Finding(code, *changed)
+        _repair_children(value, _places_of(closest), [], made)
     except _NotRepairableError:
         return None
     if "json.number" in codes and next(flaws_in(value), None):
         return None
     found = version_of(value, is_valid) if schema is None else schema if is_valid(value, schema) else None
-    return Repaired(found, dict(sorted(repairs.made.items()))) if found and repairs.made else None
+    return (found, dict(sorted(made.items()))) if found and made else None
 
 
-class _Repairs:
-    def __init__(self, schema: Schema) -> None:
-        self._schema = schema
-        self._steps: list[str | int] = []
-        self.made: dict[str, Finding] = {}
-
-    def repair_record(self, record: dict[str, Any]) -> None:
-        for code, change in RECORD_REPAIRS.items():
-            if changed := change(record, self._schema):
-                self.made[code] = Finding(code, *changed)
-        self._repair_children(record, _places_of(self._schema))
-
-    def _repair_children(self, value: Any, place: Place) -> None:
-        """Repair the fields or items of a value whose own type is allowed."""
-        if isinstance(value, dict):
-            for name, field in place.fields.items():
-                if name in value and type(value[name]) not in field.plain:
-                    self._repair_child(value, name, field)
-            if place.entries:
-                for name, child in value.items():
-                    if type(child) not in place.entries.plain and name not in place.fields:
-                        self._repair_child(value, name, place.entries)
-        elif isinstance(value, list) and place.items:
-            for index, child in enumerate(value):
-                if type(child) not in place.items.plain:
-                    self._repair_child(value, index, place.items)
-
-    def _repair_child(self, parent: Any, step: str | int, place: Place) -> None:
-        child = parent[step]
-        self._steps.append(step)
-        if place.allows(child):
-            self._repair_children(child, place)
+def _repair_children(value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]) -> None:
+    """Repair the fields or items of a value whose own type is allowed."""
+    children: Iterable[tuple[Any, Place]] = ()
+    if isinstance(value, dict):
+        children = ((name, field) for name, field in place.fields.items() if name in value)
+        if entries := place.entries:
+            children = chain(children, ((name, entries) for name in value if name not in place.fields))
+    elif isinstance(value, list) and (item := place.items):
+        children = ((index, item) for index in range(len(value)))
+    for step, inner in children:
+        child = value[step]
+        if type(child) in inner.plain:
+            continue
+        steps.append(step)
+        if inner.allows(child):
+            _repair_children(child, inner, steps, made)
+        elif (changed := _changed(child, inner, steps, made)) is _LEFT_OUT:
+            del value[step]
         else:
-            changed = self._changed(child, place)
-            if changed is _LEFT_OUT:
-                del parent[step]
-            else:
-                parent[step] = changed
-        self._steps.pop()
+            value[step] = changed
+        steps.pop()
 
-    def _changed(self, value: Any, place: Place) -> Any:
-        for code, (change, result) in VALUE_REPAIRS.items():
-            changed = change(value, place)
-            if changed is not _NOT_FITTING:
-                if code not in self.made:
-                    message = f"{describe(value)} {result}"
-                    self.made[code] = Finding(code, json_path(self._steps), message)
-                return changed
-        raise _NotRepairableError
+
+def _changed(value: Any, place: Place, steps: list[str | int], made: dict[str, Finding]) -> Any:
+    for code, (change, result) in VALUE_REPAIRS.items():
+        changed = change(value, place)
+        if changed is not _NOT_FITTING:
+            if code not in made:
+                made[code] = Finding(code, json_path(steps), f"{describe(value)} {result}")
+            return changed
+    raise _NotRepairableError
 
 
 NULL_ID: Final = Finding("repair.result_id_null", "$.evaluation_result_id", "null left out")
@@ -353,18 +335,3 @@ def without_null_id(line: bytes, decode: Callable[[bytes], Any]) -> bytes | None
         return None
     before, after = line[: match.start()], line[match.end() :]
     return before + after if match[1] else before.rstrip().removesuffix(b",") + after
-
-
-def is_only_later(record: Any) -> bool:
-    """Whether a decoded record of the newest version has something that no version with an open root allows."""
-    asked, output, evaluation = record.input, record.output, record.evaluation
-    return (
-        asked.formatted is None
-        or asked.choices is None
-        or evaluation.num_turns is None
-        or evaluation.tool_calls_count is None
-        or record.metadata is None
-        or record.sample_hash is None
-        or record.messages.__class__ is list
-        or bool(output and output.reasoning_trace is None)
-    )

@@ -10,18 +10,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from fastrec.judge.arbiter import judge_value, normal_form
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced, InvalidLine, RecordFilter, RepairedLine
-from fastrec.judge.findings import Errors, Finding, describe
+from fastrec.judge.findings import OTHER_TURNS, Errors, Finding, describe, label_code, warnings_of
 from fastrec.judge.parse import parse, spell
-from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, is_only_later, repair, without_null_id
+from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, repair, without_null_id
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules
-from fastrec.judge.warnings import OTHER_TURNS, label_code, warnings_of
 from fastrec.schemas.hashes import ABSENT, WRONG
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.upgrade import upgrade_value
+from fastrec.schemas.v0_3_0 import has_new_null
 
 FindRecipe = Callable[[str, str | list[str], str], str | None]
 """From `input.raw`, `input.reference` and a `sample_hash` to the name of its recipe; None if there is none."""
@@ -52,11 +53,8 @@ class SlowPath:
         find_recipe: FindRecipe,
         record_filter: RecordFilter | None,
     ) -> None:
-        self._settings = settings
-        self._rules = rules
-        self._judge_fast = judge_fast
-        self._find_recipe = find_recipe
-        self._filter = record_filter
+        self._settings, self._rules, self._filter = settings, rules, record_filter
+        self._judge_fast, self._find_recipe = judge_fast, find_recipe
 
     def judge(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> None:
         allowed = self._settings.repairs
@@ -73,32 +71,21 @@ class SlowPath:
             return
         repairs: tuple[str, ...] = ()
         is_newer_version = False
-        if allowed or len(raw) <= LONGEST_TRIAL:
-            repaired = repair(value, judged, self._rules.schema)
-            if repaired:
-                is_allowed = allowed.issuperset(repaired.repairs)
-                is_prepared = is_allowed or self._settings.sample_hash == "verify"
-                tried = self._prepare(value, repaired.schema) if is_prepared else self._too_new(repaired.schema)
-                if is_allowed and tried and not isinstance(tried, Finding):
-                    self._add(tried, into, batch, line, repaired.repairs)
-                    return
-                problem = tried.code if isinstance(tried, Finding) else None
-                is_newer_version = is_allowed and repaired.schema is not DEFAULT_SCHEMA
-                if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
-                    repairs = tuple(repaired.repairs)
+        if repaired := repair(value, judged, self._rules.schema) if allowed or len(raw) <= LONGEST_TRIAL else None:
+            schema, made = repaired
+            is_allowed = allowed.issuperset(made)
+            is_prepared = is_allowed or self._settings.sample_hash == "verify"
+            tried = self._prepare(value, schema) if is_prepared else self._too_new(schema)
+            if is_allowed and tried and not isinstance(tried, Finding):
+                self._add(tried, into, batch, line, made)
+                return
+            problem = tried.code if isinstance(tried, Finding) else None
+            is_newer_version = is_allowed and schema is not DEFAULT_SCHEMA
+            if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
+                repairs = tuple(made)
         findings, unlisted, version = judged
-        batch.rejected.append(
-            InvalidLine(
-                line,
-                offset,
-                findings,
-                raw,
-                unlisted=unlisted,
-                version=version,
-                repairs=repairs,
-                is_newer_version=is_newer_version,
-            )
-        )
+        rejected = InvalidLine(line, offset, findings, raw, unlisted=unlisted, version=version, repairs=repairs)
+        batch.rejected.append(replace(rejected, is_newer_version=True) if is_newer_version else rejected)
 
     def _repair_null_id(self, raw: bytes, into: bytearray, batch: Batch, line: int, offset: int) -> bool:
         """Repair a line by the fast path; False if `evaluation_result_id: null` is not all that is wrong with it."""
@@ -106,16 +93,14 @@ class SlowPath:
         if schema not in (None, NEWEST_SCHEMA):
             return False
         rules = self._rules.of(NEWEST_SCHEMA)
-        cut = without_null_id(raw, rules.decoder.decode)
-        if cut is None:
-            return False
         try:
-            record = rules.decoder.decode(cut)
+            cut = without_null_id(raw, rules.decoder.decode)
+            record: Any = rules.decoder.decode(cut) if cut else None
         except REFUSALS:
             return False
-        if record.evaluation_result_id is not UNSET or not rules.follows_rules(record):
+        if not cut or record.evaluation_result_id is not UNSET or not rules.schema.follows_rules(record):
             return False  # the line has the key twice, or another mistake
-        if schema is None and not is_only_later(record):
+        if schema is None and not (record.messages.__class__ is list or has_new_null(record)):
             return False  # it may be a valid record of an earlier version as it is
         judged = self._judge_fast(cut, into, line, offset, rules)
         if judged is None:
@@ -176,7 +161,7 @@ class SlowPath:
         if given is None:
             recipe = ABSENT
         elif given == computed:
-            recipe = rules.recipe
+            recipe = target.recipe
         else:
             recipe = self._find_recipe(asked["raw"], asked["reference"], given) or WRONG
         if self._settings.sample_hash != "fill" or given is None:

@@ -15,10 +15,10 @@ from stringzilla import count, find
 
 from fastrec.filters import Filters
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, KnownInput, Learn
-from fastrec.schemas.fast_upgrade import upgrade_input
 from fastrec.schemas.hashes import Hash
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
+from fastrec.schemas.upgrade import upgrade_input
 from fastrec.schemas.widen import LearningDecoder
 from fastrec.where import GroupBy
 
@@ -79,12 +79,9 @@ class VersionRules(NamedTuple):
     """With these labels, a record that decodes and follows the rules is of this version."""
     claims: Callable[[Any], bool]
     """Whether such a record with another label is surely of this version."""
-    follows_rules: Callable[[Any], bool]
     target: Schema
-    """The version that records are upgraded to, or their own one. The fields below are of this version."""
-    drop_nulls: Callable[[Any], int]
+    """The version that records are upgraded to, or their own one. The hash is of this version."""
     compute_hash: Hash
-    recipe: str
     learn: Learn
     """Judges an input alone, for `known_inputs`."""
 
@@ -115,7 +112,7 @@ class RulesByVersion:
                 record = rules.decoder.decode(line)
             except REFUSALS:
                 continue
-            if rules.follows_rules(record) and (record.schema_version in rules.sure_labels or rules.claims(record)):
+            if schema.follows_rules(record) and (record.schema_version in rules.sure_labels or rules.claims(record)):
                 return rules
         return None
 
@@ -128,11 +125,8 @@ class RulesByVersion:
             decoder,
             schema.labels if self.schema else schema.sure_labels,
             (lambda _: True) if self.schema else schema.claims,
-            schema.follows_rules,
             target,
-            target.drop_nulls,
             compute_hash,
-            target.recipe,
             _learner(schema, target, decoder, compute_hash),
         )
 

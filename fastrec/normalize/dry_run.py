@@ -13,9 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.output import CORPUS, KEPT, work_root_of
-from fastrec.corpus.publish import check_output
+from fastrec.corpus.publish import LocalOutput, check_output
 from fastrec.engine import make_engine
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext

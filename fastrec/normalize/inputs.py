@@ -83,7 +83,7 @@ def check_fields(shards: Sequence[Shard], conditions: Sequence[str], *, nothing_
     match everything, so it is refused at once.
     """
     paths = [one.path for one in map(parse_condition, conditions) if one.negated or nothing_matches]
-    known = fields_of(SCHEMAS.values())
+    known = set(fields_of(schema.shape for schema in SCHEMAS.values()))
     if unknown_field(paths, known) is None:
         return
     found = {path for record in _first_records(shards) for path in paths_of(record)}

@@ -15,9 +15,9 @@ import msgspec
 
 from fastrec.answers.index import Index, cache_of, choose_scopes, open_index
 from fastrec.answers.table import Query, Scope
-from fastrec.corpus.local_output import LocalOutput
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
+from fastrec.corpus.publish import LocalOutput
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, decode_lines, parts_of
 from fastrec.errors import BadShardsError, CorpusError
 from fastrec.filters import Filters, Strings, as_tuple

@@ -16,11 +16,11 @@ differently, then its label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from fastrec.errors import UsageError
-from fastrec.schemas.schema import Schema
+from fastrec.schemas.schema import Schema, Shape
 from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
 from fastrec.schemas.v0_2_0 import Record as Record  # noqa: PLC0414 - the Struct of the default version
 from fastrec.schemas.v0_2_0_released import SCHEMA as V0_2_0_RELEASED
@@ -31,21 +31,12 @@ from fastrec.schemas.v0_3_0 import SCHEMA as V0_3_0
 from fastrec.schemas.v0_3_0 import Record as Record030
 
 
-def fields_of(schemas: Iterable[Schema]) -> set[tuple[str, ...]]:
-    """The paths of all fields that some schema files know; a list stands for each of its items."""
-    found: set[tuple[str, ...]] = set()
-
-    def walk(document: Any, path: tuple[str, ...]) -> None:
-        for name, inner in document.get("properties", {}).items():
-            found.add((*path, name))
-            walk(inner, (*path, name))
-        walk(document["items"], path) if isinstance(document.get("items"), dict) else None
-        for choice in (*document.get("oneOf", ()), *document.get("anyOf", ())):
-            walk(choice, path)
-
-    for schema in schemas:
-        walk(schema.document, ())
-    return found
+def fields_of(shapes: Iterable[Shape]) -> Iterator[tuple[str, ...]]:
+    """Yield the paths of all fields of some objects; a list stands for each of its items."""
+    for shape in shapes:
+        for name, field in shape.fields.items():
+            yield (name,)
+            yield from ((name, *path) for path in fields_of([field.shape] if field.shape else []))
 
 
 def contradicts_itself(value: Any) -> bool:

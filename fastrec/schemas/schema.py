@@ -11,16 +11,78 @@ a new version gets it for free. The slow path walks plain dicts by their `Shape`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, reduce
 from itertools import groupby, takewhile
+from operator import or_
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, NewType, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, Meta
 
-from fastrec.schemas.hashes import Hash
-from fastrec.schemas.structs import Base
+from fastrec.schemas.hashes import LIST_HASHES, TEXT_HASHES, Hash
+
+
+def _json_value(levels: int) -> Any:
+    """Build the type of a JSON value with at most this many levels of nesting.
+
+    Each level is wrapped in a NewType. Otherwise `typing` walks the levels as a tree that doubles with each level.
+    """
+    scalar = None | bool | int | float | str
+    value: Any = scalar
+    for level in range(levels):
+        value = NewType(f"Free{level}", scalar | list[value] | dict[str, value])  # type: ignore[misc,no-redef]
+    return value
+
+
+# The value of a free-form object. `Any` would accept every depth; this type sends deeper values to the slow path, which
+# counts levels exactly. It costs the decoder no time.
+if TYPE_CHECKING:
+    Free = Any
+else:
+    Free = _json_value(6)
+
+Count = Annotated[int, Meta(ge=0)]
+PositiveCount = Annotated[int, Meta(ge=1)]
+Milliseconds = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
+
+
+class Base(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The base of every object of a record.
+
+    - `forbid_unknown_fields`: otherwise the decoder skips an unknown key without checking its bytes, and drops it.
+    - `gc=False`: a record holds only strings, numbers and containers of them, never a cycle. Untracked objects save
+      the garbage collector a walk over millions of them.
+    - `kw_only` is not inherited, so each class sets it: required and optional fields are mixed in schema order.
+    """
+
+
+def rewrite_hint(hint: Any, replace: Callable[[Any], Any]) -> Any:
+    """Replace types inside a type; `replace` returns the same object for a type that stays."""
+    if (replaced := replace(hint)) is not hint:
+        return replaced
+    arguments = get_args(hint)
+    rewritten = tuple(rewrite_hint(argument, replace) for argument in arguments)
+    if all(new is old for new, old in zip(rewritten, arguments, strict=True)):
+        return hint
+    if get_origin(hint) in (Union, UnionType):
+        return reduce(or_, rewritten)
+    return get_origin(hint)[rewritten]
+
+
+# Labels are what producers write into `schema_version`. The schema allows any string there, and producers use both
+# spellings of each version, so a label proves nothing. But one that names no version, or another version than the one
+# that the record follows, is a likely mistake.
+
+
+def labels_of(*versions: str) -> frozenset[str]:
+    """The labels of published versions: each version, with and without the prefix."""
+    return frozenset(prefix + version for version in versions for prefix in ("", "instance_level_eval_"))
+
+
+LABELS: Final = labels_of("0.0.1", "0.2.0", "0.2.1", "0.2.2", "0.2.3", "0.3.0")
+"""The labels of all published versions, whether or not fastrec can judge records by them."""
 
 AnyStruct = TypeVar("AnyStruct", bound=Base)
 
@@ -102,16 +164,6 @@ class Rule(NamedTuple):
     """A Python expression over `record` that is true if a record of the right types follows the rule."""
 
 
-METRICS_NUM_TURNS: Final = Rule(
-    "rule.metrics_num_turns",
-    MANY,
-    "metrics",
-    "in multi_turn and agentic, a `metrics` object must have `num_turns`",
-    'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics',
-)
-"""All versions have this rule, although `metrics` is not one of their properties."""
-
-
 class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """A version of the schema. Compared by identity: there is one object per version and process."""
 
@@ -121,18 +173,9 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """The `schema_version` of records that are upgraded to this version, and `schema` in manifests."""
     labels: frozenset[str]
     """The values of `schema_version` that name this version; others are worth a warning."""
-    file: str
-    """The JSON Schema, in `files/`. The arbiter validates against it; the Structs are tested against it."""
     record: type[Any]
-    rules: tuple[Rule, ...]
-    """The conditional rules (`allOf` in the file), those of equal interaction types next to each other."""
-    hashes: Mapping[str, Hash]
-    """By algorithm, the function from `input.raw` and `input.reference` to `sample_hash`."""
     recipe: str
-    identity: tuple[str, ...]
-    """The fields that identify a record. Records of equal identity are repeats."""
-    sort_fields: tuple[str, ...]
-    turns_field: str
+    """The recipe of `sample_hash`."""
     sure_labels: frozenset[str]
     """With these labels, a record that decodes as this version, and follows its rules, is of this version."""
     claims: Callable[[Any], bool]
@@ -145,6 +188,48 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
     def closed(self) -> bool:
         """Whether a record must not have unknown keys at its root."""
         return self.document.get("additionalProperties") is False
+
+    @property
+    def file(self) -> str:
+        """The JSON Schema, in `files/`. The arbiter validates against it; the Structs are tested against it."""
+        return f"instance_level_eval_{self.name}.schema.json"
+
+    @property
+    def hashes(self) -> Mapping[str, Hash]:
+        """By algorithm, the function from `input.raw` and `input.reference` to `sample_hash`."""
+        return TEXT_HASHES if self.recipe == "R1" else LIST_HASHES
+
+    @cached_property
+    def turns_field(self) -> str:
+        return "messages" if "messages" in self.shape.fields else "interactions"
+
+    @cached_property
+    def sort_fields(self) -> tuple[str, ...]:
+        fields = "evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id", "evaluation_result_id"
+        return tuple(name for name in fields if name in self.shape.fields)
+
+    @cached_property
+    def identity(self) -> tuple[str, ...]:
+        """The fields that identify a record. Records of equal identity are repeats."""
+        return tuple(sorted({*self.sort_fields} - {"sample_hash"}))
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The conditional rules (`allOf` in the file), those of equal interaction types next to each other."""
+        turns, many = self.turns_field, "multi_turn and agentic must"
+        is_list, is_not_list = (f"record.{turns}.__class__ {word} list" for word in ("is", "is not"))
+        # All versions have a rule about `metrics`, although that is not one of their properties.
+        metrics = 'getattr(record, "metrics", None).__class__ is not dict or "num_turns" in record.metrics'
+        need = "in multi_turn and agentic, a `metrics` object must have `num_turns`"
+        return (
+            Rule(
+                "rule.single_turn_output", ONE, "output", "single_turn must have `output` as an object", "record.output"
+            ),
+            Rule(f"rule.single_turn_{turns}", ONE, turns, f"single_turn must not have `{turns}`", is_not_list),
+            Rule(f"rule.multi_turn_{turns}", MANY, turns, f"{many} have `{turns}` as an array", is_list),
+            Rule("rule.multi_turn_output", MANY, "output", f"{many} not have `output`", "not record.output"),
+            Rule("rule.metrics_num_turns", MANY, "metrics", need, metrics),
+        )
 
     @cached_property
     def source(self) -> bytes:
@@ -176,7 +261,8 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def follows_rules(self) -> Callable[[Any], bool]:
-        return compile_follows_rules(self.rules)
+        # Where the root has no unknown keys, the decoder refuses them.
+        return compile_follows_rules([one for one in self.rules if not self.closed or one.field in self.shape.fields])
 
     @cached_property
     def drop_nulls(self) -> Callable[[Any], int]:

@@ -8,20 +8,26 @@
 3. A null that means the same as absence is left out.
 
 JSON text is the normal form: compact, with keys sorted by code point; integers keep their digits. Text stays as it is.
-Every step that loses or may confuse something has a code. This module works on dicts, and upgrades every record;
-`fast_upgrade` does the same with Structs.
+Every step that loses or may confuse something has a code. `upgrade_value` works on dicts, and upgrades every record;
+`upgrade_record` does the same from Struct to Struct. Tests compare the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Mapping
+from functools import lru_cache
 from itertools import count
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
-from fastrec.schemas.schema import Schema, Shape
+from fastrec.schemas.schema import Schema, Shape, compile_function
+from fastrec.schemas.v0_2_1 import SCHEMA as V0_2_1
+from fastrec.schemas.v0_2_1 import Evaluation, Input, Message, Output, Performance, ToolCall
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
+from fastrec.schemas.v0_3_0 import Record
+from fastrec.schemas.widen import widen
 
 UPGRADES: Final[dict[str, str]] = {
     "upgrade.label": "`schema_version` was not a label of the record's version; it is kept in `metadata`",
@@ -90,7 +96,9 @@ def upgrade_value(value: dict[str, Any], schema: Schema) -> tuple[dict[str, Any]
     if NEWEST.turns_field in upgraded:
         upgraded[NEWEST.turns_field] = [_message(turn, found) for turn in upgraded[NEWEST.turns_field]]
         if NEWEST.turns_field != schema.turns_field:
-            _look_at_turns(upgraded, schema, found)
+            roles = [turn["role"] for turn in upgraded[NEWEST.turns_field]]
+            sources = [attribution["source"] for attribution in upgraded["answer_attribution"]]
+            _look_at_turns(upgraded["interaction_type"], roles, sources, schema.turns_field, found)
     score = upgraded["evaluation"]["score"]
     if isinstance(score, bool):
         upgraded["evaluation"] = upgraded["evaluation"] | {"score": float(score)}
@@ -141,12 +149,11 @@ def _message(turn: dict[str, Any], found: set[str]) -> dict[str, Any]:
     return turn
 
 
-def _look_at_turns(record: dict[str, Any], old: Schema, found: set[str]) -> None:
+def _look_at_turns(kind: str, roles: list[str], sources: list[str], field: str, found: set[str]) -> None:
     """Find ambiguous values that are left as they are."""
-    roles = [turn["role"] for turn in record[NEWEST.turns_field]]
-    if record["interaction_type"] == "multi_turn" and roles.count("assistant") == 1:
+    if kind == "multi_turn" and roles.count("assistant") == 1:
         found.add("upgrade.one_assistant_turn")
-    if any(old.turns_field in attribution["source"] for attribution in record["answer_attribution"]):
+    if any(field in source for source in sources):
         found.add("upgrade.attribution_source")
 
 
@@ -188,3 +195,151 @@ def free_name(name: str, taken: Container[str]) -> str:
     if name not in taken:
         return name
     return next(f"{name}_{number}" for number in count(2) if f"{name}_{number}" not in taken)
+
+
+# The same from Struct to Struct. Objects that are equal in both versions are used again. Unknown keys of the root go to
+# `metadata`; those of other objects, which are open in all versions, stay in their objects.
+
+
+def upgrade_record(record: Any, schema: Schema) -> tuple[Any, list[str]] | None:
+    """Upgrade a valid record of a version; return also the codes of its lossy or ambiguous steps.
+
+    The result is None for a record that only `upgrade_value` upgrades: one with `performance.additional_details`. Nulls
+    stay, because the judge drops them anyway. Parts of the given record become parts of the new one.
+    """
+    if schema is NEWEST:
+        return record, []
+    found: set[str] = set()
+    moved = _unknown(record, len(schema.record.__struct_fields__))
+    result_id = _newest_fields(moved, found)
+    if record.schema_version not in schema.labels:
+        moved["schema_version"] = record.schema_version
+        found.add("upgrade.label")
+    metadata = record.metadata
+    if metadata:
+        metadata = as_texts(metadata, "upgrade.metadata_text", found)
+    if moved:
+        metadata = add_moved(metadata or {}, moved, found)
+    if schema is V0_2_1:  # only the label changes
+        return _copy_newer_record(record, NEWEST.label, UNSET, metadata), sorted(found)
+    sample_id, turns, output, performance = record.sample_id, record.interactions, record.output, record.performance
+    if performance:
+        if getattr(performance, "additional_details", UNSET) is not UNSET:
+            return None
+        new = _copy_performance(performance, UNSET)
+        performance = _with_unknown(new, performance, added=1)
+    if sample_id.__class__ is not str:
+        sample_id = as_text(sample_id)
+        found.add("upgrade.sample_id_number")
+    if turns.__class__ is list:
+        roles = [turn.role for turn in turns]
+        sources = [attribution.source for attribution in record.answer_attribution]
+        _look_at_turns(record.interaction_type, roles, sources, schema.turns_field, found)
+        turns = [_new_message(turn, found) for turn in turns]
+    if output:
+        raw, trace = output.raw, output.reasoning_trace
+        if "" in (raw, trace):
+            found.add("upgrade.output_empty")
+        output = _with_unknown(Output(raw=_listed(raw), reasoning_trace=_listed(trace)), output)
+    asked, evaluation = _new_input(record.input, found), _new_evaluation(record.evaluation, found)
+    upgraded = _copy_record(
+        record, NEWEST.label, result_id, sample_id, asked, output, turns, evaluation, performance, metadata
+    )
+    return upgraded, sorted(found)
+
+
+def _copier(struct: type[Any], *changed: str) -> Callable[..., Any]:
+    """Generate the function that makes a Struct with the fields of another one, except some that it is given."""
+    fields = (f"{name}={name}" if name in changed else f"{name}=old.{name}" for name in struct.__struct_fields__)
+    lines = [f"def copy(old, {', '.join(changed)}):", f"    return struct({', '.join(fields)})"]
+    return compile_function("copy", lines, struct=struct)
+
+
+_copy_newer_record: Final = _copier(Record, "schema_version", "evaluation_result_id", "metadata")
+_copy_record: Final = _copier(
+    Record,
+    *("schema_version", "evaluation_result_id", "sample_id", "input", "output", "messages", "evaluation"),
+    *("performance", "metadata"),
+)
+_copy_input: Final = _copier(Input, "reference")
+_copy_message: Final = _copier(Message, "tool_calls", "tool_call_id")
+_copy_evaluation: Final = _copier(Evaluation, "score")
+_copy_performance: Final = _copier(Performance, "additional_details")
+
+
+def upgrade_input(asked: Any, schema: Schema) -> Any:
+    return asked if schema in (NEWEST, V0_2_1) else _new_input(asked, set())
+
+
+def _newest_fields(moved: dict[str, Any], found: set[str]) -> Any:
+    """Take the fields of the newest version out of unknown keys; return the `evaluation_result_id`."""
+    result_id = UNSET
+    if moved:
+        for name in Record.__struct_fields__:
+            if moved.get(name, UNSET) is None:
+                del moved[name]
+        if isinstance(moved.get("evaluation_result_id"), str):
+            result_id = moved.pop("evaluation_result_id")
+            found.add("upgrade.result_id")
+        if moved:
+            found.add("upgrade.unknown_root_key")
+    return result_id
+
+
+def _listed(text: Any) -> Any:
+    return [text] if text.__class__ is str else text
+
+
+def _new_input(asked: Any, found: set[str]) -> Any:
+    if asked.reference == "":
+        found.add("upgrade.reference_empty")
+    return _with_unknown(_copy_input(asked, _listed(asked.reference)), asked)
+
+
+def _new_message(turn: Any, found: set[str]) -> Any:
+    calls = turn.tool_calls
+    if calls:
+        calls = [_new_tool_call(call, found) for call in calls]
+    new = _copy_message(turn, calls, _listed(turn.tool_call_id))
+    return _with_unknown(new, turn)
+
+
+def _new_tool_call(call: Any, found: set[str]) -> Any:
+    arguments = call.arguments
+    if arguments:
+        arguments = as_texts(arguments, "upgrade.arguments_text", found)
+    return _with_unknown(ToolCall(id=call.id, name=call.name, arguments=arguments), call)
+
+
+def _new_evaluation(evaluation: Any, found: set[str]) -> Any:
+    score = evaluation.score
+    if score.__class__ is bool:
+        score = float(score)
+        found.add("upgrade.score_from_boolean")
+    return _with_unknown(_copy_evaluation(evaluation, score), evaluation)
+
+
+def _unknown(value: Any, known: int) -> dict[str, Any]:
+    """The unknown keys of a Struct with this many known fields; a widened class has fields for them."""
+    names = value.__struct_fields__
+    if len(names) == known:
+        return {}
+    pairs = zip(value.__struct_encode_fields__[known:], names[known:], strict=True)
+    return {key: child for key, name in pairs if (child := getattr(value, name)) is not UNSET}
+
+
+def _with_unknown(new: Any, old: Any, added: int = 0) -> Any:
+    """Add the unknown keys of the old object to the new one, whose class has `added` more known fields."""
+    known = len(new.__struct_fields__) - added
+    if len(old.__struct_fields__) == known or not (unknown := _unknown(old, known)):
+        return new
+    fields = {name: getattr(new, name) for name in new.__struct_fields__}
+    struct, names = _widened(new.__class__, tuple(sorted(unknown)))
+    return struct(**fields, **{names[key]: child for key, child in unknown.items()})
+
+
+@lru_cache(maxsize=256)
+def _widened(struct: type[Any], keys: tuple[str, ...]) -> tuple[type[Any], dict[str, str]]:
+    """A class with fields for unknown keys, and the names of its fields by key."""
+    wide = widen(struct, {"": keys})
+    return wide, dict(zip(wide.__struct_encode_fields__, wide.__struct_fields__, strict=True))

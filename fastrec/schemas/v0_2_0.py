@@ -12,9 +12,7 @@ from typing import Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.hashes import TEXT_HASHES
-from fastrec.schemas.schema import MANY, METRICS_NUM_TURNS, ONE, Rule, Schema
-from fastrec.schemas.structs import Base, Count, Free, Milliseconds, PositiveCount, labels_of
+from fastrec.schemas.schema import Base, Count, Free, Milliseconds, PositiveCount, Schema, labels_of
 
 
 class Input(Base, kw_only=True):
@@ -97,32 +95,13 @@ class Record(Base, kw_only=True):
     metadata: dict[str, Free] | UnsetType = UNSET
 
 
-_TURNS: Final = "record.interactions.__class__ is list"
-_NO_TURNS: Final = "record.interactions.__class__ is not list"
-_HAVE_TURNS: Final = "multi_turn and agentic must have `interactions` as an array"
-RULES: Final = (
-    Rule("rule.single_turn_output", ONE, "output", "single_turn must have `output` as an object", "record.output"),
-    Rule("rule.single_turn_interactions", ONE, "interactions", "single_turn must not have `interactions`", _NO_TURNS),
-    Rule("rule.multi_turn_interactions", MANY, "interactions", _HAVE_TURNS, _TURNS),
-    Rule(
-        "rule.multi_turn_output", MANY, "output", "multi_turn and agentic must not have `output`", "not record.output"
-    ),
-    METRICS_NUM_TURNS,
-)
-
 SCHEMA: Final = Schema(
     name="0.2.0",
     about="the version that fastrec began with: one reference and one answer as text, `interactions`",
     label="instance_level_eval_0.2.0",
     labels=labels_of("0.2.0"),
-    file="instance_level_eval_0.2.0.schema.json",
     record=Record,
-    rules=RULES,
-    hashes=TEXT_HASHES,
     recipe="R1",
-    identity=("evaluation_id", "evaluation_name", "model_id", "sample_id"),
-    sort_fields=("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id"),
-    turns_field="interactions",
     # No other structure accepts these records but the released 0.2.0, and it is the later one.
     sure_labels=labels_of("0.2.0"),
     claims=lambda _: True,

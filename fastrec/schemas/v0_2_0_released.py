@@ -11,9 +11,7 @@ from typing import Any, Final
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas import v0_2_0
-from fastrec.schemas.hashes import LIST_HASHES
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.structs import labels_of
+from fastrec.schemas.schema import Schema, labels_of
 
 
 class Input(v0_2_0.Input, kw_only=True):
@@ -61,14 +59,8 @@ SCHEMA: Final = Schema(
     about="0.2.0 as it was released: references, answers and reasoning traces may be lists",
     label="0.2.0",
     labels=_LABELS,
-    file="instance_level_eval_0.2.0-released.schema.json",
     record=Record,
-    rules=v0_2_0.RULES,
-    hashes=LIST_HASHES,
     recipe="R5",
-    identity=v0_2_0.SCHEMA.identity,
-    sort_fields=v0_2_0.SCHEMA.sort_fields,
-    turns_field="interactions",
     sure_labels=frozenset(),  # a record with these labels may be of 0.2.0
     claims=_claims,
 )

@@ -7,9 +7,7 @@ from typing import Final, Literal
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas import v0_2_0
-from fastrec.schemas.hashes import LIST_HASHES
-from fastrec.schemas.schema import MANY, METRICS_NUM_TURNS, ONE, Rule, Schema
-from fastrec.schemas.structs import Base, Count, PositiveCount, labels_of
+from fastrec.schemas.schema import Base, Count, PositiveCount, Schema, labels_of
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
 
 
@@ -25,19 +23,13 @@ class Output(Base, kw_only=True):
     reasoning_trace: list[str] | UnsetType | None = UNSET
 
 
-class ToolCall(Base, kw_only=True):
-    id: str
-    name: str
-    arguments: dict[str, str] | UnsetType | None = UNSET
+class ToolCall(v0_2_0.ToolCall, kw_only=True):
+    arguments: dict[str, str] | UnsetType | None = UNSET  # type: ignore[assignment]
 
 
-class Message(Base, kw_only=True):
-    turn_idx: Count
-    role: str
-    content: str | UnsetType | None = UNSET
-    reasoning_trace: str | UnsetType | None = UNSET
-    tool_calls: list[ToolCall] | UnsetType | None = UNSET
-    tool_call_id: list[str] | UnsetType | None = UNSET
+class Message(v0_2_0.Interaction, kw_only=True):
+    tool_calls: list[ToolCall] | UnsetType | None = UNSET  # type: ignore[assignment]
+    tool_call_id: list[str] | UnsetType | None = UNSET  # type: ignore[assignment]
 
 
 class Evaluation(Base, kw_only=True):
@@ -74,18 +66,6 @@ class Record(Base, kw_only=True):
     metadata: dict[str, str] | UnsetType | None = UNSET
 
 
-_HAVE_TURNS: Final = "multi_turn and agentic must have `messages` as an array"
-_NO_TURNS: Final = "single_turn must not have `messages`"
-RULES: Final = (
-    Rule("rule.single_turn_output", ONE, "output", "single_turn must have `output` as an object", "record.output"),
-    Rule("rule.single_turn_messages", ONE, "messages", _NO_TURNS, "record.messages.__class__ is not list"),
-    Rule("rule.multi_turn_messages", MANY, "messages", _HAVE_TURNS, "record.messages.__class__ is list"),
-    Rule(
-        "rule.multi_turn_output", MANY, "output", "multi_turn and agentic must not have `output`", "not record.output"
-    ),
-    METRICS_NUM_TURNS._replace(test="True"),  # the decoder refuses `metrics` as any other unknown key
-)
-
 _LABELS: Final = labels_of("0.2.1")
 
 SCHEMA: Final = Schema(
@@ -93,14 +73,8 @@ SCHEMA: Final = Schema(
     about="no unknown keys at the root, `messages` instead of `interactions`, lists, only text in `metadata`",
     label="0.2.1",
     labels=_LABELS,
-    file="instance_level_eval_0.2.1.schema.json",
     record=Record,
-    rules=RULES,
-    hashes=LIST_HASHES,
     recipe="R5",
-    identity=v0_2_0.SCHEMA.identity,
-    sort_fields=v0_2_0.SCHEMA.sort_fields,
-    turns_field="messages",
     # All records of this version are records of 0.3.0, too: only the label tells them apart.
     sure_labels=_LABELS,
     claims=lambda _: False,

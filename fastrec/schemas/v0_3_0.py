@@ -6,12 +6,9 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.hashes import LIST_HASHES
-from fastrec.schemas.schema import Schema
-from fastrec.schemas.structs import Base, labels_of
-from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
+from fastrec.schemas.schema import Base, Schema, labels_of
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
-from fastrec.schemas.v0_2_1 import RULES, Evaluation, Input, Message, Output, Performance
+from fastrec.schemas.v0_2_1 import Evaluation, Input, Message, Output, Performance
 
 
 class Record(Base, kw_only=True):
@@ -48,16 +45,17 @@ def _claims(record: Any) -> bool:
         return True
     if label in _EARLIEST:
         # Version 0.2.0 has no `messages`, and fewer fields may be null.
-        return record.interaction_type != "single_turn" or _has_null(record)
+        return record.interaction_type != "single_turn" or has_new_null(record)
     return label not in _EARLIER
 
 
-def _has_null(record: Any) -> bool:
+def has_new_null(record: Any) -> bool:
     """Whether a field is null that cannot be null in the released 0.2.0."""
     asked, output, evaluation = record.input, record.output, record.evaluation
-    return None in (record.sample_hash, record.metadata, asked.formatted, asked.choices, output.reasoning_trace) or (
-        None in (evaluation.num_turns, evaluation.tool_calls_count)
-    )
+    fields = record.sample_hash, record.metadata, asked.formatted, asked.choices
+    if None in (*fields, evaluation.num_turns, evaluation.tool_calls_count):
+        return True
+    return bool(output) and output.reasoning_trace is None
 
 
 SCHEMA: Final = Schema(
@@ -65,14 +63,8 @@ SCHEMA: Final = Schema(
     about="0.2.1 with `evaluation_result_id`; the same as 0.2.2 and 0.2.3",
     label="0.3.0",
     labels=_LABELS,
-    file="instance_level_eval_0.3.0.schema.json",
     record=Record,
-    rules=RULES,
-    hashes=LIST_HASHES,
     recipe="R5",
-    identity=("evaluation_id", "evaluation_name", "evaluation_result_id", "model_id", "sample_id"),
-    sort_fields=(*V0_2_0.sort_fields, "evaluation_result_id"),
-    turns_field="messages",
     sure_labels=_LABELS,
     claims=_claims,
 )

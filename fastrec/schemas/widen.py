@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cached_property
 from itertools import islice
 from keyword import iskeyword
 from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
@@ -15,8 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.schema import compile_function
-from fastrec.schemas.structs import Base, Free, rewrite_hint
+from fastrec.schemas.schema import Base, Free, compile_function, rewrite_hint
 
 # Count the strings of a record: its keys, and the texts among its values. The decoder silently keeps the last of two
 # equal keys, so a record with fewer strings than its line has lost a key. The function is generated from the types of a
@@ -51,11 +51,7 @@ def _counts(struct: type[Any], name: str, depth: int) -> Iterator[str]:
         objects = next((kind for kind in kinds if _struct_in(kind)), None)
         strings = "0" if objects else _STRINGS.get(kinds, "count_free({0})").format(child)
         if not field.required:
-            yield (
-                f"{indent}if ({child} := {value}) is not UNSET:"
-                if objects or child in strings
-                else f"{indent}if {value} is not UNSET:"
-            )
+            yield f"{indent}if ({child} := {value}) is not UNSET:"
             yield f"{indent}    n += 1 + {strings}"
         else:
             always += 1
@@ -202,27 +198,23 @@ class LearningDecoder:
 
     def _use(self, record: type[Any]) -> None:
         self._known = record  # the class with fields for all keys learned so far
-        self._parts: tuple[Decode, Decode] | None = None
-        self._count_strings: Count | None = None
+        for made in ("parts", "count_strings"):  # for the class before
+            self.__dict__.pop(made, None)
         self.decode: Decode = msgspec.json.Decoder(record).decode
 
-    @property
+    @cached_property
     def parts(self) -> tuple[Decode, Decode]:
         """The decoders of records with an integer in place of their input, and of inputs alone; made at first use."""
-        if self._parts is None:
-            record = self._known
-            asked = next(field.type for field in msgspec.structs.fields(record) if field.name == "input")
-            without = msgspec.defstruct(
-                record.__name__, [("input", int)], bases=(record,), module=record.__module__, kw_only=True, gc=False
-            )
-            self._parts = msgspec.json.Decoder(without).decode, msgspec.json.Decoder(asked).decode
-        return self._parts
+        record = self._known
+        asked = next(field.type for field in msgspec.structs.fields(record) if field.name == "input")
+        without = msgspec.defstruct(
+            record.__name__, [("input", int)], bases=(record,), module=record.__module__, kw_only=True, gc=False
+        )
+        return msgspec.json.Decoder(without).decode, msgspec.json.Decoder(asked).decode
 
-    @property
+    @cached_property
     def count_strings(self) -> Count:
         """The function that counts the strings of a record, keys included; made at first use."""
-        if self._count_strings is None:
-            counts = _counts(self._known, "record", 1)
-            lines = ["def count_strings(record, UNSET=UNSET):", "    n = 0", *counts, "    return n"]
-            self._count_strings = compile_function("count_strings", lines, count_free=_count_free)
-        return self._count_strings
+        counts = _counts(self._known, "record", 1)
+        lines = ["def count_strings(record, UNSET=UNSET):", "    n = 0", *counts, "    return n"]
+        return compile_function("count_strings", lines, count_free=_count_free)

@@ -41,6 +41,7 @@ class RawBytes:
         self._buffer = b""
         self._position = 0
         self._start = 0  # the offset of the buffer's first byte
+        self.largest_window = 0  # of the zstd frames so far
 
     @property
     def offset(self) -> int:

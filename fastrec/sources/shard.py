@@ -270,6 +270,13 @@ def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
     return Shard(path, status.st_size, format_, status.st_mtime_ns, file_id=status.st_ino)
 
 
+def numbered_lines(path: str) -> Iterator[tuple[int, bytes]]:
+    """Read the lines of a file of a corpus, however long, numbered from 1; ShardError if that is not possible."""
+    for chunk in shard_at(path).read(max_line_bytes=sys.maxsize):
+        assert not isinstance(chunk, LongLine)
+        yield from enumerate(chunk.data.removesuffix(b"\n").split(b"\n"), chunk.line)
+
+
 def _object_at(path: str) -> Shard:
     try:
         with storage_of(path).open_reader(path) as source:

@@ -56,8 +56,7 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
     low, high = _LIBRARY_WINDOWS
     limit = min(max(max_window, low), high)
     decompressor = _idle_decompressors.pop(limit, None) or zstandard.ZstdDecompressor(max_window_size=limit)
-    windows = _Windows(min(max_window, high))
-    pieces = _Pieces(raw, windows)
+    pieces = _Pieces(raw, min(max_window, high))
     readinto = decompressor.stream_reader(cast("IO[bytes]", pieces), read_across_frames=True).readinto
     is_usual = text_bytes == TEXT_BYTES
     buffer = _idle.pop() if is_usual and _idle else bytearray(text_bytes)
@@ -76,7 +75,7 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
             raise out_of_memory(raw.path, "decompressing it") from exc
         raise raw.corrupt(f"zstd frame is corrupt: {exc}", pieces.offset) from exc
     finally:
-        if windows.largest <= _LARGEST_KEPT:
+        if raw.largest_window <= _LARGEST_KEPT:
             _idle_decompressors[limit] = decompressor
         if is_usual:
             _idle[:] = [buffer]
@@ -85,10 +84,10 @@ def zstd_text(raw: RawBytes, max_window: int, text_bytes: int = TEXT_BYTES) -> I
 class _Pieces:
     """The pieces of all frames, as a file for the library."""
 
-    def __init__(self, raw: RawBytes, windows: _Windows) -> None:
+    def __init__(self, raw: RawBytes, max_window: int) -> None:
         self.offset = 0  # of the last piece: the library asks for one after it has decompressed the one before
         self._raw = raw
-        self._pieces = _pieces(raw, windows)  # a function: a method would be a cycle, which nobody collects
+        self._pieces = _pieces(raw, max_window)  # a function: a method would be a cycle, which nobody collects
 
     def read(self, _size: int) -> memoryview:
         piece = next(self._pieces, _NOTHING)
@@ -96,15 +95,7 @@ class _Pieces:
         return piece
 
 
-class _Windows:
-    """The limit of windows, and the largest one of all frames so far."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.largest = 0
-
-
-def _pieces(raw: RawBytes, windows: _Windows) -> Iterator[memoryview]:
+def _pieces(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
     """Yield the pieces of all frames; skip skippable ones."""
     while raw.need(1):
         magic = raw.peek(4)
@@ -115,7 +106,7 @@ def _pieces(raw: RawBytes, windows: _Windows) -> Iterator[memoryview]:
         if skippable:
             _skip_frame(raw)
         else:
-            yield from _pieces_of_frame(raw, windows)
+            yield from _pieces_of_frame(raw, max_window)
 
 
 def _skip_frame(raw: RawBytes) -> None:
@@ -125,11 +116,11 @@ def _skip_frame(raw: RawBytes) -> None:
         raise raw.truncated(name)
 
 
-def _pieces_of_frame(raw: RawBytes, windows: _Windows) -> Iterator[memoryview]:
+def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
     """Yield the pieces of one frame: the walk over its blocks that the module docstring describes."""
     name = f"the zstd frame that starts at byte {raw.offset:,}"
-    ahead, checksum_bytes, window = _frame_header(raw, name, windows.limit)  # `ahead` is the length of whole blocks
-    windows.largest = max(windows.largest, window)
+    ahead, checksum_bytes, window = _frame_header(raw, name, max_window)  # `ahead` is the length of whole blocks
+    raw.largest_window = max(raw.largest_window, window)
     blocks = 0
     last = 0
     while not last:

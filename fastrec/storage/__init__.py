@@ -27,20 +27,10 @@ def storage_of(path: str) -> Storage:
 
 
 def is_url(path: str) -> bool:
-    """Whether a path belongs to an object store.
-
-    >>> is_url("s3://bucket/runs"), is_url("runs/a.jsonl"), is_url("-")
-    (True, False, False)
-    """
     return "://" in path
 
 
 def without_file_protocol(path: str) -> str:
-    """Turn a `file://` URL into a path; anything else is returned as it is.
-
-    >>> without_file_protocol("file:///data/runs"), without_file_protocol("s3://bucket/runs")
-    ('/data/runs', 's3://bucket/runs')
-    """
     return path.removeprefix("file://")
 
 
@@ -82,11 +72,7 @@ def file_in(corpus: str, name: str, listing: str) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Whether a name is that of a file directly in a directory.
-
-    >>> is_plain("summary.json"), is_plain("../summary.json")
-    (True, False)
-    """
+    """Whether a name is that of a file directly in a directory."""
     return PurePath(name).name == name and "\0" not in name
 
 

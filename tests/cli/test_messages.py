@@ -23,7 +23,7 @@ from fastrec import cli
 from fastrec.commands.generate import generate
 from fastrec.commands.validate import validate
 from fastrec.commands.verify import verify
-from fastrec.corpus import local_output, lock, rejects
+from fastrec.corpus import lock, publish, rejects
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, LockedError, UsageError, is_out_of_memory
 from fastrec.judge.judge import Judge
@@ -270,7 +270,7 @@ def test_workers_of_a_dead_run(host: str, held: Any, shard: Path, tmp_path: Path
 
 def test_workers_that_never_end(held: Any, shard: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait for them is limited."""
-    monkeypatch.setattr(lock, "_is_dead", lambda _: True)
+    monkeypatch.setattr(lock, "_is_running", lambda _: False)
     with pytest.raises(LockedError):
         use_limits(Limits(lock_wait_seconds=0.2))(normalize)(shard, tmp_path / "out")
     assert held.poll() is None
@@ -281,17 +281,17 @@ def test_workers_that_never_end(held: Any, shard: Path, tmp_path: Path, monkeypa
 
 def test_failed_exchange(tmp_path: Path) -> None:
     """The error names both directories; a system without exchange is a different error."""
-    if not local_output.exchange(*(make(tmp_path / name) for name in "ab")):
+    if not publish.exchange(*(make(tmp_path / name) for name in "ab")):
         pytest.skip("this file system cannot exchange directories")
     with pytest.raises(OSError, match="No such file or directory") as caught:
-        local_output.exchange(tmp_path / "a", tmp_path / "missing")
+        publish.exchange(tmp_path / "a", tmp_path / "missing")
     assert (caught.value.filename, caught.value.filename2) == (str(tmp_path / "a"), str(tmp_path / "missing"))
 
 
 def test_no_exchange_on_other_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other systems use two renames."""
     monkeypatch.setattr(sys, "platform", "darwin")
-    assert not local_output.exchange(make(tmp_path / "a"), make(tmp_path / "b"))
+    assert not publish.exchange(make(tmp_path / "a"), make(tmp_path / "b"))
 
 
 def make(path: Path) -> Path:

@@ -20,12 +20,13 @@ from fastrec.cli import cli
 from fastrec.cli.tables import print_groups
 from fastrec.commands.generate import Recipe, labelled_lines
 from fastrec.commands.rejects import Rejects, rejects
-from fastrec.corpus.rejects import decode_rejected, numbered_lines
+from fastrec.corpus.rejects import decode_rejected
 from fastrec.corpus.writer import ShardWriter
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.judge.findings import CODES
 from fastrec.limits import Limits, use_limits
 from fastrec.schemas.registry import SCHEMAS
+from fastrec.sources.shard import numbered_lines
 from tests.running import run_command
 from tests.samples import sample, sample_of
 

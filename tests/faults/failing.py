@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from fastrec.corpus import local_output
+from fastrec.corpus import publish
 from fastrec.errors import FastrecError
 from fastrec.limits import Limits
 from fastrec.normalize.options import Options
@@ -89,7 +89,7 @@ def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
 
 def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
     """Behave like a file system that cannot exchange two directories in one call."""
-    monkeypatch.setattr(local_output, "exchange", lambda *_: False)
+    monkeypatch.setattr(publish, "exchange", lambda *_: False)
 
 
 def try_fault(scene: Scene, faults: Faults) -> bool:

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import pytest
 
-from fastrec.corpus import local_output
+from fastrec.corpus import publish
 
 OPERATIONS = {
     "open": errno.EACCES,
@@ -84,7 +84,7 @@ class Faults:
         self._patch.setattr(fcntl, "flock", self._of_descriptor("flock", fcntl.flock))
         self._patch.setattr(os, "open", self._open(os.open))
         self._patch.setattr(os, "close", self._close(os.close))
-        self._patch.setattr(local_output, "exchange", self._of_path("rename", local_output.exchange))
+        self._patch.setattr(publish, "exchange", self._of_path("rename", publish.exchange))
         opens = self._open_file(builtins.open)
         self._patch.setattr(builtins, "open", opens)
         self._patch.setattr(io, "open", opens)  # what pathlib calls

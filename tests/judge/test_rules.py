@@ -10,7 +10,7 @@ import pytest
 
 from fastrec.judge.findings import CODES, ERRORS, NOTES, PAIRS, WARNINGS
 from fastrec.schemas.registry import SCHEMAS
-from fastrec.schemas.structs import LABELS
+from fastrec.schemas.schema import LABELS
 from tests.judge.helpers import codes, judge, warning_codes
 from tests.samples import sample, sample_of
 

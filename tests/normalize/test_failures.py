@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from fastrec.corpus import local_output
-from fastrec.corpus.local_output import LocalOutput
+from fastrec.corpus import publish
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import work_root_of
+from fastrec.corpus.publish import LocalOutput
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, FastrecError, LockedError, ShardCorruptError, ShardTruncatedError, UsageError
 from fastrec.limits import Limits, use_limits
@@ -291,7 +291,7 @@ def test_a_work_directory_is_used_by_one_run(shard: Path, tmp_path: Path, monkey
     with locked(Path(work), 0), pytest.raises(LockedError, match="fastrec-work is being written by another run"):
         normalize(shard, tmp_path / "out", work_dir=str(tmp_path / "work"))
     seen = []
-    monkeypatch.setattr(local_output, "LocalOutput", lambda *given: seen.append(given[2]) or LocalOutput(*given))
+    monkeypatch.setattr(publish, "LocalOutput", lambda *given: seen.append(given[2]) or LocalOutput(*given))
     for host in ("here", "there"):
         monkeypatch.setattr("socket.gethostname", lambda host=host: host)
         normalize(shard, tmp_path / "out", work_dir="memory://work", overwrite=True)

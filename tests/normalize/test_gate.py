@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 import fastrec
 from fastrec.cli import cli
-from fastrec.corpus import local_output
+from fastrec.corpus import publish
 from fastrec.corpus.lock import locked
 from fastrec.errors import LockedError, NothingValidError, RefusedError, UsageError
 from fastrec.normalize.options import parse_max_rejects
@@ -204,7 +204,7 @@ def test_a_run_that_writes_the_refused_corpus_is_not_disturbed() -> None:
 
 def test_a_refused_corpus_is_replaced_without_exchanging_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the system cannot exchange two directories, two renames do it, and nothing is left over."""
-    monkeypatch.setattr(local_output, "exchange", lambda *_: False)
+    monkeypatch.setattr(publish, "exchange", lambda *_: False)
     for shard, kept in (("mixed.jsonl", 6), ("foreign.jsonl", 0)):
         with pytest.raises(RefusedError):
             fastrec.normalize(shard, "corpus", max_rejects=0, allow_empty=True)
@@ -223,7 +223,7 @@ def test_a_failed_rename_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         raise OSError(5, "Input/output error", str(one), None, str(other))
 
     with monkeypatch.context() as patched:
-        patched.setattr(local_output, "exchange", fail)
+        patched.setattr(publish, "exchange", fail)
         with pytest.raises(OSError, match="Input/output error"):
             fastrec.normalize("mixed.jsonl", "corpus", overwrite=True, max_rejects=0)
     assert (files("corpus"), files("corpus.refused")) == before

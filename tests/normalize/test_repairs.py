@@ -12,7 +12,7 @@ import pytest
 
 import fastrec
 from fastrec.commands.rejects import rejects
-from fastrec.corpus.rejects import decode_rejected, numbered_lines
+from fastrec.corpus.rejects import decode_rejected
 from fastrec.errors import UsageError
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.repair import repair_codes
@@ -21,6 +21,7 @@ from fastrec.normalize import run as run_module
 from fastrec.normalize.options import Options
 from fastrec.normalize.pass1_driver import sort_shards
 from fastrec.normalize.run import normalize, run
+from fastrec.sources.shard import numbered_lines
 from fastrec.summary.document import Summary
 from tests.judge.test_repair import changed, later, line_of
 from tests.running import run_here

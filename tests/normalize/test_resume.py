@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from fastrec import build
-from fastrec.corpus import local_output
+from fastrec.corpus import publish
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
 from fastrec.limits import Limits, use_limits
@@ -374,8 +374,8 @@ def test_a_crash_between_the_renames_loses_nothing(
                 raise KeyboardInterrupt
         return real(path, target)
 
-    monkeypatch.setattr(local_output, "exchange", lambda *_: False)
-    monkeypatch.setattr(local_output._Place, "_undo", lambda *_: None)  # a killed process does nothing more
+    monkeypatch.setattr(publish, "exchange", lambda *_: False)
+    monkeypatch.setattr(publish._Place, "_undo", lambda *_: None)  # a killed process does nothing more
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises(KeyboardInterrupt):
         normalize(shards, tmp_path / "out", overwrite=True)

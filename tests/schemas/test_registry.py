@@ -6,8 +6,7 @@ import pytest
 from msgspec import UNSET, UnsetType
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
-from fastrec.schemas.schema import Rule, Schema, compile_drop_nulls, compile_follows_rules, shape_of
-from fastrec.schemas.structs import Base
+from fastrec.schemas.schema import Base, Rule, Schema, compile_drop_nulls, compile_follows_rules, shape_of
 
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=SCHEMAS)

@@ -9,7 +9,7 @@ import pytest
 
 from fastrec.judge.judge import Judge
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, closest_version
-from fastrec.schemas.structs import LABELS
+from fastrec.schemas.schema import LABELS
 from tests import reference
 from tests.judge.helpers import judge, warning_codes
 from tests.samples import sample_of

@@ -38,7 +38,7 @@ from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
-from fastrec.schemas.structs import LABELS
+from fastrec.schemas.schema import LABELS
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice

@@ -34,10 +34,9 @@ from fastrec.commands.export.table import (
     write_matrix,
     write_table,
 )
-from fastrec.corpus.local_output import LocalOutput, open_local_output
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary, skipped_lines, text_hash
 from fastrec.corpus.output import Kind
-from fastrec.corpus.publish import check_output
+from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
 from fastrec.corpus.scan import SplitHashes, find_split_hashes, parts_of, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, naming, shown

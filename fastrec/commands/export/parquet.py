@@ -32,8 +32,7 @@ from fastrec.errors import naming
 from fastrec.judge.arbiter import judge_slowly
 from fastrec.judge.findings import Errors, json_path
 from fastrec.judge.parse import LongInteger, spell
-from fastrec.schemas.schema import Schema, Shape, build
-from fastrec.schemas.structs import rewrite_hint
+from fastrec.schemas.schema import Schema, Shape, build, rewrite_hint
 
 _BATCH_BYTES: Final = 2 << 20  # text to hold as records at a time
 _GROUP_ROWS: Final = 100_000

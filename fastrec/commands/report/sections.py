@@ -7,11 +7,12 @@ from typing import Final
 
 from fastrec.commands.report.charts import stacked
 from fastrec.corpus.manifest import Manifest, skipped_lines
-from fastrec.corpus.rejects import decode_rejected, numbered_lines
+from fastrec.corpus.rejects import decode_rejected
 from fastrec.errors import counted, listed
 from fastrec.filters import Filters
 from fastrec.html import Html, code, counts_table, joined, num, row, soft, table, tag, tiles
 from fastrec.judge.findings import CODES
+from fastrec.sources.shard import numbered_lines
 from fastrec.storage import join, parent_and_name
 from fastrec.summary.document import Identities, SampleHashes, Summary
 from fastrec.summary.present_ranking import Stats, facts_of, repeats_in_words

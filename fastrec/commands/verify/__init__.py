@@ -41,7 +41,7 @@ from fastrec.corpus.manifest import (
     text_hash,
     tree_hash,
 )
-from fastrec.corpus.rejects import decode_rejected, numbered_lines
+from fastrec.corpus.rejects import decode_rejected
 from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.corpus.sources import has_sources
 from fastrec.corpus.store_output import is_of_a_run
@@ -52,6 +52,7 @@ from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.sources.shard import numbered_lines
 from fastrec.storage import is_plain, is_url, join, storage_of
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import read_census, read_part_counts

@@ -184,7 +184,7 @@ def _check_sources(path: str, part: PartEntry) -> _CheckedSources:
     with problems.reading():
         problems.compare_file(path, part.sources)
         valid, records = True, 0
-        for records, line in enumerate(source_lines(path), 1):
+        for records, line in source_lines(path):
             try:
                 source = decode_source(path, records, line)
             except CorpusError as exc:
