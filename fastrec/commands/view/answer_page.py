@@ -13,6 +13,7 @@ from fastrec.answers.index import Index
 from fastrec.answers.table import QuestionRow
 from fastrec.answers.transcript import Call, Transcript, Turn
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses
+from fastrec.commands.view.labels import label_form
 from fastrec.commands.view.layout import Frame, block, facts, key_link, verdict
 from fastrec.commands.view.question_page import NumberedAnswer, folded, question_card, repeat_text
 from fastrec.errors import counted
@@ -106,7 +107,9 @@ def _list(values: Mapping[str, str], most: int | None, whole: str | None = None,
 _MOST: Final = 100_000  # a longer text is cut, until it is asked for
 
 
-def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer) -> Html:
+def answer_page(
+    frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer, *, can_label: bool
+) -> Html:
     here = QuestionAddresses(frame.addresses, state, row.name)
     answer, transcript = shown.answer, shown.transcript
     whole = here.answer(shown.name, whole=True)
@@ -122,6 +125,7 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
             _repeats(here, shown) if shown.total > 1 else None,
             tag("p", verdict(answer.outcome), facts(answer), class_="line"),
             _attributes(shown),
+            label_form(here, shown) if can_label else None,
         ),
         tag("p", "Error: ", answer.error, class_="error-text") if answer.error else None,
         _links_to_errors(errors) if errors else None,

@@ -25,7 +25,7 @@ from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tell_apart, trial_of
 from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
-from fastrec.answers.transcript import Transcript, transcript_of
+from fastrec.answers.transcript import Transcript, decoded, transcript_of
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses, answer_name_text, query_pairs
 from fastrec.commands.view.layout import (
     FIGURES,
@@ -42,7 +42,8 @@ from fastrec.commands.view.layout import (
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, soft, tag
-from fastrec.wording import SIGNS, signs_of, tally_facts
+from fastrec.normalize.corrections import Label, Labeller
+from fastrec.wording import SIGNS, score_text, signs_of, tally_facts
 
 _LONGEST: Final = 20_000  # characters of each text that are compared
 _MOST_EDITS: Final = 1_200
@@ -173,9 +174,11 @@ class NumberedAnswer(msgspec.Struct, frozen=True):
     transcript: Transcript
     total: int  # how many answers the model has to the question
     trial: dict[str, str]
+    is_distinct: bool  # whether no other answer of its model has the same trial
+    label: Label | None
 
 
-def numbered(answers: Iterable[Answer]) -> list[NumberedAnswer]:
+def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[NumberedAnswer]:
     """Number the answers of each model from 1, in the order of the models."""
     by_model: dict[str, list[tuple[Answer, Transcript]]] = {}
     for answer in answers:
@@ -184,7 +187,15 @@ def numbered(answers: Iterable[Answer]) -> list[NumberedAnswer]:
     for model, same in by_model.items():
         trials = tell_apart([trial_of(one.evaluation_id, one.sample_id, said) for one, said in same])
         made += [
-            NumberedAnswer(AnswerName(model, number), one, said, len(same), trial)
+            NumberedAnswer(
+                AnswerName(model, number),
+                one,
+                said,
+                len(same),
+                trial,
+                trials.count(trial) == 1,
+                labels.label_of(decoded(one.line)) if labels else None,
+            )
             for number, ((one, said), trial) in enumerate(zip(same, trials, strict=True), start=1)
         ]
     return made
@@ -196,6 +207,17 @@ def repeat_text(one: NumberedAnswer) -> str:
         return ""
     trial = (f" · {name} {short(value, _TRIAL)}" for name, value in one.trial.items())
     return f"answer {one.name.ordinal:,} of {one.total:,}{''.join(trial)}"
+
+
+def label_text(label: Label) -> str:
+    """Say what a label says.
+
+    >>> label_text(Label(evaluation="e", model="m", question="123456", is_correct=True, reason="same number"))
+    'label: right, same number'
+    """
+    said = [] if label.is_correct is None else ["right" if label.is_correct else "wrong"]
+    said += [] if label.score is None else [f"score {score_text(label.score)}"]
+    return f"label: {', '.join([*said, *filter(None, (label.reason, label.by))])}"
 
 
 def _cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
@@ -239,7 +261,8 @@ def _name(here: QuestionAddresses, one: NumberedAnswer) -> Html:
 
 
 def _repeat(one: NumberedAnswer) -> Html | None:
-    return tag("span", repeat_text(one), class_="repeat") if one.total > 1 else None
+    said = [repeat_text(one)] * (one.total > 1) + ([label_text(one.label)] if one.label else [])
+    return tag("span", " · ".join(said), class_="repeat") if said else None
 
 
 def _box(here: QuestionAddresses, one: NumberedAnswer) -> Html:
@@ -305,10 +328,12 @@ _INPUT: Final = 6_000
 _PROMPT: Final = 3_000
 
 
-def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, row: QuestionRow) -> Html:
+def question_page(
+    frame: Frame, index: Index, scope: Scope, state: PageState, row: QuestionRow, *, labels: Labeller | None
+) -> Html:
     query, here = state.query, QuestionAddresses(frame.addresses, state, row.name)
     models = tuple(dict.fromkeys(one.model for one in state.show)) or query.models
-    shown = numbered(index.answers(row, models))
+    shown = numbered(index.answers(row, models), labels)
     if state.show:
         by_choice = {one.name: one for one in shown}
         shown = [by_choice[chosen] for chosen in state.show if chosen in by_choice]
