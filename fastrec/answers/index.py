@@ -309,9 +309,17 @@ class Index(Database):
         return None if found is None else self._one(query, found)
 
     def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
-        """What each model of a scope made of a question."""
-        models, flags = self._marks_of(query, name, "flags")
-        return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(models, flags, strict=True)}
+        """What each model of a scope made of a question: the best first, in the end those without an answer."""
+        models, *marks = self._marks_of(query, name, "flags", "shares", "scores")
+        scope = self.scope(query)
+        if not models or scope is None:
+            return {}
+        values = values_or_none(Marks(*marks), range(len(models)), graded=scope.graded)
+        sign = 1 if scope.lower_is_better else -1
+        order = sorted(
+            range(len(models)), key=lambda at: (not marks[0][at], values[at] is None, sign * (values[at] or 0))
+        )
+        return {models[at]: OUTCOMES_BY_FLAGS[marks[0][at]] for at in order}
 
     def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
         """The outcome of each record of the models that have several of a question, in the order of trials."""
@@ -319,13 +327,13 @@ class Index(Database):
         several = unpack_trials(packed).items()
         return {models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
 
-    def _marks_of(self, query: Query, name: str, column: str) -> tuple[tuple[str, ...], bytes]:
-        """The models of a scope, and one column of their marks of a question; nothing if there is none."""
+    def _marks_of(self, query: Query, name: str, *columns: str) -> tuple[Any, ...]:
+        """The models of a scope, and columns of their marks of a question; nothing if there is none."""
         scope, number = self.scope(query), self.number_of(query, name)
         if scope is None or number is None:
-            return (), b""
-        _, (packed,) = next(self.marks(query, [number], Cut(range(len(scope.models))), column))
-        return scope.models, packed
+            return (), *(b"" for _ in columns)
+        _, *packed = next(self.marks(query, [number], Cut(range(len(scope.models))), *columns))
+        return scope.models, *(one for (one,) in packed)
 
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None, repeats: RepeatsAs = MEAN

@@ -30,7 +30,7 @@ def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> No
     Ctrl-C here to end.
 
     \b
-    Needs: pip install starlette uvicorn
+    Needs: pip install starlette uvicorn markdown-it-py
 
     \b
     Examples:

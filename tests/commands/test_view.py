@@ -246,7 +246,7 @@ def test_names_with_backslashes(text: str) -> None:
 def table(client: Client, **filters: Any) -> list[str]:
     """The sample ids of a table."""
     page = client.page("/questions?" + urlencode({"evaluation": "sums"} | filters, doseq=True))
-    return re.findall(r'<span class="id">(.*?)</span>', page)
+    return re.findall(r'<span class="id"[^>]*>(.*?)</span>', page)
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,8 @@ def test_question(client: Client, corpus: Path) -> None:
     """It has the input, the reference, the choices, and each answer with its verdict and figures."""
     page = client.page(f"/question/{hash_of(corpus, 'q2')}?evaluation=sums")
     assert page.count('<article class="card answer') == 3
-    assert [*re.findall(r'class="verdict (\w+)', page)] == ["right", "wrong", "right"]
+    assert [*re.findall(r'class="verdict (\w+)', page)] == ["right", "right", "wrong"]
+    assert re.findall(r'<a href="[^"]*" class="model" title="([^"]*)">', page) == ["org/a", "org/c", "org/b"]
     assert "2 of 3 models right (67%)" in page
     assert "tokens <b>10 → 5</b>" in page
     assert "latency <b>12.5 ms</b>" in page

@@ -21,7 +21,7 @@ from fastrec.progress import Progress
 if TYPE_CHECKING:
     from fastrec.commands.view.server import View
 
-_PACKAGES = ("starlette", "uvicorn")
+_PACKAGES = {"starlette": "starlette", "uvicorn": "uvicorn", "markdown_it": "markdown-it-py"}
 
 
 def view(
@@ -55,7 +55,7 @@ def view(
         ShardError: A part cannot be read completely.
     """
     limits = current_limits()
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    missing = [package for name, package in _PACKAGES.items() if find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
         are = "is" if len(missing) == 1 else "are"

@@ -30,7 +30,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
@@ -38,14 +38,17 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrec.answers.index import Index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
+from fastrec.answers.marks import Cut
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
-from fastrec.commands.view.addresses import Addresses, PageState, QuestionAddresses, state_of
+from fastrec.commands.cat import cat_blocks
+from fastrec.commands.view.addresses import Addresses, PageState, QuestionAddresses, all_questions, state_of
 from fastrec.commands.view.answer_page import answer_page, record_text
 from fastrec.commands.view.labels import LabelFile, new_label
 from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
+from fastrec.corpus.scan import read_head
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Filters, make_filters
 from fastrec.html import Html, tag
@@ -154,9 +157,7 @@ class _Pages:
         text = request.query_params.get("text", "").strip()
         found = self._index.find(text) if text else []
         if len(found) == 1:
-            query = Query(evaluation_name=found[0].evaluation_name, metric=found[0].metric)
-            address = self.frame(request).addresses.question(PageState(query=query), found[0].name)
-            return RedirectResponse(address, 303)
+            return RedirectResponse(self.frame(request).addresses.question(all_questions(found[0]), found[0].name), 303)
         return _html(found_page(self.frame(request), text, found))
 
     def table(self, request: Request) -> Response:
@@ -170,6 +171,19 @@ class _Pages:
         except UsageError as exc:  # a condition is wrong, or no record matches it
             found = str(exc)
         return _html(table_page(frame, self._index, scope, state, found), 400 if isinstance(found, str) else 200)
+
+    def download(self, request: Request) -> Response:
+        """Send the records of the questions of a table, of the models that count, in the order of the corpus."""
+        state = state_of(request.query_params.multi_items())
+        self._scope(state)
+        query = state.query
+        with self._index_of(query) as index:
+            names = {name for (some,) in index.marks(query, index.ids(query), Cut([0])) for name in some}
+        filters = Filters(evaluation=(query.evaluation_name,), where=query.where)
+        blocks = cat_blocks(self._index.corpus, filters, limits=current_limits())
+        headers = {"content-disposition": 'attachment; filename="records.jsonl"'}
+        text = (b"".join(_lines_of(block, query, names)) for block in blocks)
+        return StreamingResponse(filter(None, text), media_type="application/x-ndjson", headers=headers)
 
     def question(self, request: Request) -> Response:
         with self._row(request) as (state, index, row):
@@ -280,6 +294,16 @@ class _Pages:
         return _html(frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."), 500)
 
 
+def _lines_of(block: bytes, query: Query, names: set[str]) -> Iterator[bytes]:
+    """Yield the lines of some questions, by name (`QuestionRow.name`)."""
+    for line in block.removesuffix(b"\n").split(b"\n"):
+        head = read_head(line)
+        found = {head.sample_hash, f"{head.sample_hash}/{bytes(head.sample_id).decode()}"}
+        is_here = (head.evaluation_name, head.metric()) == (query.evaluation_name, query.metric)
+        if is_here and not names.isdisjoint(found) and (not query.models or head.model_id in query.models):
+            yield line + b"\n"
+
+
 def _html(page: Html, status: int = 200) -> Response:
     return HTMLResponse(page.encode("utf-8", "backslashreplace"), status)
 
@@ -303,6 +327,7 @@ def _make_app(pages: _Pages) -> Starlette:
         "/": pages.start,
         "/find": pages.find,
         "/questions": pages.table,
+        "/download": pages.download,
         "/question/{name:path}": pages.question,
         "/disagreement/{name:path}": pages.disagreement,
         "/answer/{name:path}": pages.answer,

@@ -16,14 +16,15 @@ from fastrec.commands.view.addresses import (
     PAGE_SIZE,
     Addresses,
     PageState,
+    all_questions,
     name_text,
     number_text,
     query_pairs,
 )
-from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link
+from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link, middle, name_filter
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, soft, tag, tiles
-from fastrec.wording import NONE, found_in, percent, score_text
+from fastrec.wording import NONE, even_scores, found_in, percent
 
 
 def metric_name(metric: str | None) -> str:
@@ -43,12 +44,11 @@ def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
     heads = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
 
     def questions_of(evaluation: BoardEvaluation, model: str) -> str:
-        query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric, models=(model,))
-        return frame.addresses.table(PageState(query=query))
+        return frame.addresses.table(all_questions(evaluation, (model,)))
 
     body = [soft("This corpus has no records.")]
     if rows:
-        body = [tag("h1", "Leaderboard"), board.to_html(questions_of)]
+        body = [tag("h1", "Leaderboard"), name_filter(".board tbody tr"), board.to_html(questions_of)]
         body += [tag("h2", "Evaluations and metrics"), _table(heads, rows, "list scopes")]
     return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), *body)
 
@@ -62,8 +62,7 @@ def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
     """Make a row for each metric; the evaluation is named in the first one."""
     made = []
     for number, scope in enumerate(scopes):
-        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
-        address = frame.addresses.table(PageState(query=query))
+        address = frame.addresses.table(all_questions(scope))
         name = tag("a", scope.evaluation_name, href=address, class_="row-link") if number == 0 else ""
         metric = tag("a", metric_name(scope.metric), href=address, class_="row-link" if number else None)
         if scope.metric is None and len(scopes) == 1:
@@ -90,8 +89,8 @@ def _find_form(frame: Frame, text: str) -> Html:
 def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
     rows = []
     for row in found:
-        state = PageState(query=Query(evaluation_name=row.evaluation_name, metric=row.metric))
-        link = tag("a", str(row.sample_id), href=frame.addresses.question(state, row.name), class_="row-link")
+        address = frame.addresses.question(all_questions(row), row.name)
+        link = tag("a", str(row.sample_id), href=address, class_="row-link")
         cells = (
             tag("th", link, scope="row"),
             tag("td", f"{row.evaluation_name} · {metric_name(row.metric)}"),
@@ -121,10 +120,11 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
     query = state.query
     problem = shown_page if isinstance(shown_page, str) else None
     found = Page(total=0, rows=[]) if isinstance(shown_page, str) else shown_page
-    plain = PageState(query=Query(evaluation_name=query.evaluation_name, metric=query.metric))
+    plain = all_questions(query)
     action = frame.addresses.table(plain).partition("?")[0]
     address = frame.addresses.questions(state)
-    rows = [_row(scope, row, address(row.name)) for row in found.rows]
+    scores = even_scores(row.mean_score for row in found.rows)
+    rows = [_row(scope, row, address(row.name), score) for row, score in zip(found.rows, scores, strict=True)]
     table = tag("table", _head(frame.addresses, scope, state), tag("tbody", *rows), class_="list questions")
     said, other, shown = f"{problem or 'No question matches'}. ", "Show all questions", plain
     if found.total:
@@ -177,19 +177,19 @@ def _head(addresses: Addresses, scope: Scope, state: PageState) -> Html:
     return tag("thead", tag("tr", *cells))
 
 
-def _row(scope: Scope, row: QuestionRow, address: str) -> Html:
+def _row(scope: Scope, row: QuestionRow, address: str, score: str) -> Html:
     found = None
     if row.in_input is not None:
         found = tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft")
     link = tag(
         "a",
-        tag("span", str(row.sample_id), class_="id"),
+        tag("span", middle(str(row.sample_id), 28), class_="id", title=str(row.sample_id)),
         tag("span", row.excerpt, class_="excerpt", dir="auto"),
         found,
         href=address,
         class_="row-link",
     )
-    right = score_text(row.mean_score) if scope.graded else percent(row.share)
+    right = score if scope.graded else percent(row.share)
     of_models = f"{row.right:.4g} of {counted(row.models, 'model')}"
     disagreement = bar(row.disagreement, "disagree"), _number(row.disagreement, ".2f")
     return tag(
@@ -228,6 +228,7 @@ def _paging(addresses: Addresses, state: PageState, found: Page, *, keys: bool =
         "div",
         tag("span", said, id="matches" if keys else None),
         tag("span", *(links if pages > 1 else ()), class_="pages"),
+        tag("a", "Download", href=addresses.table(state, "download"), title="Their records, as JSON Lines"),
         tag("span", "per page: ", *sizes, class_="soft sizes") if found.total > PAGE_SIZE else None,
         class_="paging",
     )
