@@ -136,16 +136,17 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 9
+_INDEX_FORMAT: Final = 10
 """To be increased whenever the content of an index changes."""
 
 # `question` and `marks` have a row per question and scope, `asked` one per question. A question is
 # identified by the place of its first record in the corpus, so this is also the order of the corpus. Only questions of
-# split hashes have a sample_id in `asked`.
+# split hashes have a sample_id in `asked`. `field` has the most frequent keys of metadata that group questions.
 _TABLES: Final = """
 CREATE TABLE scope (id INTEGER PRIMARY KEY, scope BLOB, models BLOB, range REAL);
 CREATE TABLE asked (
-    id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB
+    id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB,
+    metadata TEXT
 );
 CREATE TABLE question (
     scope INTEGER, id INTEGER, kinds INTEGER, models INTEGER, right REAL, score REAL, spread REAL, errors INTEGER,
@@ -159,6 +160,11 @@ CREATE TABLE marks (
 CREATE TABLE several_ids (sample_id BLOB, scope INTEGER, id INTEGER);
 """
 _INDEXES: Final = """
+CREATE TABLE field AS
+    SELECT e.key, e.value FROM asked a, json_each(a.metadata) e WHERE e.key IN (
+        SELECT k.key FROM asked b, json_each(b.metadata) k GROUP BY k.key
+        HAVING count(DISTINCT k.value) BETWEEN 2 AND 100 ORDER BY count(*) DESC, k.key LIMIT 8
+    ) GROUP BY e.key, e.value ORDER BY count(*) DESC, e.key, e.value;
 CREATE INDEX by_hash ON asked (sample_hash);
 CREATE INDEX by_sample_ids ON marks (sample_ids);
 CREATE INDEX by_sample_id ON several_ids (sample_id);
@@ -221,7 +227,7 @@ def _joined(tasks: Iterable[ScanTask], scopes: Sequence[Scope]) -> Iterator[Rows
 def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
     iterator = iter(rows)
     while batch := list(islice(iterator, _BATCH)):
-        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?)", [row.asked for row in batch])
+        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?, ?)", [row.asked for row in batch])
         entries = [(entry, row.asked[4]) for row in batch for entry in row.entries]
         database.executemany(
             "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -57,9 +57,7 @@ def view(
     limits = current_limits()
     missing = [package for name, package in _PACKAGES.items() if find_spec(name) is None]
     if missing:
-        names = " and ".join(missing)
-        are = "is" if len(missing) == 1 else "are"
-        raise UsageError(f"view needs {names}, which {are} not installed: pip install {' '.join(missing)}")
+        raise UsageError(f"view needs packages that are not installed: pip install {' '.join(missing)}")
     check_jobs(jobs)
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")

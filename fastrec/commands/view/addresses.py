@@ -154,8 +154,7 @@ def number_text(value: float) -> str:
 
 def all_questions(scope: Scope | Query | QuestionRow | BoardEvaluation, models: tuple[str, ...] = ()) -> PageState:
     """The table of a scope, without filters."""
-    names = {"evaluation_name": scope.evaluation_name, "metric": scope.metric}
-    return PageState(query=replace(_ALL, **names, models=models))
+    return PageState(query=replace(_ALL, evaluation_name=scope.evaluation_name, metric=scope.metric, models=models))
 
 
 def query_pairs(query: Query) -> list[tuple[str, str]]:

@@ -123,9 +123,7 @@ def _list(values: Mapping[str, str], most: int | None, whole: str | None = None,
 _MOST: Final = 100_000  # a longer text is cut, until it is asked for
 
 
-def answer_page(
-    frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer, *, can_label: bool
-) -> Html:
+def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, shown: NumberedAnswer) -> Html:
     here = QuestionAddresses(frame.addresses, state, row.name)
     answer, transcript = shown.answer, shown.transcript
     whole = here.answer(shown.name, whole=True)
@@ -141,7 +139,7 @@ def answer_page(
             _repeats(here, shown) if shown.total > 1 else None,
             tag("p", verdict(answer.outcome), facts(answer, shown.score), class_="line"),
             _attributes(shown),
-            label_form(here, shown) if can_label else None,
+            label_form(here, shown) if frame.can_label and shown.can_label else None,
         ),
         tag("p", "Error: ", answer.error, class_="error-text") if answer.error else None,
         _links_to_errors(errors) if errors else None,

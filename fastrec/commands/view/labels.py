@@ -12,7 +12,6 @@ import sys
 import threading
 from collections import Counter
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import parse_qsl
 
@@ -22,7 +21,7 @@ from fastrec.answers.table import QuestionRow
 from fastrec.commands.view.addresses import QuestionAddresses
 from fastrec.commands.view.question_page import NumberedAnswer, label_text
 from fastrec.errors import UsageError, shown
-from fastrec.html import Html, soft, tag
+from fastrec.html import Html, tag
 from fastrec.normalize.corrections import GivenFile, Label, Labeller
 
 
@@ -30,19 +29,23 @@ class LabelFile:
     def __init__(self, path: str) -> None:
         self._path = path
         self._lock = threading.Lock()
-        if not os.access(path if Path(path).exists() else Path(path).parent, os.W_OK) or Path(path).is_dir():
-            raise UsageError(f"{shown(path)} cannot be written: name a file of yours, or a new one")
+        try:
+            self._append(b"")  # a new file is made now, and one that cannot be written is refused
+        except OSError as exc:
+            raise UsageError(f"{shown(path)} cannot be written: {exc.strerror}") from exc
         self.read()
 
-    def read(self) -> Labeller | None:
+    def read(self) -> Labeller:
         with self._lock:
-            return Labeller(GivenFile.at(self._path), Counter()) if Path(self._path).exists() else None
+            return Labeller(GivenFile.at(self._path), Counter())
 
-    def append(self, label: Label) -> None:
+    def add(self, label: Label) -> None:
         values = {name: value for name, value in msgspec.structs.asdict(label).items() if value not in (None, {})}
-        line = msgspec.json.encode(values) + b"\n"
-        with self._lock, open(self._path, "ab+", buffering=0) as file:  # noqa: PTH123 - the same call as elsewhere
-            if file.seek(0, os.SEEK_END):
+        self._append(msgspec.json.encode(values) + b"\n")
+
+    def _append(self, line: bytes) -> None:
+        with self._lock, open(self._path, "ab+", buffering=0) as file:  # noqa: PTH123
+            if line and file.seek(0, os.SEEK_END):
                 file.seek(-1, os.SEEK_END)
                 line = line if file.read(1) == b"\n" else b"\n" + line
             if file.write(line) != len(line):
@@ -62,7 +65,7 @@ def new_label(row: QuestionRow, one: NumberedAnswer, form: bytes) -> Label:
         given = msgspec.convert(dict(pairs), _Form, strict=False)
     except (msgspec.MsgspecError, ValueError) as exc:
         raise UsageError(f"This is no label: {exc}") from exc
-    if not _can_have(one):
+    if not one.can_label:
         raise UsageError("This answer has an error, or cannot be told from others of its model")
     return Label(
         evaluation=row.evaluation_name,
@@ -78,23 +81,16 @@ def new_label(row: QuestionRow, one: NumberedAnswer, form: bytes) -> Label:
     )
 
 
-def _can_have(one: NumberedAnswer) -> bool:
-    return one.answer.outcome != "error" and one.is_distinct
-
-
 def label_form(here: QuestionAddresses, one: NumberedAnswer) -> Html:
     """Make the form that sends the opposite of the verdict, or of the label that there is already."""
-    if not _can_have(one):
-        return soft("" if one.is_distinct else "No label can name this answer alone: others of its model are like it.")
     before = one.answer.outcome == "right"
     labelled = one.label.is_correct if one.label and one.label.is_correct is not None else before
-    text = f"Judged wrongly: it is {'wrong' if before else 'right'}"
-    if labelled != before:
-        text = f"The verdict was right: it is {'right' if before else 'wrong'}"
+    said = "Judged wrongly" if labelled == before else "The verdict was right"
+    sent = {"name": "is_correct", "value": str(not labelled).lower()}
     is_graded = one.answer.score not in (0, 1)
     return tag(
         "form",
-        tag("button", text, class_="button", name="is_correct", value=str(not labelled).lower()),
+        tag("button", f"{said}: it is {'wrong' if labelled else 'right'}", class_="button", **sent),
         tag("input", name="score", type="number", step="any", placeholder="score") if is_graded else None,
         tag("input", name="reason", maxlength=1_000, placeholder="reason (optional)", aria_label="Reason"),
         tag("span", label_text(one.label)) if one.label else None,

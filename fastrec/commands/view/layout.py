@@ -39,11 +39,7 @@ def short(text: str, most: int) -> str:
 
 
 def middle(name: str, most: int = 80) -> str:
-    """Cut a long name in the middle: similar names mostly differ at the end.
-
-    >>> middle("openai/gsm8k-175b-verification", 21)
-    'openai/gsm…rification'
-    """
+    """Cut a long name in the middle: similar names mostly differ at the end."""
     return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most // 2) :]}"
 
 
@@ -97,8 +93,8 @@ _KEYS: Final = (
 
 
 class Frame:
-    def __init__(self, addresses: Addresses, corpus: str) -> None:
-        self.addresses = addresses
+    def __init__(self, addresses: Addresses, corpus: str, *, can_label: bool) -> None:
+        self.addresses, self.can_label = addresses, can_label
         self._corpus = corpus
 
     def page(self, title: str, trail: Sequence[tuple[str, str | None]], *body: Html, tools: Html | None = None) -> Html:

@@ -28,19 +28,13 @@ def answer_text(text: str, most: int | None, whole: str | None, *, plain: bool) 
 
 
 def render(text: str) -> Html | None:
-    """Make HTML from Markdown; None if there is nothing but paragraphs, or if a word would be lost.
-
-    Markdown drops what is nested too deep, and cells that the head of a table does not have.
-    """
+    """Make HTML from Markdown; None if there is nothing but paragraphs, or if words were lost (in large tables)."""
     tokens = [one for token in _parse(text) for one in (token.children or () if token.type == "inline" else [token])]
     kept = " ".join(f"{token.info} {token.content}" for token in tokens)
-    if all(token.type in _PLAIN for token in tokens) or _counts(text) != _counts(kept):
+    words, kept_words = (Counter(re.findall(r"[^\W_]+|\0", one)) for one in (text, kept))
+    if all(token.type in _PLAIN for token in tokens) or words != kept_words:
         return None
     return tag("div", *map(_markup, tokens), class_="text rendered", dir="auto")
-
-
-def _counts(text: str) -> Counter[str]:
-    return Counter(re.findall(r"[^\W_]+|\0", text))
 
 
 def _markup(token: Token) -> Html:
@@ -51,10 +45,5 @@ def _markup(token: Token) -> Html:
         start = token.attrs.get("start")  # of a list; no other attribute is taken over
         return Html(f"</{name}>" if token.nesting < 0 else tag(name, start=start).removesuffix(f"</{name}>"))
     content = multiline(token.content)
-    if token.tag != "code":
-        return content
-    return (
-        tag("code", content)
-        if token.type == "code_inline"
-        else tag("pre", tag("code", content), title=token.info or None)
-    )
+    content = tag("code", content) if token.tag == "code" else content
+    return tag("pre", content, title=token.info or None) if token.type == "fence" else content

@@ -179,7 +179,7 @@ class NumberedAnswer(msgspec.Struct, frozen=True):
     label: Label | None
     total: int  # how many answers the model has to the question
     trial: dict[str, str]
-    is_distinct: bool  # whether no other answer of its model has the same trial
+    can_label: bool  # no other answer of its model has the same trial, and it has no error
 
 
 def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[NumberedAnswer]:
@@ -194,7 +194,7 @@ def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[
     for model, same in by_model.items():
         trials = tell_apart([trial_of(one.evaluation_id, one.sample_id, said) for one, said, *_ in same])
         made += [
-            NumberedAnswer(AnswerName(model, at), *one, len(same), trial, trials.count(trial) == 1)
+            NumberedAnswer(AnswerName(model, at), *one, len(same), trial, trials.count(trial) == 1 and not one[0].error)
             for at, (one, trial) in enumerate(zip(same, trials, strict=True), start=1)
         ]
     return made
@@ -209,11 +209,6 @@ def repeat_text(one: NumberedAnswer) -> str:
 
 
 def label_text(label: Label) -> str:
-    """Say what a label says.
-
-    >>> label_text(Label(evaluation="e", model="m", question="123456", is_correct=True, reason="same number"))
-    'label: right, same number'
-    """
     said = [] if label.is_correct is None else ["right" if label.is_correct else "wrong"]
     said += [] if label.score is None else [f"score {score_text(label.score)}"]
     return f"label: {', '.join([*said, *filter(None, (label.reason, label.by))])}"

@@ -17,7 +17,7 @@ import secrets
 import socket
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
 from pathlib import PurePath
@@ -53,7 +53,6 @@ from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Filters, make_filters
 from fastrec.html import Html, tag
 from fastrec.limits import current_limits
-from fastrec.normalize.corrections import Labeller
 from fastrec.normalize.scratch import open_matching
 from fastrec.storage import is_url, parent_and_name
 
@@ -148,7 +147,7 @@ class _Pages:
         self._name = parent_and_name(corpus)[1] if is_url(corpus) else PurePath(corpus).name or corpus
 
     def frame(self, request: Request) -> Frame:
-        return Frame(Addresses(request.scope["root_path"]), shown(self._name))
+        return Frame(Addresses(request.scope["root_path"]), shown(self._name), can_label=self._labels is not None)
 
     def start(self, request: Request) -> Response:
         return _html(start_page(self.frame(request), self._index, self._board))
@@ -187,7 +186,7 @@ class _Pages:
 
     def question(self, request: Request) -> Response:
         with self._row(request) as (state, index, row):
-            scope, labels = self._scope(state), self._labeller()
+            scope, labels = self._scope(state), self._labels.read() if self._labels else None
             return _html(question_page(self.frame(request), index, scope, state, row, labels=labels))
 
     def disagreement(self, request: Request) -> Response:
@@ -198,8 +197,7 @@ class _Pages:
 
     def answer(self, request: Request) -> Response:
         with self._row(request) as (state, index, row):
-            shown, can_label = self._answer(index, row, state), self._labels is not None
-            return _html(answer_page(self.frame(request), index, state, row, shown, can_label=can_label))
+            return _html(answer_page(self.frame(request), index, state, row, self._answer(index, row, state)))
 
     def record(self, request: Request) -> Response:
         with self._row(request) as (state, index, row):
@@ -214,20 +212,16 @@ class _Pages:
         return await run_in_threadpool(self._append_label, request, bytes(form))
 
     def _append_label(self, request: Request, form: bytes) -> Response:
-        assert self._labels is not None
         with self._row(request) as (state, index, row):
             shown = self._answer(index, row, state)
-        self._labels.append(new_label(row, shown, form))
-        return RedirectResponse(
-            QuestionAddresses(self.frame(request).addresses, state, row.name).answer(shown.name), 303
-        )
-
-    def _labeller(self) -> Labeller | None:
-        return self._labels.read() if self._labels else None
+        assert self._labels  # otherwise, the guard has refused it
+        self._labels.add(new_label(row, shown, form))
+        here = QuestionAddresses(self.frame(request).addresses, state, row.name)
+        return RedirectResponse(here.answer(shown.name), 303)
 
     def _answer(self, index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
         for wanted in state.show[:1]:
-            for one in numbered(index.answers(row, (wanted.model,)), self._labeller()):
+            for one in numbered(index.answers(row, (wanted.model,)), self._labels.read() if self._labels else None):
                 if one.name == wanted:
                     return one
         raise _MissingError("The model has no such answer to this question.")
@@ -323,7 +317,7 @@ def _file(request: Request) -> Response:
 
 def _make_app(pages: _Pages) -> Starlette:
     """Make the application; it must be mounted at a prefix, and guarded."""
-    routes: dict[str, Callable[[Request], Response]] = {
+    routes: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
         "/": pages.start,
         "/find": pages.find,
         "/questions": pages.table,
@@ -332,14 +326,12 @@ def _make_app(pages: _Pages) -> Starlette:
         "/disagreement/{name:path}": pages.disagreement,
         "/answer/{name:path}": pages.answer,
         "/record/{name:path}": pages.record,
+        "/label/{name:path}": pages.label,
         **dict.fromkeys((f"/{name}" for name in _TYPES), _file),
     }
     problems = (HTTPException, _MissingError, FastrecError, OSError, Exception)
     app = Starlette(
-        routes=[
-            *(Route(path, page) for path, page in routes.items()),
-            Route("/label/{name:path}", pages.label, methods=["POST"]),
-        ],
+        routes=[Route(path, page, methods=["POST" if "label" in path else "GET"]) for path, page in routes.items()],
         exception_handlers=dict.fromkeys(problems, pages.problem),
     )
     app.router.redirect_slashes = False

@@ -23,7 +23,8 @@ from fastrec.commands.view.addresses import (
 )
 from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link, middle, name_filter
 from fastrec.errors import counted
-from fastrec.html import Child, Exact, Html, soft, tag, tiles
+from fastrec.html import Child, Exact, Html, joined, soft, tag, tiles
+from fastrec.where import spell_path
 from fastrec.wording import NONE, even_scores, found_in, percent
 
 
@@ -112,6 +113,7 @@ _COLUMNS: Final[tuple[tuple[str, tuple[Sort, ...], str], ...]] = (
     ("Input", ("longest-input",), "Characters of the input"),
     ("Output", ("longest-output",), "Characters of an output, on average"),
 )
+_MOST_KEYS: Final = 4  # columns of metadata
 _UPWARDS: Final = {"order", "hardest"}
 
 
@@ -124,8 +126,13 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
     action = frame.addresses.table(plain).partition("?")[0]
     address = frame.addresses.questions(state)
     scores = even_scores(row.mean_score for row in found.rows)
-    rows = [_row(scope, row, address(row.name), score) for row, score in zip(found.rows, scores, strict=True)]
-    table = tag("table", _head(frame.addresses, scope, state), tag("tbody", *rows), class_="list questions")
+    used = {key for row in found.rows for key in row.metadata}
+    keys = [key for key in dict.fromkeys(key for key, _ in index.fields) if key in used][:_MOST_KEYS]
+    rows = [
+        _row(scope, row, address(row.name), score, _metadata(frame.addresses, state, row, keys))
+        for row, score in zip(found.rows, scores, strict=True)
+    ]
+    table = tag("table", _head(frame.addresses, scope, state, keys), tag("tbody", *rows), class_="list questions")
     said, other, shown = f"{problem or 'No question matches'}. ", "Show all questions", plain
     if found.total:
         said, other, shown = "There are fewer pages. ", "Show the first page", replace(state, page=1)
@@ -143,6 +150,7 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
         tag("h1", query.evaluation_name),
         soft(about + graded + "."),
         metric_links(index, query, in_metric),
+        tag("datalist", *(tag("option", value=Exact(_condition(*one))) for one in index.fields), id="conditions"),
         _filter_form(scope, state, action, frame.addresses.table(plain)),
         Html("") if problem else _paging(frame.addresses, state, found),
         table if rows else nothing,
@@ -164,7 +172,21 @@ def metric_links(index: Index, query: Query, address: Callable[[str | None], str
     return tag("nav", "Metric: ", *links, class_="tabs", aria_label="Metrics")
 
 
-def _head(addresses: Addresses, scope: Scope, state: PageState) -> Html:
+def _metadata(addresses: Addresses, state: PageState, row: QuestionRow, keys: Sequence[str]) -> Html:
+    """Make a cell for each key, with a link to the questions that have the same value."""
+    cells = []
+    for key in keys:
+        query = replace(state.query, where=(*state.query.where, _condition(key, value := row.metadata.get(key, ""))))
+        link = tag("a", value, href=addresses.table(replace(state, query=query, page=1))) if value else None
+        cells.append(tag("td", link, class_="meta", data_label=key))
+    return joined(*cells)
+
+
+def _condition(key: str, value: str) -> str:
+    return f"{spell_path(('metadata', key))}={value}"
+
+
+def _head(addresses: Addresses, scope: Scope, state: PageState, keys: Sequence[str]) -> Html:
     cells = []
     for name, sorts, title in _COLUMNS:
         chosen = state.query.sort
@@ -174,10 +196,11 @@ def _head(addresses: Addresses, scope: Scope, state: PageState) -> Html:
         shown = "Score" if name == "Right" and scope.graded else name
         class_ = None if name == "Question" else "num"
         cells.append(tag("th", tag("a", shown, href=address, title=title), scope="col", aria_sort=order, class_=class_))
-    return tag("thead", tag("tr", *cells))
+    names = (tag("th", middle(key, 14), scope="col", class_="num", title=f"metadata.{key}") for key in keys)
+    return tag("thead", tag("tr", cells[0], *names, *cells[1:]))
 
 
-def _row(scope: Scope, row: QuestionRow, address: str, score: str) -> Html:
+def _row(scope: Scope, row: QuestionRow, address: str, score: str, metadata: Html) -> Html:
     found = None
     if row.in_input is not None:
         found = tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft")
@@ -195,6 +218,7 @@ def _row(scope: Scope, row: QuestionRow, address: str, score: str) -> Html:
     return tag(
         "tr",
         tag("th", link, scope="row"),
+        metadata,
         tag("td", bar(row.share), right, class_="num", title=of_models, data_label="right"),
         tag("td", *disagreement, class_="num", data_label="disagree"),
         tag("td", f"{row.errors:,}" if row.errors else "", class_="num errors", data_label="errors"),
@@ -255,7 +279,7 @@ def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Htm
         data_key="/",
     )  # fmt: skip
     conditions = (
-        tag("input", name="where", value=Exact(one), placeholder="metadata.subject=law", spellcheck="false")
+        tag("input", name="where", value=Exact(one), placeholder="metadata.subject=law", list="conditions")
         for one in (*query.where, "")
     )
     apply = tag("button", "Apply", class_="button main")
