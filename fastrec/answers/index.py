@@ -46,6 +46,7 @@ from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, Questio
 from fastrec.answers.trials import MEAN, RepeatsAs, Trial, mean_of, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
+    PartFile,
     find_split_hashes,
     is_sorted_by_question,
     parts_of,
@@ -270,12 +271,17 @@ class Index(Database):
         """Find a text in the inputs and answers of an evaluation, or of all of them, if this was not done already."""
         with self._searching:
             if not self.has_found(text, evaluation):
-                parts = parts_of(self.corpus, self.manifest)
-                if evaluation is not None and self.manifest.sort_fields[0] == "evaluation_name":
-                    keys = ((part, part.entry.first.evaluation_name, part.entry.last.evaluation_name) for part in parts)
-                    parts = [part for part, first, last in keys if first <= evaluation <= last]
+                parts = self.parts(evaluation)
                 with closing(find_phrase(parts, text, jobs=jobs, progress=progress, limits=self._limits)) as hits:
                     self.keep_found(text, evaluation, hits)
+
+    def parts(self, evaluation: str | None) -> list[PartFile]:
+        """The parts that may have records of an evaluation, or of any."""
+        parts = parts_of(self.corpus, self.manifest)
+        if evaluation is None or self.manifest.sort_fields[0] != "evaluation_name":
+            return parts
+        keys = ((part, part.entry.first.evaluation_name, part.entry.last.evaluation_name) for part in parts)
+        return [part for part, first, last in keys if first <= evaluation <= last]
 
     def ids(self, query: Query) -> array[int]:
         if not query.text:

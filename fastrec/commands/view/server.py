@@ -20,6 +20,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
+from itertools import chain
 from pathlib import PurePath
 from typing import Final, Self
 
@@ -40,7 +41,6 @@ from fastrec.answers.index import Index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.marks import Cut
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
-from fastrec.commands.cat import cat_blocks
 from fastrec.commands.view.addresses import Addresses, PageState, QuestionAddresses, all_questions, state_of
 from fastrec.commands.view.answer_page import answer_page, record_text
 from fastrec.commands.view.labels import LabelFile, new_label
@@ -48,10 +48,11 @@ from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
-from fastrec.corpus.scan import read_head
+from fastrec.corpus.scan import PartFile, read_head, skim_lines
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Filters, make_filters
 from fastrec.html import Html, tag
+from fastrec.judge.parse import parse
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_matching
 from fastrec.storage import is_url, parent_and_name
@@ -178,11 +179,10 @@ class _Pages:
         query = state.query
         with self._index_of(query) as index:
             names = {name for (some,) in index.marks(query, index.ids(query), Cut([0])) for name in some}
-        filters = Filters(evaluation=(query.evaluation_name,), where=query.where)
-        blocks = cat_blocks(self._index.corpus, filters, limits=current_limits())
+        text = _text_of(self._index.parts(query.evaluation_name), query, names)
+        first = next(text, b"")  # a part that cannot be read is mostly noticed here, so that a page can say so
         headers = {"content-disposition": 'attachment; filename="records.jsonl"'}
-        text = (b"".join(_lines_of(block, query, names)) for block in blocks)
-        return StreamingResponse(filter(None, text), media_type="application/x-ndjson", headers=headers)
+        return StreamingResponse(chain([first], text), media_type="application/x-ndjson", headers=headers)
 
     def question(self, request: Request) -> Response:
         with self._row(request) as (state, index, row):
@@ -288,14 +288,22 @@ class _Pages:
         return _html(frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."), 500)
 
 
-def _lines_of(block: bytes, query: Query, names: set[str]) -> Iterator[bytes]:
-    """Yield the lines of some questions, by name (`QuestionRow.name`)."""
-    for line in block.removesuffix(b"\n").split(b"\n"):
+def _text_of(parts: Sequence[PartFile], query: Query, names: set[str]) -> Iterator[bytes]:
+    """Yield the lines of some questions, by name (`QuestionRow.name`), in blocks."""
+    scope, filters = (query.evaluation_name, query.metric), Filters(where=query.where)
+
+    def is_wanted(line: bytes) -> bool:
         head = read_head(line)
         found = {head.sample_hash, f"{head.sample_hash}/{bytes(head.sample_id).decode()}"}
-        is_here = (head.evaluation_name, head.metric()) == (query.evaluation_name, query.metric)
-        if is_here and not names.isdisjoint(found) and (not query.models or head.model_id in query.models):
-            yield line + b"\n"
+        is_here = (head.evaluation_name, head.metric()) == scope and not names.isdisjoint(found)
+        is_here = is_here and (not query.models or head.model_id in query.models)
+        return is_here and (not query.where or filters.accepts_fields(parse(line)[0]))
+
+    for part in parts:
+        for data, end in skim_lines(part, current_limits()):
+            lines = bytes(memoryview(data)[: end - 1]).split(b"\n")
+            if text := b"".join(line + b"\n" for line in lines if is_wanted(line)):
+                yield text
 
 
 def _html(page: Html, status: int = 200) -> Response:
