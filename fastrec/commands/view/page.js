@@ -129,7 +129,7 @@ function search(text) {
 function filterNames(box) {
   const wanted = box.value.toLowerCase();
   for (const one of all(box.dataset.filter)) {
-    const named = one.querySelector(".model, td:nth-child(2)") ?? one;
+    const named = one.querySelector(".model") ?? one;
     one.hidden = !(named.title || named.textContent).toLowerCase().includes(wanted);
     if (wanted && !one.hidden) for (const fold of all(".unjudged")) fold.open ||= fold.contains(one);
   }

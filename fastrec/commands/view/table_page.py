@@ -49,7 +49,8 @@ def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
 
     body = [soft("This corpus has no records.")]
     if rows:
-        body = [tag("h1", "Leaderboard"), name_filter(".board tbody tr"), board.to_html(questions_of)]
+        title = tag("div", tag("h1", "Leaderboard"), name_filter(".board tbody tr"), class_="line")
+        body = [title, board.to_html(questions_of)]
         body += [tag("h2", "Evaluations and metrics"), _table(heads, rows, "list scopes")]
     return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), *body)
 
@@ -196,7 +197,7 @@ def _head(addresses: Addresses, scope: Scope, state: PageState, keys: Sequence[s
         shown = "Score" if name == "Right" and scope.graded else name
         class_ = None if name == "Question" else "num"
         cells.append(tag("th", tag("a", shown, href=address, title=title), scope="col", aria_sort=order, class_=class_))
-    names = (tag("th", middle(key, 14), scope="col", class_="num", title=f"metadata.{key}") for key in keys)
+    names = (tag("th", middle(key, 14), scope="col", class_="meta", title=f"metadata.{key}") for key in keys)
     return tag("thead", tag("tr", cells[0], *names, *cells[1:]))
 
 
