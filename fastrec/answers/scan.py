@@ -43,7 +43,7 @@ from fastrec.where import text_of
 # seen before is decoded, and one that begins or ends at another level is not JSON. Then the line is decoded as a whole.
 
 _EXCERPT_CHARS: Final = 200
-_SHORT: Final = re.compile(rb'"[^\n]{1,40}"|[-\dtf][^\n]{,40}')  # metadata: texts, numbers, true, false
+_SHORT: Final = re.compile(rb'"[^[{"][^\n]{,39}"|[-\dtf][^\n]{,40}')  # metadata: texts, numbers, true, false
 _MOST_RUNS: Final = 10_000
 _QUESTION: Final = key_mark("evaluation_name")
 _TYPE: Final = key_mark("interaction_type")
