@@ -107,6 +107,19 @@ def score_text(score: float | None) -> str:
     return f"{score:.4g}" if isinstance(score, float) or abs(score) < 1_000 else f"{Decimal(score):.4g}"
 
 
+def even_scores(scores: Iterable[float | None]) -> list[str]:
+    """Format the scores of a column, with the same number of decimals: four at most.
+
+    >>> even_scores([1.0, 0.5, 0.123456, 12_345.6, None]), even_scores([0.0, 1, True]), even_scores([8.5e-6, 2.4e-5])
+    (['1.0000', '0.5000', '0.1235', '12,346', '–'], ['0', '1', 'true'], ['8.500e-06', '2.400e-05'])
+    """
+    found = [(score, score_text(score)) for score in scores]
+    decimals = min(max((len(text.partition(".")[2]) for _, text in found if "e" not in text), default=0), 4)
+    plain = {text for _, text in found if text.lstrip("-").replace(".", "").isdigit()}
+    kinds = [f".{decimals}f" if text in plain else ".3e" if "e-" in text else "" for _, text in found]
+    return [format(score, kind) if kind else text for (score, text), kind in zip(found, kinds, strict=True)]
+
+
 def tokens_text(tokens: int) -> str:
     """Format a number of tokens.
 

@@ -30,7 +30,7 @@ from fastrec.filters import matcher
 FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, low, high, output_chars, input_chars"
 _ROW_COLUMNS: Final = (
     "q.id, q.models, q.right, q.score, q.errors, q.output_chars, q.input_chars, q.spread, a.sample_hash, a.excerpt, "
-    "m.sample_ids"
+    "m.sample_ids, a.metadata"
 )
 _ALL_FACTS: Final = f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = ?1)"  # noqa: S608 - columns of ours
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
@@ -149,6 +149,7 @@ _AMBIGUOUS: Final = (
     "WHERE s.sample_id IN (w.id, w.id_number) AND a.sample_hash != w.hash)"
 )
 _decode_scope = msgspec.json.Decoder(Scope).decode
+_decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
 _decode_ids = msgspec.json.Decoder(list[int | str]).decode
 _decode_spelled = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -167,6 +168,8 @@ class Database:
         self._searches = 0
         with self._use():
             rows = connection.execute("SELECT scope, range FROM scope ORDER BY id").fetchall()
+            self.fields: list[tuple[str, str]] = connection.execute("SELECT key, value FROM field").fetchall()
+            """The most frequent keys of metadata, with each of their values, the most frequent ones first."""
         self.scopes = [_decode_scope(scope) for scope, _ in rows]
         self._ranges = [distance for _, distance in rows]
         self._numbers = {(scope.evaluation_name, scope.metric): number for number, scope in enumerate(self.scopes)}
@@ -298,12 +301,12 @@ class Database:
         return f"{self._places[key]} WHERE scope = ?1{chosen}"
 
     def _row(self, number: int, row: tuple[Any, ...]) -> QuestionRow:
-        place, models, right, score, errors, output_chars, input_chars, spread, sample_hash, excerpt, ids, name = row
+        place, models, right, score, errors, output_chars, input_chars, spread, sample_hash, excerpt, ids = row[:-2]
         return QuestionRow(
             number=place,
             evaluation_name=self.scopes[number].evaluation_name,
             metric=self.scopes[number].metric,
-            name=name,
+            name=row[-1],
             sample_hash=sample_hash.decode(),
             sample_id=_sample_ids(ids)[0],
             excerpt=excerpt.decode(),
@@ -315,6 +318,7 @@ class Database:
             errors=errors,
             input_chars=input_chars,
             output_chars=output_chars,
+            metadata=_decode_metadata(row[-2]),
         )
 
     def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:

@@ -46,6 +46,7 @@ from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, Questio
 from fastrec.answers.trials import MEAN, RepeatsAs, Trial, mean_of, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
+    PartFile,
     find_split_hashes,
     is_sorted_by_question,
     parts_of,
@@ -136,16 +137,17 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 9
+_INDEX_FORMAT: Final = 10
 """To be increased whenever the content of an index changes."""
 
 # `question` and `marks` have a row per question and scope, `asked` one per question. A question is
 # identified by the place of its first record in the corpus, so this is also the order of the corpus. Only questions of
-# split hashes have a sample_id in `asked`.
+# split hashes have a sample_id in `asked`. `field` has the most frequent keys of metadata that group questions.
 _TABLES: Final = """
 CREATE TABLE scope (id INTEGER PRIMARY KEY, scope BLOB, models BLOB, range REAL);
 CREATE TABLE asked (
-    id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB
+    id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB,
+    metadata TEXT
 );
 CREATE TABLE question (
     scope INTEGER, id INTEGER, kinds INTEGER, models INTEGER, right REAL, score REAL, spread REAL, errors INTEGER,
@@ -159,6 +161,11 @@ CREATE TABLE marks (
 CREATE TABLE several_ids (sample_id BLOB, scope INTEGER, id INTEGER);
 """
 _INDEXES: Final = """
+CREATE TABLE field AS
+    SELECT e.key, e.value FROM asked a, json_each(a.metadata) e WHERE e.key IN (
+        SELECT k.key FROM asked b, json_each(b.metadata) k GROUP BY k.key
+        HAVING count(DISTINCT k.value) BETWEEN 2 AND 100 ORDER BY count(*) DESC, k.key LIMIT 8
+    ) GROUP BY e.key, e.value ORDER BY count(*) DESC, e.key, e.value;
 CREATE INDEX by_hash ON asked (sample_hash);
 CREATE INDEX by_sample_ids ON marks (sample_ids);
 CREATE INDEX by_sample_id ON several_ids (sample_id);
@@ -221,7 +228,7 @@ def _joined(tasks: Iterable[ScanTask], scopes: Sequence[Scope]) -> Iterator[Rows
 def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
     iterator = iter(rows)
     while batch := list(islice(iterator, _BATCH)):
-        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?)", [row.asked for row in batch])
+        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?, ?)", [row.asked for row in batch])
         entries = [(entry, row.asked[4]) for row in batch for entry in row.entries]
         database.executemany(
             "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -264,12 +271,17 @@ class Index(Database):
         """Find a text in the inputs and answers of an evaluation, or of all of them, if this was not done already."""
         with self._searching:
             if not self.has_found(text, evaluation):
-                parts = parts_of(self.corpus, self.manifest)
-                if evaluation is not None and self.manifest.sort_fields[0] == "evaluation_name":
-                    keys = ((part, part.entry.first.evaluation_name, part.entry.last.evaluation_name) for part in parts)
-                    parts = [part for part, first, last in keys if first <= evaluation <= last]
+                parts = self.parts(evaluation)
                 with closing(find_phrase(parts, text, jobs=jobs, progress=progress, limits=self._limits)) as hits:
                     self.keep_found(text, evaluation, hits)
+
+    def parts(self, evaluation: str | None) -> list[PartFile]:
+        """The parts that may have records of an evaluation, or of any."""
+        parts = parts_of(self.corpus, self.manifest)
+        if evaluation is None or self.manifest.sort_fields[0] != "evaluation_name":
+            return parts
+        keys = ((part, part.entry.first.evaluation_name, part.entry.last.evaluation_name) for part in parts)
+        return [part for part, first, last in keys if first <= evaluation <= last]
 
     def ids(self, query: Query) -> array[int]:
         if not query.text:
@@ -309,9 +321,17 @@ class Index(Database):
         return None if found is None else self._one(query, found)
 
     def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
-        """What each model of a scope made of a question."""
-        models, flags = self._marks_of(query, name, "flags")
-        return {model: OUTCOMES_BY_FLAGS[kind] for model, kind in zip(models, flags, strict=True)}
+        """What each model of a scope made of a question: the best first, in the end those without an answer."""
+        models, *marks = self._marks_of(query, name, "flags", "shares", "scores")
+        scope = self.scope(query)
+        if not models or scope is None:
+            return {}
+        values = values_or_none(Marks(*marks), range(len(models)), graded=scope.graded)
+        sign = 1 if scope.lower_is_better else -1
+        order = sorted(
+            range(len(models)), key=lambda at: (not marks[0][at], values[at] is None, sign * (values[at] or 0))
+        )
+        return {models[at]: OUTCOMES_BY_FLAGS[marks[0][at]] for at in order}
 
     def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
         """The outcome of each record of the models that have several of a question, in the order of trials."""
@@ -319,13 +339,13 @@ class Index(Database):
         several = unpack_trials(packed).items()
         return {models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
 
-    def _marks_of(self, query: Query, name: str, column: str) -> tuple[tuple[str, ...], bytes]:
-        """The models of a scope, and one column of their marks of a question; nothing if there is none."""
+    def _marks_of(self, query: Query, name: str, *columns: str) -> tuple[Any, ...]:
+        """The models of a scope, and columns of their marks of a question; nothing if there is none."""
         scope, number = self.scope(query), self.number_of(query, name)
         if scope is None or number is None:
-            return (), b""
-        _, (packed,) = next(self.marks(query, [number], Cut(range(len(scope.models))), column))
-        return scope.models, packed
+            return (), *(b"" for _ in columns)
+        _, *packed = next(self.marks(query, [number], Cut(range(len(scope.models))), *columns))
+        return scope.models, *(one for (one,) in packed)
 
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None, repeats: RepeatsAs = MEAN

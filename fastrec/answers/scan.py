@@ -10,6 +10,7 @@ questions of a split hash take turns, with one record of each run at a time.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -27,6 +28,7 @@ from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import Limits
 from fastrec.summary.significance import to_double
+from fastrec.where import text_of
 
 # What the index takes from a line, without decoding all of it:
 #
@@ -41,6 +43,7 @@ from fastrec.summary.significance import to_double
 # seen before is decoded, and one that begins or ends at another level is not JSON. Then the line is decoded as a whole.
 
 _EXCERPT_CHARS: Final = 200
+_SHORT: Final = re.compile(rb'"[^[{"][^\n]{,39}"|[-\dtf][^\n]{,40}')  # metadata: texts, numbers, true, false
 _MOST_RUNS: Final = 10_000
 _QUESTION: Final = key_mark("evaluation_name")
 _TYPE: Final = key_mark("interaction_type")
@@ -100,8 +103,12 @@ class _Record(Key, gc=False, kw_only=True):
     error: str | UnsetType | None = UNSET
 
 
-Asked = tuple[str, int]
-"""The beginning of an input, on one line, and the number of its characters."""
+class _Tail(msgspec.Struct, gc=False):
+    metadata: dict[str, Raw] | None = None
+
+
+Asked = tuple[str, int, str]
+"""The beginning of an input, on one line, the number of its characters, and short metadata of the first record."""
 
 
 _decode_model = msgspec.json.Decoder(_Model).decode
@@ -110,6 +117,7 @@ _decode_input = msgspec.json.Decoder(_Input).decode
 _decode_output = msgspec.json.Decoder(_Output).decode
 _decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 _decode_verdict = msgspec.json.Decoder(_Verdict).decode
+_decode_tail = msgspec.json.Decoder(_Tail).decode
 _decode_record = msgspec.json.Decoder(_Record).decode
 _FAILED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
@@ -227,7 +235,10 @@ class LineReader:
 
     def asked(self) -> Asked:
         raw = self.input.raw
-        return " ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS], len(raw)
+        known = {key: bytes(value) for key, value in (_decode_tail(self.tail).metadata or {}).items()}
+        short = {key: text_of(msgspec.json.decode(value)) for key, value in known.items() if _SHORT.fullmatch(value)}
+        excerpt = " ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS]
+        return excerpt, len(raw), msgspec.json.encode(short).decode()
 
 
 def _total_of_turns(turns: Sequence[_Turn]) -> int:
@@ -291,8 +302,8 @@ class Question(msgspec.Struct, array_like=True, gc=False):
 class Rows(NamedTuple):
     """The rows of a question in the tables of the index."""
 
-    asked: tuple[int, bytes, bytes | None, bytes, int, bytes]
-    """place, sample_hash, sample_id if the hash is split, excerpt, input_chars, ranges"""
+    asked: tuple[int, bytes, bytes | None, bytes, int, bytes, str]
+    """place, sample_hash, sample_id if the hash is split, excerpt, input_chars, ranges, metadata"""
     entries: list[tuple[Any, ...]]
     """scope, place, sample_ids, the columns of `Facts`, output_chars, the columns of `Marks`"""
 
@@ -309,7 +320,7 @@ def join_questions(questions: list[Question]) -> Question:
 
 
 def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
-    excerpt, chars = question.asked
+    excerpt, chars, metadata = question.asked
     ranges = msgspec.msgpack.encode(question.ranges)
     entries = []
     for found in question.scopes:
@@ -321,7 +332,7 @@ def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
         ids = b"[" + b",".join(found.sample_ids) + b"]"
         entries.append((found.scope, question.place, ids, *facts, length, *marks))
     name = question.sample_hash.encode(), question.sample_id or None
-    return Rows((question.place, *name, excerpt.encode(), chars, ranges), entries)
+    return Rows((question.place, *name, excerpt.encode(), chars, ranges, metadata), entries)
 
 
 def write_batches(file: BinaryIO, items: Iterable[Any]) -> None:

@@ -120,6 +120,8 @@ class QuestionRow(Question, kw_only=True, gc=False):
     metric: str | None
     name: str
     """Identifies the question in its scope: the sample_hash; if that is split, also `/` and the sample_id in JSON."""
+    metadata: dict[str, str]
+    """Short values of its first record."""
 
 
 class Page(msgspec.Struct, kw_only=True):

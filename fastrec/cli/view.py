@@ -19,6 +19,8 @@ from fastrec.cli.progress import make_progress
 @shared("corpus")
 @option("--port", "Port to listen on.", type=Count(min=0, max=65535), default=0, show_default="a free one")
 @flag("--no-browser", "Print the address, but do not open a browser.")
+@option("--labels", "Show a button on each answer that was judged wrongly: it adds a line to this file, for `fastrec "
+        "normalize --labels`.", metavar="FILE", type=click.Path())  # fmt: skip
 @shared("primary", "lower_is_better", "run")
 def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> None:
     """Show CORPUS on a local web page: questions, the answers of all models side by side, and whole transcripts.
@@ -28,12 +30,13 @@ def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> No
     Ctrl-C here to end.
 
     \b
-    Needs: pip install starlette uvicorn
+    Needs: pip install starlette uvicorn markdown-it-py
 
     \b
     Examples:
       fastrec view corpus
       fastrec view corpus --no-browser --port 8000
+      fastrec view corpus --labels labels.jsonl
       fastrec view s3://bucket/corpus
     """
     from fastrec.commands.view import view as run

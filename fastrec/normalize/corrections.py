@@ -16,6 +16,7 @@ import functools
 from collections import Counter, defaultdict
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -174,9 +175,17 @@ class Labeller:
             found += get((*names, hashed[:length]), ())
         return found or None
 
+    def _about(self, numbers: list[int], value: dict[str, Any]) -> list[int]:
+        return sorted(number for number in numbers if _is_about(self._labels[number], value))
+
+    def label_of(self, value: dict[str, Any]) -> Label | None:
+        """The label that decides about a record; None without any."""
+        about = self._about(self.change_of(SimpleNamespace(**value)) or [], value)
+        return self._labels[about[-1]] if about else None
+
     def apply(self, numbers: list[int], record: Any, value: dict[str, Any]) -> bool:
         """Give a record the verdict of the last label that is about it; return whether it changed."""
-        about = sorted(number for number in numbers if _is_about(self._labels[number], value))
+        about = self._about(numbers, value)
         before = value["evaluation"]
         if not about:
             return False

@@ -540,7 +540,7 @@ main()
         (
             "starlette,uvicorn",
             "view corpus",
-            "view needs starlette and uvicorn, which are not installed: pip install starlette uvicorn",
+            "view needs packages that are not installed: pip install starlette uvicorn",
         ),
         (
             "distributed",

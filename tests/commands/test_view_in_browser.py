@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -16,7 +17,6 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from fastrec.commands.view.server import View
 from tests.commands import test_report_in_browser as report
 from tests.commands.viewing import (
-    MODELS,
     Client,
     agent_record,
     hostile_records,
@@ -118,20 +118,20 @@ def ids(page: Page) -> list[str]:
 def test_from_the_first_page_to_an_answer(open_page: Any) -> None:
     """Evaluation, table, question, answer, record; and back up by the trail."""
     page = open_page()
-    assert page.title() == "Evaluations · <i>corpus · fastrec"
+    assert page.title() == "Leaderboard · <i>corpus · fastrec"
     assert page.locator(".scopes tbody tr").count() == 10
     follow(page, ".row-link >> text=sums")
     assert page.locator("h1").inner_text() == "sums"
     assert sorted(ids(page)) == ["q0", "q1", "q2", "q3", "q4"]
     row = page.locator(".questions tr", has_text="q2")
-    assert row.locator("td").all_inner_texts()[:2] == ["67%", "0.94"]
+    assert row.locator("td.num").all_inner_texts()[:2] == ["67%", "0.94"]
     with page.expect_navigation():
-        row.locator("td").nth(4).click(force=True)  # anywhere in the row
+        row.locator("td.num").nth(4).click(force=True)  # anywhere in the row
     assert page.locator("h1").inner_text() == "q2"
     assert "2 x 7 = ?" in page.locator(".asked").inner_text()
     assert page.locator(".choices li").all_inner_texts() == ["41", "42 ✓ reference"]
     assert page.locator(".glance a.dot").count() == 3
-    assert page.locator(".answer h3 a").all_inner_texts() == list(MODELS)
+    assert page.locator(".answer h3 a").all_inner_texts() == ["org/a", "org/c", "org/b"]  # the best first
     follow(page, ".answer h3 >> text=org/b")
     assert page.locator("h1").inner_text() == "org/b"
     assert "org/b says" in page.locator(".turn.assistant").inner_text()
@@ -180,7 +180,6 @@ def test_sort(open_page: Any) -> None:
     page = open_page()
     follow(page, ".row-link >> text=sums")
     head = page.locator("thead th", has_text="Right")
-    follow(page, "thead th >> text=Right")
     assert ids(page)[0] == "q1"
     assert head.get_attribute("aria-sort") == "ascending"
     follow(page, "thead th >> text=Right")
@@ -305,11 +304,45 @@ def test_many_answers(open_page: Any) -> None:
     assert len(page.inner_text(".turn")) > 4_900
 
 
+def test_models_are_filtered_by_name(open_page: Any) -> None:
+    """On a question with its answers, folded ones too, and in the leaderboard; `l` opens the first answer."""
+    page = open_page()
+    page.fill("[data-filter]", "org/m0")
+    assert page.locator(".board tbody tr:visible").count() == 10
+    open_question(page, "q3")
+    assert not page.get_by_text("out of memory").is_visible()
+    page.fill("[data-filter]", "ORG/C")
+    assert page.locator(".answer:visible h3 a").all_inner_texts() == ["org/c"]
+    assert page.get_by_text("out of memory").is_visible()
+    assert page.locator(".glance .squares a:visible").count() == 1
+    page.keyboard.press("Escape")
+    press(page, "l")
+    assert page.inner_text("h1") == "org/b"
+
+
+def test_a_label(browser: Browser, tmp_path: Path) -> None:
+    """The button works with what a browser really sends, and without a script."""
+    file = tmp_path / "labels.jsonl"
+    with serving(make_corpus(tmp_path, plain_records()), labels=file) as opened:
+        context = browser.new_context(java_script_enabled=False)
+        page = context.new_page()
+        page.goto(opened.address)
+        open_question(page, "q1")
+        follow(page, ".answer h3 >> text=org/b")
+        page.fill("[name=reason]", "same <number>")
+        follow(page, "text=Judged wrongly: it is right")
+        assert "label: right, same <number>" in page.inner_text(".said")
+        follow(page, "text=The verdict was right: it is wrong")
+        assert "label: wrong" in page.inner_text(".said")
+        context.close()
+    assert [json.loads(line)["is_correct"] for line in file.read_text().splitlines()] == [True, False]
+
+
 def test_metrics(open_page: Any) -> None:
     page = open_page()
     follow(page, ".row-link >> text=graded")
     follow(page, ".tabs >> text=f1")
-    assert page.locator("tbody td").first.inner_text() == "0.5"
+    assert page.locator("tbody td.num").first.inner_text() == "0.5"
     follow(page, ".row-link")
     follow(page, ".tabs >> text=accuracy")
     assert "1 of 2 models right" in page.inner_text(".asked")
@@ -325,6 +358,7 @@ def test_themes(open_page: Any, scheme: str) -> None:
     follow(page, ".row-link >> text=sums")
     follow(page, ".row-link:has(.id:text-is('q3'))")
     page.check("[aria-label='Choose org/a']")
+    page.click("summary >> text=1 answer with an error")
     page.check("[aria-label='Choose org/c']")
     follow(page, "button >> text=Differences")
     addresses.append(page.url)
@@ -347,7 +381,7 @@ def test_themes(open_page: Any, scheme: str) -> None:
 def hostile_tables(server: View) -> list[str]:
     """The addresses of the tables of hostile evaluations."""
     first = Client(server.address).page("/")
-    tables = dict.fromkeys(re.findall(r'href="([^"]*/questions[^"]*)"', first))
+    tables = dict.fromkeys(re.findall(r'href="([^"]*/questions[^"]*)" class="row-link"', first))
     return [unescape(one) for one in tables if not re.search("=(sums|agents|many|graded)", one)]
 
 

@@ -100,9 +100,9 @@ def make_corpus(folder: Path, records: list[dict[str, Any]], name: str = "corpus
 
 
 @contextlib.contextmanager
-def serving(corpus: Path | str) -> Iterator[View]:
+def serving(corpus: Path | str, **options: Any) -> Iterator[View]:
     """The real server, in a thread."""
-    with fastrec.view(corpus) as opened:
+    with fastrec.view(corpus, **options) as opened:
         thread = threading.Thread(target=opened.serve)
         thread.start()
         try:
@@ -122,14 +122,18 @@ class Client:
         assert parts.port
         self.port, self.prefix = parts.port, parts.path.rstrip("/")
 
-    def send(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
+    def send(
+        self, path: str, method: str = "GET", *, form: bytes = b"", **headers: str
+    ) -> tuple[int, dict[str, str], str]:
         """Return status, headers and body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         with contextlib.closing(connection):
             connection.putrequest(method, path, skip_host=True)
             for name, value in ({"Host": f"127.0.0.1:{self.port}"} | headers).items():
                 connection.putheader(name, value)
-            connection.endheaders()
+            if form:
+                connection.putheader("Content-Length", str(len(form)))
+            connection.endheaders(form or None)
             answer = connection.getresponse()
             named = {name.lower(): value for name, value in answer.getheaders()}
             return answer.status, named, answer.read().decode()

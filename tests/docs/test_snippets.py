@@ -30,7 +30,10 @@ NOT_RUN = {
     ("README.md", "make run     # normalizes the demo shards into out/demo and prints a summary"): (
         "skip, it installs from the network, and `make test` runs this test"
     ),
-    ("docs/answers.md", "pip install starlette uvicorn      # once"): "skip, it runs until it is stopped",
+    (
+        "docs/answers.md",
+        "pip install starlette uvicorn markdown-it-py      # once",
+    ): "skip, it runs until it is stopped",
     ("docs/answers.md", "fastrec compare corpus --metrics exact_match judge"): (
         "skip, the records of the demo have no such metrics and no confidence"
     ),

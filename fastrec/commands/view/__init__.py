@@ -1,7 +1,7 @@
 """`view`: look at the questions and answers of a corpus in a browser.
 
 Pages are rendered here and work without a script. The script adds keys, the theme, and search within a transcript.
-The server listens on the loopback interface only, and changes nothing.
+The server listens on the loopback interface only, and writes nothing but labels, if it has a file for them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fastrec.progress import Progress
 if TYPE_CHECKING:
     from fastrec.commands.view.server import View
 
-_PACKAGES = ("starlette", "uvicorn")
+_PACKAGES = {"starlette": "starlette", "uvicorn": "uvicorn", "markdown_it": "markdown-it-py"}
 
 
 def view(
@@ -30,6 +30,7 @@ def view(
     port: int = 0,
     primary: Strings = (),
     lower_is_better: Strings = (),
+    labels: str | os.PathLike[str] | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> View:
@@ -44,6 +45,7 @@ def view(
         port: The port to listen on; by default a free one.
         primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
+        labels: A file for labels: with it, a button on each answer appends one, as `normalize --labels` reads it.
         jobs: Processes to use for building the index.
         progress: Receives the progress of building the index.
 
@@ -53,16 +55,14 @@ def view(
         ShardError: A part cannot be read completely.
     """
     limits = current_limits()
-    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    missing = [package for name, package in _PACKAGES.items() if find_spec(name) is None]
     if missing:
-        names = " and ".join(missing)
-        are = "is" if len(missing) == 1 else "are"
-        raise UsageError(f"view needs {names}, which {are} not installed: pip install {' '.join(missing)}")
+        raise UsageError(f"view needs packages that are not installed: pip install {' '.join(missing)}")
     check_jobs(jobs)
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
     index = open_index(corpus, jobs=jobs, progress=progress, limits=limits)
     index.direct(as_tuple("lower_is_better", lower_is_better))
     # Imported only now: workers are forked before, and web servers may start threads.
-    opened: View = import_module("fastrec.commands.view.server").View(index, port, as_tuple("primary", primary))
-    return opened
+    make: type[View] = import_module("fastrec.commands.view.server").View
+    return make(index, port, as_tuple("primary", primary), None if labels is None else os.fspath(labels))

@@ -2,6 +2,7 @@ r"""The addresses of pages: each has all the state of its page, so it can be sha
 
     /TOKEN/                                          all evaluations
     /TOKEN/questions?evaluation=E&metric=M&…         a table of questions
+    /TOKEN/download?evaluation=E&metric=M&…          the records of these questions
     /TOKEN/question/HASH?evaluation=E&metric=M&…     a question with its answers, in the order of such a table
     /TOKEN/answer/HASH?…&show=MODEL                  one answer
     /TOKEN/record/HASH?…&show=MODEL                  its record, as text
@@ -22,7 +23,8 @@ from urllib.parse import quote, urlencode
 import msgspec
 from msgspec.structs import replace
 
-from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, Which
+from fastrec.answers.leaderboard import BoardEvaluation
+from fastrec.answers.table import PLACES, SORTS, OutcomeFilter, Query, QuestionRow, Scope, Which
 
 _ESCAPE: Final = re.compile(r"\\(?:\\|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 _ORDINAL: Final = re.compile(r"\\([2-9]|[1-9][0-9]{1,8})\Z")
@@ -78,8 +80,9 @@ _KEYS: Final = (
 _PARAMETERS: Final = dict(zip(_KEYS, Query.__struct_fields__, strict=True))
 _TYPED: Final = ("text", "where")  # as the user has typed them; others are names
 _CHOICES: Final[dict[str, Sequence[str]]] = {"which": get_args(Which), "in": PLACES, "sort": SORTS}
-_ALL: Final = Query(evaluation_name="")
+_ALL: Final = Query(evaluation_name="", sort="hardest")
 _OUTCOMES: Final = get_args(OutcomeFilter)
+_SWITCHES: Final = ("differences", "whole", "plain")
 _MOST_DIGITS: Final = 12
 
 
@@ -92,6 +95,7 @@ class PageState(msgspec.Struct, frozen=True, kw_only=True):
     show: tuple[AnswerName, ...] = ()  # the answers side by side; all if there are none
     differences: bool = False  # whether the differences between the first two of them are highlighted
     whole: bool = False  # whether long texts are shown whole
+    plain: bool = False  # whether Markdown is shown as it is
 
 
 def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
@@ -104,7 +108,7 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
     def one(key: str) -> str:
         return values.get(key, [""])[-1]
 
-    fields: dict[str, Any] = {"evaluation_name": ""}
+    fields: dict[str, Any] = {"evaluation_name": "", "sort": _ALL.sort}
     for key, given in values.items():
         field = _PARAMETERS.get(key, "")
         read = given if key in _TYPED else [name_of(value) for value in given]
@@ -121,8 +125,7 @@ def state_of(pairs: Iterable[tuple[str, str]]) -> PageState:
         page=_count(one("page"), 1, 10**_MOST_DIGITS),
         size=_count(one("size"), PAGE_SIZE, LARGEST_PAGE),
         show=tuple(dict.fromkeys(map(_answer_name_of, values.get("show", ())))),
-        differences=one("differences") == "1",
-        whole=one("whole") == "1",
+        **{name: one(name) == "1" for name in _SWITCHES},
     )
 
 
@@ -149,6 +152,11 @@ def number_text(value: float) -> str:
     return repr(value).removesuffix(".0")
 
 
+def all_questions(scope: Scope | Query | QuestionRow | BoardEvaluation, models: tuple[str, ...] = ()) -> PageState:
+    """The table of a scope, without filters."""
+    return PageState(query=replace(_ALL, evaluation_name=scope.evaluation_name, metric=scope.metric, models=models))
+
+
 def query_pairs(query: Query) -> list[tuple[str, str]]:
     pairs = []
     for key, field in _PARAMETERS.items():
@@ -165,9 +173,7 @@ def state_pairs(state: PageState) -> list[tuple[str, str]]:
     pairs += [("page", str(state.page))] if state.page != 1 else []
     pairs += [("size", str(state.size))] if state.size != PAGE_SIZE else []
     pairs += [("show", answer_name_text(chosen)) for chosen in state.show]
-    pairs += [("differences", "1")] if state.differences else []
-    pairs += [("whole", "1")] if state.whole else []
-    return pairs
+    return pairs + [(name, "1") for name in _SWITCHES if getattr(state, name)]
 
 
 class Addresses:
@@ -180,8 +186,8 @@ class Addresses:
         """Make the address of the start page, or of a page or file without state."""
         return f"{self._prefix}/{name}"
 
-    def table(self, state: PageState) -> str:
-        return self._of("questions", replace(state, show=(), differences=False, whole=False))
+    def table(self, state: PageState, page: str = "questions") -> str:
+        return self._of(page, replace(state, show=(), differences=False, whole=False))
 
     def questions(self, state: PageState) -> Callable[[str], str]:
         """Make a function from names of questions to their addresses; for tables, it is quicker."""

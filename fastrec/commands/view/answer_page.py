@@ -13,13 +13,16 @@ from fastrec.answers.index import Index
 from fastrec.answers.table import QuestionRow
 from fastrec.answers.transcript import Call, Transcript, Turn
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses
+from fastrec.commands.view.labels import label_form
 from fastrec.commands.view.layout import Frame, block, facts, key_link, verdict
-from fastrec.commands.view.question_page import NumberedAnswer, folded, question_card, repeat_text
+from fastrec.commands.view.markdown import answer_text
+from fastrec.commands.view.question_page import NumberedAnswer, folded, markdown_switch, question_card, repeat_text
 from fastrec.errors import counted
 from fastrec.html import Html, joined, soft, tag
 
 _SHORT: Final = 400  # a longer result of a tool, or system prompt, is folded
 _LINES: Final = 8
+_MEASURE: Final = re.compile(r"token|usage|latency|performance|duration|time|_ms$")
 _KNOWN_ROLES: Final = {"user", "assistant", "tool", "system"}
 
 
@@ -31,11 +34,11 @@ def _error_marks(total: int) -> Iterator[Html]:
         yield tag("span", f"error {number} of {total} ", link, class_="error-mark", id=f"error-{number}")
 
 
-def _conversation(transcript: Transcript, errors: int, most: int | None, whole: str) -> Html:
+def _conversation(transcript: Transcript, errors: int, most: int | None, whole: str, *, plain: bool) -> Html:
     """Show all turns; texts with more than `most` characters are cut, with a link to the whole."""
     marks = _error_marks(errors)
     turns = [
-        _turn(turn, marks, most, whole)
+        _turn(turn, marks, most, whole, plain=plain or turn.role != "assistant")
         for turn in transcript.turns
         # The result of a call is shown with the call.
         if not turn.is_result or turn.reasoning or turn.calls or turn.other
@@ -43,7 +46,7 @@ def _conversation(transcript: Transcript, errors: int, most: int | None, whole: 
     return tag("ol", *turns, class_="turns")
 
 
-def _turn(turn: Turn, errors: Iterator[Html], most: int | None, whole: str) -> Html:
+def _turn(turn: Turn, errors: Iterator[Html], most: int | None, whole: str, *, plain: bool) -> Html:
     role = turn.role if turn.role in _KNOWN_ROLES else "other"
     failed = turn.failed and not turn.is_result
     parts = [
@@ -51,6 +54,7 @@ def _turn(turn: Turn, errors: Iterator[Html], most: int | None, whole: str) -> H
             "header",
             tag("b", turn.role or "no role", class_="role"),
             tag("a", f"#{turn.number}", href=f"#turn-{turn.number}", class_="soft"),
+            _measured(turn.other),
             next(errors) if failed else None,
         )
     ]
@@ -58,11 +62,24 @@ def _turn(turn: Turn, errors: Iterator[Html], most: int | None, whole: str) -> H
         parts.append(folded("Reasoning", turn.reasoning, most, whole))
     if turn.text and not turn.is_result:
         is_folded = turn.role == "system" and _is_long(turn.text)  # the same for all answers, most often
-        parts.append(folded("Prompt", turn.text, most, whole) if is_folded else block(turn.text, most, whole))
+        said = folded("Prompt", turn.text, most, whole) if is_folded else None
+        parts.append(said or answer_text(turn.text, most, whole, plain=plain))
     parts += [_call(call, errors, most, whole) for call in turn.calls]
     parts.append(_others(turn.other))
     class_ = f"turn {role}" + (" failed" if failed else "")
     return tag("li", *parts, class_=class_, id=f"turn-{turn.number}")
+
+
+def _measured(other: Mapping[str, str]) -> Html:
+    """Show the tokens and times of a turn, which no schema version has a field for."""
+    found: dict[str, object] = {}
+    for key, text in other.items():
+        if _MEASURE.search(key):
+            try:
+                found |= msgspec.json.decode(text, type=dict[str, object])
+            except (msgspec.MsgspecError, RecursionError):  # it is a number or a text
+                found[key] = text
+    return tag("span", *(tag("span", f"{key} ", tag("b", str(found[key]))) for key in found), class_="facts")
 
 
 def _call(call: Call, errors: Iterator[Html], most: int | None, whole: str) -> Html:
@@ -120,12 +137,13 @@ def answer_page(frame: Frame, index: Index, state: PageState, row: QuestionRow, 
             "header",
             tag("h1", answer.model_id),
             _repeats(here, shown) if shown.total > 1 else None,
-            tag("p", verdict(answer.outcome), facts(answer), class_="line"),
+            tag("p", verdict(answer.outcome), facts(answer, shown.score), class_="line"),
             _attributes(shown),
+            label_form(here, shown) if frame.can_label and shown.can_label else None,
         ),
         tag("p", "Error: ", answer.error, class_="error-text") if answer.error else None,
         _links_to_errors(errors) if errors else None,
-        _conversation(transcript, errors, most, whole),
+        _conversation(transcript, errors, most, whole, plain=state.plain),
         tag("section", tag("h2", "Extracted answer"), *extracted, class_="card") if any(transcript.extracted) else None,
         _table("Metadata", transcript.metadata, most, whole) if transcript.metadata else None,
         _table("Unknown keys", transcript.other, most, whole) if transcript.other else None,
@@ -161,6 +179,7 @@ def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
         key_link("Next question →", "j n", after, rel="next"),
         key_link("← Model", "h", model(number - 1)),
         key_link("Model →", "l", model(number + 1)),
+        markdown_switch(here, "answer"),
         class_="steps",
         aria_label="Questions and models",
     )

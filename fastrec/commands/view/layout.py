@@ -10,7 +10,7 @@ from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
-from fastrec.wording import NONE, SIGNS, latency_text, score_text, tokens_text
+from fastrec.wording import NONE, SIGNS, latency_text, tokens_text
 
 FIGURES: Final = ("score", "tokens", "latency")
 MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
@@ -38,6 +38,17 @@ def short(text: str, most: int) -> str:
     return line if len(line) <= most and len(text) <= most * 4 else line[:most].rstrip() + "…"
 
 
+def middle(name: str, most: int = 80) -> str:
+    """Cut a long name in the middle: similar names mostly differ at the end."""
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most // 2) :]}"
+
+
+def name_filter(elements: str) -> Html:
+    """Make a box that hides the elements whose models have other names; it needs the script."""
+    box = {"placeholder": "filter models", "aria_label": "Filter models", "data_filter": elements}
+    return tag("input", type="search", class_="scripted-only", **box)
+
+
 def hidden_fields(pairs: Iterable[tuple[str, str]]) -> Html:
     """Make the fields of a form that keep the state of the page."""
     return joined(*(tag("input", type="hidden", name=name, value=Exact(value)) for name, value in pairs))
@@ -52,16 +63,16 @@ def block(text: str, most: int | None, whole: str | None = None, *, class_: str 
     return tag("div", multiline(text[:most]), more, class_=f"{class_} cut", dir="auto")
 
 
-def figures(answer: Answer) -> tuple[str, str, str]:
-    """Format score, tokens (of the input → of the output) and latency of an answer; empty if there is none."""
+def figures(answer: Answer, score: str) -> tuple[str, str, str]:
+    """List the score, as it is spelled, tokens (input → output) and latency of an answer; empty if there is none."""
     numbers = (answer.input_tokens, answer.output_tokens)
     tokens = " → ".join(NONE if number is None else tokens_text(number) for number in numbers)
     latency = "" if answer.latency_ms is None else latency_text(answer.latency_ms)
-    return score_text(answer.score), "" if numbers == (None, None) else tokens, latency
+    return score, "" if numbers == (None, None) else tokens, latency
 
 
-def facts(answer: Answer) -> Html:
-    named = zip(FIGURES, figures(answer), strict=True)
+def facts(answer: Answer, score: str) -> Html:
+    named = zip(FIGURES, figures(answer, score), strict=True)
     said = (tag("span", f"{name} ", tag("b", value)) for name, value in named if value)
     return tag("span", *said, class_="facts")
 
@@ -72,7 +83,7 @@ _KEYS: Final = (
     (("Enter",), "open the row"),
     (("[", "]"), "previous and next page of the table"),
     (("d",), "next question on which the models disagree"),
-    (("h", "l"), "answer of the previous or next model"),
+    (("h", "l"), "answer of the previous or next model; from a question, l opens the best one"),
     (("u",), "up: from the answer to the question, to the table, to all evaluations"),
     (("/",), "search"),
     (("e",), "next error in a transcript"),
@@ -82,8 +93,8 @@ _KEYS: Final = (
 
 
 class Frame:
-    def __init__(self, addresses: Addresses, corpus: str) -> None:
-        self.addresses = addresses
+    def __init__(self, addresses: Addresses, corpus: str, *, can_label: bool) -> None:
+        self.addresses, self.can_label = addresses, can_label
         self._corpus = corpus
 
     def page(self, title: str, trail: Sequence[tuple[str, str | None]], *body: Html, tools: Html | None = None) -> Html:
@@ -111,7 +122,7 @@ class Frame:
         return self.page(title, [], body)
 
     def _trail(self, trail: Sequence[tuple[str, str | None]]) -> Html:
-        names = [(self._corpus, self.addresses.plain()), *trail]
+        names = [(middle(name), to) for name, to in [(self._corpus, self.addresses.plain()), *trail]]
         up = max((number for number, (_, address) in enumerate(names[:-1]) if address), default=None)
         items = [
             tag("li", tag("a", name, href=address, data_key="u" if number == up else None) if address else name)

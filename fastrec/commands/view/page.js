@@ -125,7 +125,18 @@ function search(text) {
   showHit(1);
 }
 
+// A box that hides models with other names; a folded list with a match is unfolded.
+function filterNames(box) {
+  const wanted = box.value.toLowerCase();
+  for (const one of all(box.dataset.filter)) {
+    const named = one.querySelector(".model") ?? one;
+    one.hidden = !(named.title || named.textContent).toLowerCase().includes(wanted);
+    if (wanted && !one.hidden) for (const fold of all(".unjudged")) fold.open ||= fold.contains(one);
+  }
+}
+
 addEventListener("DOMContentLoaded", () => {
+  for (const box of all("[data-filter]")) box.addEventListener("input", () => filterNames(box));
   document.getElementById("theme").addEventListener("click", switchTheme);
   document.getElementById("help-button").addEventListener("click", () => document.getElementById("help").showModal());
   const within = document.getElementById("within");

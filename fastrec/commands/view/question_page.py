@@ -25,7 +25,7 @@ from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tell_apart, trial_of
 from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
-from fastrec.answers.transcript import Transcript, transcript_of
+from fastrec.answers.transcript import Transcript, decoded, transcript_of
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses, answer_name_text, query_pairs
 from fastrec.commands.view.layout import (
     FIGURES,
@@ -36,13 +36,17 @@ from fastrec.commands.view.layout import (
     figures,
     hidden_fields,
     key_link,
+    middle,
+    name_filter,
     short,
     verdict,
 )
+from fastrec.commands.view.markdown import answer_text
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, soft, tag
-from fastrec.wording import SIGNS, signs_of, tally_facts
+from fastrec.normalize.corrections import Label, Labeller
+from fastrec.wording import SIGNS, even_scores, score_text, signs_of, tally_facts
 
 _LONGEST: Final = 20_000  # characters of each text that are compared
 _MOST_EDITS: Final = 1_200
@@ -171,21 +175,27 @@ class NumberedAnswer(msgspec.Struct, frozen=True):
     name: AnswerName
     answer: Answer
     transcript: Transcript
+    score: str
+    label: Label | None
     total: int  # how many answers the model has to the question
     trial: dict[str, str]
+    can_label: bool  # no other answer of its model has the same trial, and it has no error
 
 
-def numbered(answers: Iterable[Answer]) -> list[NumberedAnswer]:
+def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[NumberedAnswer]:
     """Number the answers of each model from 1, in the order of the models."""
-    by_model: dict[str, list[tuple[Answer, Transcript]]] = {}
-    for answer in answers:
-        by_model.setdefault(answer.model_id, []).append((answer, transcript_of(answer.line)))
+    answers = list(answers)
+    by_model: dict[str, list[tuple[Answer, Transcript, str, Label | None]]] = {}
+    for answer, score in zip(answers, even_scores(one.score for one in answers), strict=True):
+        value = decoded(answer.line)
+        label = labels.label_of(value) if labels else None
+        by_model.setdefault(answer.model_id, []).append((answer, transcript_of(value), score, label))
     made = []
     for model, same in by_model.items():
-        trials = tell_apart([trial_of(one.evaluation_id, one.sample_id, said) for one, said in same])
+        trials = tell_apart([trial_of(one.evaluation_id, one.sample_id, said) for one, said, *_ in same])
         made += [
-            NumberedAnswer(AnswerName(model, number), one, said, len(same), trial)
-            for number, ((one, said), trial) in enumerate(zip(same, trials, strict=True), start=1)
+            NumberedAnswer(AnswerName(model, at), *one, len(same), trial, trials.count(trial) == 1 and not one[0].error)
+            for at, (one, trial) in enumerate(zip(same, trials, strict=True), start=1)
         ]
     return made
 
@@ -198,13 +208,19 @@ def repeat_text(one: NumberedAnswer) -> str:
     return f"answer {one.name.ordinal:,} of {one.total:,}{''.join(trial)}"
 
 
+def label_text(label: Label) -> str:
+    said = [] if label.is_correct is None else ["right" if label.is_correct else "wrong"]
+    said += [] if label.score is None else [f"score {score_text(label.score)}"]
+    return f"label: {', '.join([*said, *filter(None, (label.reason, label.by))])}"
+
+
 def _cards(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
     if len(shown) <= _MOST_CARDS:
         return tag("div", *(_card(here, one) for one in shown), class_="cards")
     rows = (_row(here, one) for one in shown)
     names = ("verdict", "model", *FIGURES)
     head = tag("div", tag("span", *(tag("span", name) for name in names), class_="grid"), class_="list-head")
-    columns = zip(FIGURES, zip(*(figures(one.answer) for one in shown), strict=True), strict=True)
+    columns = zip(FIGURES, zip(*(figures(one.answer, one.score) for one in shown), strict=True), strict=True)
     empty = [f"no-{name}" for name, values in columns if not any(values)]
     return tag("div", head, *rows, class_=" ".join(["answer-list", *empty]))
 
@@ -235,11 +251,13 @@ def _marked(pieces: Sequence[Piece], side: str) -> Html:
 
 
 def _name(here: QuestionAddresses, one: NumberedAnswer) -> Html:
-    return tag("a", one.answer.model_id, href=here.answer(one.name), class_="model")
+    model = one.answer.model_id
+    return tag("a", middle(model), href=here.answer(one.name), class_="model", title=model)
 
 
 def _repeat(one: NumberedAnswer) -> Html | None:
-    return tag("span", repeat_text(one), class_="repeat") if one.total > 1 else None
+    said = [repeat_text(one)] * (one.total > 1) + ([label_text(one.label)] if one.label else [])
+    return tag("span", " · ".join(said), class_="repeat") if said else None
 
 
 def _box(here: QuestionAddresses, one: NumberedAnswer) -> Html:
@@ -252,18 +270,19 @@ def _box(here: QuestionAddresses, one: NumberedAnswer) -> Html:
 def _card(here: QuestionAddresses, one: NumberedAnswer, text: Html | None = None) -> Html:
     head = tag("header", tag("h3", _box(here, one), _name(here, one)), verdict(one.answer.outcome))
     body = _body(here, one, _CARD_TEXT, text)
-    return tag("article", head, _repeat(one), facts(one.answer), *body, class_=f"card answer {one.answer.outcome}")
+    said = facts(one.answer, one.score)
+    return tag("article", head, _repeat(one), said, *body, class_=f"card answer {one.answer.outcome}")
 
 
 def _row(here: QuestionAddresses, one: NumberedAnswer) -> Html:
     """Make a row of the list: unfolded, it is as a card."""
-    answer = one.answer
+    answer, name = one.answer, one.answer.model_id
     start = answer.error or one.transcript.final_text
     summary = tag(
         "summary",
         verdict(answer.outcome),
-        tag("span", tag("span", answer.model_id, class_="model"), _repeat(one), class_="who"),
-        *(tag("span", value, class_="figure") for value in figures(answer)),
+        tag("span", tag("span", middle(name), class_="model", title=name), _repeat(one), class_="who"),
+        *(tag("span", value, class_="figure") for value in figures(answer, one.score)),
         tag("span", short(start, _START), class_="excerpt", dir="auto"),
         class_="grid",
     )
@@ -287,7 +306,7 @@ def _body(here: QuestionAddresses, one: NumberedAnswer, most: int, text: Html | 
     reasoning = "\n\n".join(turn.reasoning for turn in transcript.turns if turn.reasoning)
     if reasoning:
         made.append(folded("Reasoning", reasoning, most, address))
-    made.append(text or block(said, most, address))
+    made.append(text or answer_text(said, most, address, plain=here.state.plain))
     calls = sum(len(turn.calls) for turn in transcript.turns)
     if len(transcript.turns) > 1 or calls:
         counts = f"Transcript: {counted(len(transcript.turns), 'turn')}, {counted(calls, 'tool call')}"
@@ -305,10 +324,14 @@ _INPUT: Final = 6_000
 _PROMPT: Final = 3_000
 
 
-def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, row: QuestionRow) -> Html:
+def question_page(
+    frame: Frame, index: Index, scope: Scope, state: PageState, row: QuestionRow, *, labels: Labeller | None
+) -> Html:
     query, here = state.query, QuestionAddresses(frame.addresses, state, row.name)
     models = tuple(dict.fromkeys(one.model for one in state.show)) or query.models
-    shown = numbered(index.answers(row, models))
+    outcomes = index.outcomes(query, row.name)
+    best_first = {model: at for at, model in enumerate(outcomes)}
+    shown = sorted(numbered(index.answers(row, models), labels), key=lambda one: best_first[one.name.model])
     if state.show:
         by_choice = {one.name: one for one in shown}
         shown = [by_choice[chosen] for chosen in state.show if chosen in by_choice]
@@ -321,19 +344,19 @@ def question_page(frame: Frame, index: Index, scope: Scope, state: PageState, ro
         *(question_card(here, one.transcript) for one in some[:1]),
     )
     other = metric_links(index, query, lambda metric: here.to(query=replace(query, metric=metric)))
-    outcomes = _glance(here, index.outcomes(query, row.name), index.trials(query, row.name))
-    answers = _answers(here, shown)
+    answers = tag("section", _glance(here, outcomes, index.trials(query, row.name)), _answers(here, shown))
+    first = next((here.answer(one.name) for one in shown), None)
     return frame.page(
         f"{title} · {query.evaluation_name}",
         [(query.evaluation_name, here.table(state)), (title, None)],
-        _links(here, index),
+        _links(here, index, first),
         tag("p", "There is no disagreement after this question.", id=NO_MORE, class_="card"),
         other,
-        tag("div", tag("section", question, class_="asked"), tag("section", outcomes, answers), class_="columns"),
+        tag("div", tag("section", question, class_="asked"), answers, class_="columns"),
     )
 
 
-def _links(here: QuestionAddresses, index: Index) -> Html:
+def _links(here: QuestionAddresses, index: Index, first: str | None) -> Html:
     rows = index.neighbours(here.state.query, here.name)
     before, after = (here.to(name=row.name, whole=False) if row else None for row in rows)
     return tag(
@@ -341,10 +364,17 @@ def _links(here: QuestionAddresses, index: Index) -> Html:
         key_link("← Previous", "k p", before, rel="prev"),
         key_link("Next →", "j n", after, rel="next"),
         key_link("Next disagreement", "d", here.to("disagreement", whole=False)),
+        key_link("First answer", "l", first),
+        markdown_switch(here, "question"),
         tag("a", "Answers ↓", href="#answers", class_="button narrow-only"),
         class_="steps",
         aria_label="Questions",
     )
+
+
+def markdown_switch(here: QuestionAddresses, page: str) -> Html:
+    text = "Render Markdown" if here.state.plain else "Text as it is"
+    return tag("a", text, href=here.to(page, plain=not here.state.plain), class_="button")
 
 
 def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
@@ -361,7 +391,7 @@ def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
             for number, choice in enumerate(transcript.choices)
         )
         parts += [tag("h2", "Choices"), tag("ol", *items, class_="choices")]
-    references = [block(reference, most, whole, class_="text reference") for reference in transcript.references]
+    references = [block(_indented(one), most, whole, class_="text reference") for one in transcript.references]
     parts += [tag("h2", "Reference" if len(references) == 1 else "References"), *references]
     if not references:
         parts.append(soft("none"))
@@ -369,6 +399,14 @@ def question_card(here: QuestionAddresses, transcript: Transcript) -> Html:
         parts.append(folded("Prompt as formatted", transcript.prompt, None if here.state.whole else _PROMPT, whole))
     parts.append(tag("p", tag("code", here.name, title="sample_hash"), class_="soft hash"))
     return tag("div", *parts, class_="card")
+
+
+def _indented(text: str) -> str:
+    """Indent what is JSON; a text is left as it is."""
+    try:
+        return msgspec.json.format(text, indent=2) if text.lstrip().startswith(("{", "[")) else text
+    except (msgspec.DecodeError, RecursionError):
+        return text
 
 
 def _expected(transcript: Transcript) -> set[int]:
@@ -387,16 +425,23 @@ def _glance(here: QuestionAddresses, outcomes: Mapping[str, Outcome], trials: Ma
         for outcome in OUTCOMES
         if counts[outcome]
     )
-    shown = islice(outcomes.items(), MOST)
-    squares = (_square(here, model, outcome, trials.get(model, ())) for model, outcome in shown)
+    shown = list(islice(outcomes.items(), MOST))
+    squares = [_square(here, model, outcome, trials.get(model, ())) for model, outcome in shown]
+    judged = sum(outcome not in ("error", "none") for _, outcome in shown)
+    rest = f"{counted(len(shown) - judged, 'model')} without an answer"
     return tag(
         "div",
-        tag("h2", "All models"),
-        tag("div", *squares, class_="squares"),
+        tag("div", tag("h2", "All models"), name_filter(".answer, .squares .dot"), class_="line"),
+        tag("div", *squares[:judged], class_="squares"),
+        _unjudged(rest, tag("div", *squares[judged:], class_="squares")) if judged < len(shown) else None,
         soft(f"and {len(outcomes) - MOST:,} more") if len(outcomes) > MOST else None,
         tag("p", *legend, class_="legend"),
         class_="card glance",
     )
+
+
+def _unjudged(title: str, content: Html) -> Html:
+    return tag("details", tag("summary", title), content, class_="folded unjudged")
 
 
 def _square(here: QuestionAddresses, model: str, outcome: Outcome, trials: Sequence[Outcome]) -> Html:
@@ -428,9 +473,12 @@ def _answers(here: QuestionAddresses, shown: Sequence[NumberedAnswer]) -> Html:
         tag("a", "All answers", href=all_answers, class_="button") if state.show else None,
         class_="answer-tools",
     )
-    listed = _cards(here, rest[:MOST]) if rest else None
+    failed = [] if state.show else [one for one in rest[:MOST] if one.answer.outcome == "error"]
+    judged = [one for one in rest[:MOST] if state.show or one.answer.outcome != "error"]
+    listed = _cards(here, judged) if judged else None
+    folded = _unjudged(f"{counted(len(failed), 'answer')} with an error", _cards(here, failed)) if failed else None
     more = None
     if len(rest) > MOST:
         more = tag("p", f"These are the first {MOST:,} answers; the table has a filter for models.", class_="note")
     hidden = hidden_fields(query_pairs(state.query))
-    return tag("form", hidden, tools, more, two, listed, action=all_answers.partition("?")[0], id="answers")
+    return tag("form", hidden, tools, more, two, listed, folded, action=all_answers.partition("?")[0], id="answers")

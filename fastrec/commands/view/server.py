@@ -3,8 +3,9 @@
 The guard sees a request before anything else does:
 
 1. The Host header must name this server: another web site may let its own name point to 127.0.0.1 (DNS rebinding).
-2. Only GET and HEAD: the server changes nothing.
+2. Only GET and HEAD: the server changes nothing. With `--labels`, also POST of a label.
 3. The first part of the path must be the token of this start, which other users and web sites do not know.
+4. A POST must come from a page of this server, as the browser says in Origin and Sec-Fetch-Site.
 
 Every response, an error too, has headers that forbid scripts, styles and requests other than our own, framing, and
 storing. Pages are made in threads, so they may wait for parts.
@@ -16,18 +17,21 @@ import secrets
 import socket
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib.resources import files
+from itertools import chain
 from pathlib import PurePath
 from typing import Final, Self
 
 import h11
 import uvicorn
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
@@ -35,16 +39,20 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastrec.answers.index import Index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
+from fastrec.answers.marks import Cut
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
-from fastrec.commands.view.addresses import Addresses, PageState, state_of
+from fastrec.commands.view.addresses import Addresses, PageState, QuestionAddresses, all_questions, state_of
 from fastrec.commands.view.answer_page import answer_page, record_text
+from fastrec.commands.view.labels import LabelFile, new_label
 from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
+from fastrec.corpus.scan import PartFile, read_head, skim_lines
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Filters, make_filters
 from fastrec.html import Html, tag
+from fastrec.judge.parse import parse
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_matching
 from fastrec.storage import is_url, parent_and_name
@@ -55,7 +63,7 @@ _POLICY: Final = (
 )
 HEADERS: Final = {
     "content-security-policy": _POLICY,
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # without a referrer, browsers send no Origin either
     "x-content-type-options": "nosniff",
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
@@ -67,30 +75,35 @@ _HINT: Final = "Open the address that `fastrec view` has printed: it is new at e
 class _Guard:
     """Passes requests for this server, with its token, to an application below `/TOKEN`."""
 
-    def __init__(self, app: ASGIApp, token: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, token: str, port: int, *, can_label: bool) -> None:
         self._app = app
+        self._can_label = can_label
         self._token = token.encode()
-        self._hosts = {f"{name}:{port}".encode() for name in ("127.0.0.1", "localhost")}
+        self._hosts = {f"{name}:{port}" for name in ("127.0.0.1", "localhost")}
         if port == 80:
-            self._hosts |= {b"127.0.0.1", b"localhost"}
+            self._hosts |= {"127.0.0.1", "localhost"}
 
     async def __call__(self, scope: HttpScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":  # else a web socket: not one of ours
-            problem = self._problem(scope)
+            problem = self._problem(scope, Headers(scope=scope))
             app = _refusal(*problem) if problem else self._app
             await app({**scope, "root_path": f"/{self._token.decode()}"}, receive, send)
 
-    def _problem(self, scope: HttpScope) -> tuple[int, str] | None:
-        """The status and the reason why a request is refused."""
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
+    def _problem(self, scope: HttpScope, headers: Headers) -> tuple[int, str, str] | None:
+        """The status and the reason why a request is refused, and which methods are allowed."""
+        hosts = headers.getlist("host")
+        token, slash, page = scope["path"][1:].encode("utf-8", "replace").partition(b"/")
+        allowed = "POST" if self._can_label and page.startswith(b"label/") else "GET, HEAD"
         if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return 403, "This server answers only to 127.0.0.1 and localhost."
-        if scope["method"] not in {"GET", "HEAD"}:
-            return 405, "This server only shows things: it answers GET and HEAD."
-        token, slash, _ = scope["path"][1:].encode("utf-8", "replace").partition(b"/")
+            return 403, "This server answers only to 127.0.0.1 and localhost.", allowed
+        if scope["method"] not in allowed.split(", "):
+            return 405, f"This server only shows things: it answers {allowed.replace(', ', ' and ')}.", allowed
         if not secrets.compare_digest(token, self._token):
-            return 403, "The address lacks the right token."
-        return None if slash else (404, "There is no such page.")
+            return 403, "The address lacks the right token.", allowed
+        is_own = headers.getlist("origin") == [f"http://{hosts[0].lower()}"]
+        if scope["method"] == "POST" and not (is_own and headers.get("sec-fetch-site", "same-origin") == "same-origin"):
+            return 403, "Labels come from pages of this server only.", allowed
+        return None if slash else (404, "There is no such page.", allowed)
 
 
 class _Protocol(H11Protocol):
@@ -107,9 +120,9 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
 
-def _refusal(status: int, reason: str) -> Response:
+def _refusal(status: int, reason: str, allowed: str = "") -> Response:
     page = tag("html", tag("title", "fastrec view"), tag("h1", reason), tag("p", _HINT), lang="en")
-    headers = {"allow": "GET, HEAD"} if status == 405 else None
+    headers = {"allow": allowed} if status == 405 else None
     return HTMLResponse(f"<!doctype html>{page}", status, headers)
 
 
@@ -124,8 +137,9 @@ _KEPT: Final = 4  # indexes of matching records
 
 
 class _Pages:
-    def __init__(self, index: Index, board: Leaderboard) -> None:
+    def __init__(self, index: Index, board: Leaderboard, labels: LabelFile | None) -> None:
         self._index = index
+        self._labels = labels
         self._board = board
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
         self._matching: OrderedDict[tuple[str, ...], tuple[Index, ExitStack]] = OrderedDict()  # by conditions
@@ -134,7 +148,7 @@ class _Pages:
         self._name = parent_and_name(corpus)[1] if is_url(corpus) else PurePath(corpus).name or corpus
 
     def frame(self, request: Request) -> Frame:
-        return Frame(Addresses(request.scope["root_path"]), shown(self._name))
+        return Frame(Addresses(request.scope["root_path"]), shown(self._name), can_label=self._labels is not None)
 
     def start(self, request: Request) -> Response:
         return _html(start_page(self.frame(request), self._index, self._board))
@@ -143,9 +157,7 @@ class _Pages:
         text = request.query_params.get("text", "").strip()
         found = self._index.find(text) if text else []
         if len(found) == 1:
-            query = Query(evaluation_name=found[0].evaluation_name, metric=found[0].metric)
-            address = self.frame(request).addresses.question(PageState(query=query), found[0].name)
-            return RedirectResponse(address, 303)
+            return RedirectResponse(self.frame(request).addresses.question(all_questions(found[0]), found[0].name), 303)
         return _html(found_page(self.frame(request), text, found))
 
     def table(self, request: Request) -> Response:
@@ -160,9 +172,22 @@ class _Pages:
             found = str(exc)
         return _html(table_page(frame, self._index, scope, state, found), 400 if isinstance(found, str) else 200)
 
+    def download(self, request: Request) -> Response:
+        """Send the records of the questions of a table, of the models that count, in the order of the corpus."""
+        state = state_of(request.query_params.multi_items())
+        self._scope(state)
+        query = state.query
+        with self._index_of(query) as index:
+            names = {name for (some,) in index.marks(query, index.ids(query), Cut([0])) for name in some}
+        text = _text_of(self._index.parts(query.evaluation_name), query, names)
+        first = next(text, b"")  # a part that cannot be read is mostly noticed here, so that a page can say so
+        headers = {"content-disposition": 'attachment; filename="records.jsonl"'}
+        return StreamingResponse(chain([first], text), media_type="application/x-ndjson", headers=headers)
+
     def question(self, request: Request) -> Response:
         with self._row(request) as (state, index, row):
-            return _html(question_page(self.frame(request), index, self._scope(state), state, row))
+            scope, labels = self._scope(state), self._labels.read() if self._labels else None
+            return _html(question_page(self.frame(request), index, scope, state, row, labels=labels))
 
     def disagreement(self, request: Request) -> Response:
         with self._row(request) as (state, index, row):
@@ -172,11 +197,34 @@ class _Pages:
 
     def answer(self, request: Request) -> Response:
         with self._row(request) as (state, index, row):
-            return _html(answer_page(self.frame(request), index, state, row, _answer(index, row, state)))
+            return _html(answer_page(self.frame(request), index, state, row, self._answer(index, row, state)))
 
     def record(self, request: Request) -> Response:
         with self._row(request) as (state, index, row):
-            return PlainTextResponse(record_text(_answer(index, row, state)))
+            return PlainTextResponse(record_text(self._answer(index, row, state)))
+
+    async def label(self, request: Request) -> Response:
+        form = bytearray()
+        async for chunk in request.stream():
+            form += chunk
+            if len(form) > _LONGEST_LABEL:
+                return _refusal(413, f"A label has at most {_LONGEST_LABEL:,} bytes.")
+        return await run_in_threadpool(self._append_label, request, bytes(form))
+
+    def _append_label(self, request: Request, form: bytes) -> Response:
+        with self._row(request) as (state, index, row):
+            shown = self._answer(index, row, state)
+        assert self._labels  # otherwise, the guard has refused it
+        self._labels.add(new_label(row, shown, form))
+        here = QuestionAddresses(self.frame(request).addresses, state, row.name)
+        return RedirectResponse(here.answer(shown.name), 303)
+
+    def _answer(self, index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
+        for wanted in state.show[:1]:
+            for one in numbered(index.answers(row, (wanted.model,)), self._labels.read() if self._labels else None):
+                if one.name == wanted:
+                    return one
+        raise _MissingError("The model has no such answer to this question.")
 
     def _scope(self, state: PageState) -> Scope:
         scope = self._scopes.get((state.query.evaluation_name, state.query.metric))
@@ -225,7 +273,7 @@ class _Pages:
         if isinstance(exc, _MissingError):
             return _html(frame.problem("Nothing here", str(exc)), 404)
         if isinstance(exc, UsageError):
-            return _html(frame.problem("This filter cannot be used", str(exc)), 400)
+            return _html(frame.problem("This cannot be used", str(exc)), 400)
         if isinstance(exc, (FastrecError, OSError)) and _was_replaced(self._index):
             hint = f"Run `fastrec view {shown(self._index.corpus)}` again to see the new one."
             return _html(frame.problem("The corpus has changed since this server was started", hint), 500)
@@ -234,17 +282,28 @@ class _Pages:
             return _html(frame.problem("The corpus cannot be read", str(exc), hint), 500)
         if isinstance(exc, OSError):
             file = f"{shown(str(exc.filename))}: " if exc.filename else ""
-            return _html(frame.problem("The corpus cannot be read", f"{file}{exc.strerror or exc}"), 500)
+            title = "The label cannot be written" if request.method == "POST" else "The corpus cannot be read"
+            return _html(frame.problem(title, f"{file}{exc.strerror or exc}"), 500)
         said = f"{type(exc).__name__}: {exc}"
         return _html(frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."), 500)
 
 
-def _answer(index: Index, row: QuestionRow, state: PageState) -> NumberedAnswer:
-    for wanted in state.show[:1]:
-        for one in numbered(index.answers(row, (wanted.model,))):
-            if one.name == wanted:
-                return one
-    raise _MissingError("The model has no such answer to this question.")
+def _text_of(parts: Sequence[PartFile], query: Query, names: set[str]) -> Iterator[bytes]:
+    """Yield the lines of some questions, by name (`QuestionRow.name`), in blocks."""
+    scope, filters = (query.evaluation_name, query.metric), Filters(where=query.where)
+
+    def is_wanted(line: bytes) -> bool:
+        head = read_head(line)
+        found = {head.sample_hash, f"{head.sample_hash}/{bytes(head.sample_id).decode()}"}
+        is_here = (head.evaluation_name, head.metric()) == scope and not names.isdisjoint(found)
+        is_here = is_here and (not query.models or head.model_id in query.models)
+        return is_here and (not query.where or filters.accepts_fields(parse(line)[0]))
+
+    for part in parts:
+        for data, end in skim_lines(part, current_limits()):
+            lines = bytes(memoryview(data)[: end - 1]).split(b"\n")
+            if text := b"".join(line + b"\n" for line in lines if is_wanted(line)):
+                yield text
 
 
 def _html(page: Html, status: int = 200) -> Response:
@@ -266,19 +325,21 @@ def _file(request: Request) -> Response:
 
 def _make_app(pages: _Pages) -> Starlette:
     """Make the application; it must be mounted at a prefix, and guarded."""
-    routes: dict[str, Callable[[Request], Response]] = {
+    routes: dict[str, Callable[[Request], Response | Awaitable[Response]]] = {
         "/": pages.start,
         "/find": pages.find,
         "/questions": pages.table,
+        "/download": pages.download,
         "/question/{name:path}": pages.question,
         "/disagreement/{name:path}": pages.disagreement,
         "/answer/{name:path}": pages.answer,
         "/record/{name:path}": pages.record,
+        "/label/{name:path}": pages.label,
         **dict.fromkeys((f"/{name}" for name in _TYPES), _file),
     }
     problems = (HTTPException, _MissingError, FastrecError, OSError, Exception)
     app = Starlette(
-        routes=[Route(path, page) for path, page in routes.items()],
+        routes=[Route(path, page, methods=["POST" if "label" in path else "GET"]) for path, page in routes.items()],
         exception_handlers=dict.fromkeys(problems, pages.problem),
     )
     app.router.redirect_slashes = False
@@ -287,6 +348,7 @@ def _make_app(pages: _Pages) -> Starlette:
 
 _HOST = "127.0.0.1"
 _COLUMNS = 24  # evaluations in the leaderboard
+_LONGEST_LABEL = 1 << 14  # bytes
 _LONGEST_REQUEST = 4 << 20  # bytes of a request's head: an address may name hundreds of models
 
 
@@ -296,14 +358,15 @@ class View:
     address: str
     """Where a browser finds it. Whoever knows the address can read the corpus on this machine."""
 
-    def __init__(self, index: Index, port: int, primary: Sequence[str] = ()) -> None:
-        self._pages = _Pages(index, make_leaderboard(index, primary=primary, most=_COLUMNS))
+    def __init__(self, index: Index, port: int, primary: Sequence[str], labels: str | None) -> None:
+        file = None if labels is None else LabelFile(labels)
+        self._pages = _Pages(index, make_leaderboard(index, primary=primary, most=_COLUMNS), file)
         self._socket = _listen(port)
         token = secrets.token_urlsafe(24)
         port = self._socket.getsockname()[1]
         self.address = f"http://{_HOST}:{port}/{token}/"
         config = uvicorn.Config(
-            _Guard(_make_app(self._pages), token, port),
+            _Guard(_make_app(self._pages), token, port, can_label=labels is not None),
             http=_Protocol,
             headers=list(HEADERS.items()),
             ws="none",

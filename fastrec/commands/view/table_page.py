@@ -16,14 +16,16 @@ from fastrec.commands.view.addresses import (
     PAGE_SIZE,
     Addresses,
     PageState,
+    all_questions,
     name_text,
     number_text,
     query_pairs,
 )
-from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link
+from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link, middle, name_filter
 from fastrec.errors import counted
-from fastrec.html import Child, Exact, Html, soft, tag, tiles
-from fastrec.wording import NONE, found_in, percent, score_text
+from fastrec.html import Child, Exact, Html, joined, soft, tag, tiles
+from fastrec.where import spell_path
+from fastrec.wording import NONE, even_scores, found_in, percent
 
 
 def metric_name(metric: str | None) -> str:
@@ -43,12 +45,12 @@ def start_page(frame: Frame, index: Index, board: Leaderboard) -> Html:
     heads = {"Evaluation": None, "Metric": None, "Questions": "num", "Models": "num"}
 
     def questions_of(evaluation: BoardEvaluation, model: str) -> str:
-        query = Query(evaluation_name=evaluation.evaluation_name, metric=evaluation.metric, models=(model,))
-        return frame.addresses.table(PageState(query=query))
+        return frame.addresses.table(all_questions(evaluation, (model,)))
 
     body = [soft("This corpus has no records.")]
     if rows:
-        body = [tag("h1", "Leaderboard"), board.to_html(questions_of)]
+        title = tag("div", tag("h1", "Leaderboard"), name_filter(".board tbody tr"), class_="line")
+        body = [title, board.to_html(questions_of)]
         body += [tag("h2", "Evaluations and metrics"), _table(heads, rows, "list scopes")]
     return frame.page("Leaderboard", [], numbers, _find_form(frame, ""), *body)
 
@@ -62,8 +64,7 @@ def _rows(frame: Frame, scopes: Sequence[Scope]) -> list[Html]:
     """Make a row for each metric; the evaluation is named in the first one."""
     made = []
     for number, scope in enumerate(scopes):
-        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
-        address = frame.addresses.table(PageState(query=query))
+        address = frame.addresses.table(all_questions(scope))
         name = tag("a", scope.evaluation_name, href=address, class_="row-link") if number == 0 else ""
         metric = tag("a", metric_name(scope.metric), href=address, class_="row-link" if number else None)
         if scope.metric is None and len(scopes) == 1:
@@ -90,8 +91,8 @@ def _find_form(frame: Frame, text: str) -> Html:
 def found_page(frame: Frame, text: str, found: Sequence[QuestionRow]) -> Html:
     rows = []
     for row in found:
-        state = PageState(query=Query(evaluation_name=row.evaluation_name, metric=row.metric))
-        link = tag("a", str(row.sample_id), href=frame.addresses.question(state, row.name), class_="row-link")
+        address = frame.addresses.question(all_questions(row), row.name)
+        link = tag("a", str(row.sample_id), href=address, class_="row-link")
         cells = (
             tag("th", link, scope="row"),
             tag("td", f"{row.evaluation_name} · {metric_name(row.metric)}"),
@@ -113,6 +114,7 @@ _COLUMNS: Final[tuple[tuple[str, tuple[Sort, ...], str], ...]] = (
     ("Input", ("longest-input",), "Characters of the input"),
     ("Output", ("longest-output",), "Characters of an output, on average"),
 )
+_MOST_KEYS: Final = 4  # columns of metadata
 _UPWARDS: Final = {"order", "hardest"}
 
 
@@ -121,11 +123,17 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
     query = state.query
     problem = shown_page if isinstance(shown_page, str) else None
     found = Page(total=0, rows=[]) if isinstance(shown_page, str) else shown_page
-    plain = PageState(query=Query(evaluation_name=query.evaluation_name, metric=query.metric))
+    plain = all_questions(query)
     action = frame.addresses.table(plain).partition("?")[0]
     address = frame.addresses.questions(state)
-    rows = [_row(scope, row, address(row.name)) for row in found.rows]
-    table = tag("table", _head(frame.addresses, scope, state), tag("tbody", *rows), class_="list questions")
+    scores = even_scores(row.mean_score for row in found.rows)
+    used = {key for row in found.rows for key in row.metadata}
+    keys = [key for key in dict.fromkeys(key for key, _ in index.fields) if key in used][:_MOST_KEYS]
+    rows = [
+        _row(scope, row, address(row.name), score, _metadata(frame.addresses, state, row, keys))
+        for row, score in zip(found.rows, scores, strict=True)
+    ]
+    table = tag("table", _head(frame.addresses, scope, state, keys), tag("tbody", *rows), class_="list questions")
     said, other, shown = f"{problem or 'No question matches'}. ", "Show all questions", plain
     if found.total:
         said, other, shown = "There are fewer pages. ", "Show the first page", replace(state, page=1)
@@ -143,6 +151,7 @@ def table_page(frame: Frame, index: Index, scope: Scope, state: PageState, shown
         tag("h1", query.evaluation_name),
         soft(about + graded + "."),
         metric_links(index, query, in_metric),
+        tag("datalist", *(tag("option", value=Exact(_condition(*one))) for one in index.fields), id="conditions"),
         _filter_form(scope, state, action, frame.addresses.table(plain)),
         Html("") if problem else _paging(frame.addresses, state, found),
         table if rows else nothing,
@@ -164,7 +173,21 @@ def metric_links(index: Index, query: Query, address: Callable[[str | None], str
     return tag("nav", "Metric: ", *links, class_="tabs", aria_label="Metrics")
 
 
-def _head(addresses: Addresses, scope: Scope, state: PageState) -> Html:
+def _metadata(addresses: Addresses, state: PageState, row: QuestionRow, keys: Sequence[str]) -> Html:
+    """Make a cell for each key, with a link to the questions that have the same value."""
+    cells = []
+    for key in keys:
+        query = replace(state.query, where=(*state.query.where, _condition(key, value := row.metadata.get(key, ""))))
+        link = tag("a", value, href=addresses.table(replace(state, query=query, page=1))) if value else None
+        cells.append(tag("td", link, class_="meta", data_label=key))
+    return joined(*cells)
+
+
+def _condition(key: str, value: str) -> str:
+    return f"{spell_path(('metadata', key))}={value}"
+
+
+def _head(addresses: Addresses, scope: Scope, state: PageState, keys: Sequence[str]) -> Html:
     cells = []
     for name, sorts, title in _COLUMNS:
         chosen = state.query.sort
@@ -174,27 +197,29 @@ def _head(addresses: Addresses, scope: Scope, state: PageState) -> Html:
         shown = "Score" if name == "Right" and scope.graded else name
         class_ = None if name == "Question" else "num"
         cells.append(tag("th", tag("a", shown, href=address, title=title), scope="col", aria_sort=order, class_=class_))
-    return tag("thead", tag("tr", *cells))
+    names = (tag("th", middle(key, 14), scope="col", class_="meta", title=f"metadata.{key}") for key in keys)
+    return tag("thead", tag("tr", cells[0], *names, *cells[1:]))
 
 
-def _row(scope: Scope, row: QuestionRow, address: str) -> Html:
+def _row(scope: Scope, row: QuestionRow, address: str, score: str, metadata: Html) -> Html:
     found = None
     if row.in_input is not None:
         found = tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft")
     link = tag(
         "a",
-        tag("span", str(row.sample_id), class_="id"),
+        tag("span", middle(str(row.sample_id), 28), class_="id", title=str(row.sample_id)),
         tag("span", row.excerpt, class_="excerpt", dir="auto"),
         found,
         href=address,
         class_="row-link",
     )
-    right = score_text(row.mean_score) if scope.graded else percent(row.share)
+    right = score if scope.graded else percent(row.share)
     of_models = f"{row.right:.4g} of {counted(row.models, 'model')}"
     disagreement = bar(row.disagreement, "disagree"), _number(row.disagreement, ".2f")
     return tag(
         "tr",
         tag("th", link, scope="row"),
+        metadata,
         tag("td", bar(row.share), right, class_="num", title=of_models, data_label="right"),
         tag("td", *disagreement, class_="num", data_label="disagree"),
         tag("td", f"{row.errors:,}" if row.errors else "", class_="num errors", data_label="errors"),
@@ -228,6 +253,7 @@ def _paging(addresses: Addresses, state: PageState, found: Page, *, keys: bool =
         "div",
         tag("span", said, id="matches" if keys else None),
         tag("span", *(links if pages > 1 else ()), class_="pages"),
+        tag("a", "Download", href=addresses.table(state, "download"), title="Their records, as JSON Lines"),
         tag("span", "per page: ", *sizes, class_="soft sizes") if found.total > PAGE_SIZE else None,
         class_="paging",
     )
@@ -254,7 +280,7 @@ def _filter_form(scope: Scope, state: PageState, action: str, reset: str) -> Htm
         data_key="/",
     )  # fmt: skip
     conditions = (
-        tag("input", name="where", value=Exact(one), placeholder="metadata.subject=law", spellcheck="false")
+        tag("input", name="where", value=Exact(one), placeholder="metadata.subject=law", list="conditions")
         for one in (*query.where, "")
     )
     apply = tag("button", "Apply", class_="button main")

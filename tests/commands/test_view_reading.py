@@ -1,0 +1,289 @@
+"""What makes pages of `view` readable: the order of models, Markdown, metadata, and downloads."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fastrec
+from fastrec.answers.index import open_index
+from fastrec.answers.table import Query
+from fastrec.commands.view.layout import middle
+from fastrec.commands.view.markdown import answer_text, render
+from tests.commands.test_view import Elements, hash_of, links_in
+from tests.commands.viewing import HOSTILE, Client, agent_record, make_corpus, plain_records, serving
+from tests.samples import question, sample
+from tests.sizes import examples
+
+SUBJECTS = ("law", "art", "law", "a&b=<c>", "law")
+MARKDOWN = "# Answer\n\nIt is **42**:\n\n1. six\n2. seven\n\n```py\nprint(6 * 7)\n```\n"
+
+
+def graded_records() -> list[dict[str, Any]]:
+    """One question that many models answer with different scores; three have errors, and one has no record."""
+    scores = [0.25, 1.0, 0.5, 0.123456, 0.75, *[0.0] * 15]
+    return [
+        sample(
+            model_id=f"organisation/{'model-' * 15}{number:02}",
+            evaluation_name="graded",
+            evaluation_id="graded/1",
+            sample_id="g",
+            input={"raw": "Why?", "reference": '{"b": [1, 2], "a": null}'},
+            evaluation={"score": score, "is_correct": score > 0.4},
+            error="out of memory" if number > 16 else None,
+            output={"raw": f"answer {number}"},
+            metadata={},
+        )
+        for number, score in enumerate(scores)
+    ]
+
+
+def described_records() -> list[dict[str, Any]]:
+    """Plain questions with metadata: a subject, a constant, an id, a list, a long text."""
+    records = plain_records()
+    for record in records:
+        number = int(record["sample_id"][1:])
+        record["metadata"] = {
+            "subject": SUBJECTS[number],
+            "same": "x",
+            "a.key": number % 2 == 0,
+            "list": [1],
+            "empty": "",
+        }
+        record["metadata"]["long"] = f"{number} " * 40
+    return records
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    agent = agent_record() | {"metadata": {}}
+    agent["interactions"][2] |= {"token_usage": {"output_tokens": 77}, "latency_ms": 1250, "time": "{not json"}
+    agent["interactions"][-1]["content"] = MARKDOWN
+    other = {**plain_records()[0], "evaluation_name": "[s]ums", "metadata": {}}
+    records = [*described_records(), agent, *graded_records(), other]
+    return make_corpus(tmp_path_factory.mktemp("reading"), records)
+
+
+@pytest.fixture(scope="module")
+def client(corpus: Path) -> Iterator[Client]:
+    with serving(corpus) as opened:
+        yield Client(opened.address)
+
+
+# The order of models
+
+
+def test_models_are_sorted_by_score(client: Client, corpus: Path) -> None:
+    """The best first; answers with errors are folded at the end; scores have the same digits; names are cut inside."""
+    page = client.page(f"/question/{hash_of(corpus, 'g')}?evaluation=graded")
+    judged, folded = page.split('<details class="folded unjudged"><summary>3 answers with an error')
+    scores = re.findall(r'<span class="figure">(\d[.\d]*)</span>', judged)
+    assert scores == ["1.0000", "0.7500", "0.5000", "0.2500", "0.1235", *["0.0000"] * 12]
+    assert judged.count("verdict error") == 0
+    assert folded.count("Error: out of memory") == 3
+    assert "answer 17" in folded
+    titles = re.findall(r'class="dot (\w+)" title="[^"]*(\d\d): ', page)
+    assert titles[:5] == [("right", "01"), ("right", "04"), ("right", "02"), ("wrong", "00"), ("wrong", "03")]
+    assert titles[-3:] == [("error", "17"), ("error", "18"), ("error", "19")]
+    assert "3 models without an answer" in page
+    cut = re.findall(r'<span class="model" title="([^"]*)">([^<]*)<', page)
+    assert all(len(shown) == 81 and shown.endswith(name[-40:]) for name, shown in cut)
+
+
+def test_the_first_answer_and_its_neighbours_follow_the_same_order(client: Client, corpus: Path) -> None:
+    """`l` opens the best model's answer, and then goes on to the next best one."""
+    address = f"/question/{hash_of(corpus, 'g')}?evaluation=graded"
+    for number in ("01", "04", "02", "00"):
+        (address,) = (
+            unescape(one) for one in re.findall(r'href="([^"]*)" class="button" data-key="l"', client.page(address))
+        )
+        assert f"answer {int(number)}<" in client.page(address)
+
+
+def test_lower_scores_may_be_better(corpus: Path) -> None:
+    with serving(corpus, lower_is_better="graded") as opened:
+        page = Client(opened.address).page(f"/question/{hash_of(corpus, 'g')}?evaluation=graded")
+    assert re.findall(r'<span class="figure">(\d[.\d]*)</span>', page)[-1] == "1.0000"
+
+
+def test_the_order_of_outcomes(corpus: Path) -> None:
+    """Models without a record come last, after those with errors."""
+    with open_index(corpus) as index:
+        query = Query(evaluation_name="sums")
+        row = index.page(query, 0, 5).rows[3]
+        outcomes = list(index.outcomes(query, row.name).values())
+    assert outcomes == sorted(outcomes, key=["right", "mixed", "wrong", "error", "none"].index)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("short", "short"), ("openai/gsm8k-175b-verification", "openai/gsm…rification"), ("x" * 20, "x" * 20)],
+)
+def test_names_are_cut_in_the_middle(name: str, shown: str) -> None:
+    assert middle(name, 21) == shown
+
+
+def test_the_table_starts_with_the_hardest(client: Client) -> None:
+    ids = re.findall(r'<span class="id"[^>]*>(.*?)</span>', client.page("/questions?evaluation=sums"))
+    assert (ids[0], ids[-1]) == ("q1", "q0")
+    link = next(one for one in links_in(client.page("/questions?evaluation=sums")) if "sort=order" in one)
+    assert 'aria-sort="ascending"><a' in client.page(link)
+
+
+# Texts
+
+
+def test_markdown_is_rendered_unless_it_is_wanted_as_it_is(client: Client, corpus: Path) -> None:
+    address = f"/answer/{hash_of(corpus, 'task-1')}?evaluation=agents&show=org/a"
+    page = client.page(address)
+    assert "<h4>Answer</h4><p>It is <strong>42</strong>:</p><ol><li>six</li>" in page
+    assert "print(6 * 7)\n</code></pre>" in page
+    plain = next(one for one in links_in(page) if "plain=1" in one)
+    assert "# Answer\n\nIt is **42**:" in client.page(plain)
+    back = next(one for one in links_in(client.page(plain)) if "plain" not in one and "/answer/" in one)
+    assert client.page(back) == page
+
+
+def test_tokens_and_time_of_a_turn(client: Client, corpus: Path) -> None:
+    page = client.page(f"/answer/{hash_of(corpus, 'task-1')}?evaluation=agents&show=org/a")
+    assert "output_tokens <b>77</b>" in page
+    assert "latency_ms <b>1250</b>" in page
+    assert "time <b>{not json</b>" in page
+
+
+def test_references_in_json_are_indented(client: Client, corpus: Path) -> None:
+    page = client.page(f"/question/{hash_of(corpus, 'g')}?evaluation=graded")
+    assert "{\n  &quot;b&quot;: [\n    1,\n    2\n  ],\n  &quot;a&quot;: null\n}" in page
+
+
+ALLOWED = {"div", "p", "ul", "ol", "li", "blockquote", "em", "strong", "s", "table", "thead", "tbody", "tr", "th", "td",
+           "h4", "br", "hr", "pre", "code", "span"}  # fmt: skip
+PIECES = st.sampled_from([
+    *HOSTILE, "<script>alert(1)</script>", "<b onclick=x>", "[a](javascript:x)", "![i](http://x/y.png)", "<http://x>",
+    "[r]: http://x\n", "[r]", "http://x.example", "&lt;img&gt;", "**", "*", "_", "~~", "`", "```", "\n", "\n\n", "> ",
+    "- ", "1. ", "# ", "|a|b|\n|-|-|\n", "|1|2|3|\n", "    ", "\\", "a", "word ", "\t", "\r\n", "<details open>",
+])  # fmt: skip
+
+
+@settings(max_examples=examples(60, 2_000))
+@given(st.lists(PIECES, max_size=14).map("".join) | st.text())
+def test_hostile_markdown(text: str) -> None:
+    """Only elements that load nothing, without attributes of the record; and no word is lost."""
+    page = answer_text(text, None, None, plain=False)
+    for name, attributes in Elements(page).found:
+        assert name in ALLOWED
+        assert attributes.keys() <= {"class", "dir", "start", "title"}
+        assert attributes.get("class") in (None, "text", "text rendered", "hidden-char")
+    assert "\u202e" not in page
+    assert page.count("<p>") == page.count("</p>")
+    if render(text):
+        shown = unescape(re.sub('<span class="hidden-char">.*?</span>|<[^>]*>', " ", page))
+        missing = Counter(re.findall("[^\\W\\d_]+", text)) - Counter(re.findall("[^\\W\\d_]+", shown))
+        assert not missing or 'title="' in page or "hidden-char" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "is_rendered"),
+    [
+        ("plain text\nof two lines", False),
+        ("a *b* c", True),
+        ("|a|b|\n|-|-|\n|1|2|\n", True),
+        ("|a|b|\n|-|-|\n|1|2|3|\n", False),  # Markdown would drop the 3
+        ("> " * 40 + "deep *x*", False),  # as well as this
+        ("# NUL \0", False),
+        ("# " + "long " * 5_000, False),
+        ("snake_case_name and 2 * 3 * 4", False),
+    ],
+)
+def test_what_is_rendered(text: str, is_rendered: bool) -> None:
+    assert ("rendered" in answer_text(text, None, None, plain=False)) == is_rendered
+    assert "rendered" not in answer_text(text, None, None, plain=True)
+    assert "rendered" not in answer_text(text, 3, None, plain=False)
+
+
+# Metadata
+
+
+def test_frequent_metadata_has_columns_and_filters(client: Client) -> None:
+    """Only keys that group questions; a value is a link to the questions that have it."""
+    page = client.page("/questions?evaluation=sums")
+    assert re.findall('title="(metadata[^"]*)">', page) == ["metadata.a.key", "metadata.subject"]
+    assert page.count('class="meta" data-label="subject"') == 5
+    conditions = [unescape(one) for one in re.findall('<option value="(metadata[^"]*)"', page)]
+    assert conditions[0] in ("metadata.subject=law", 'metadata."a.key"=true')
+    assert set(conditions) == {
+        "metadata.subject=law", "metadata.subject=art", "metadata.subject=a&b=<c>", 'metadata."a.key"=true',
+        'metadata."a.key"=false',
+    }  # fmt: skip
+    for condition, ids in (
+        ("subject%3Dlaw", {"q0", "q2", "q4"}),
+        ("%22a.key%22%3Dfalse", {"q1", "q3"}),
+        ("a%26b", {"q3"}),
+    ):
+        link = next(one for one in links_in(page) if "where=" in one and condition in one)
+        assert {*re.findall(r'<span class="id"[^>]*>(.*?)</span>', client.page(link))} == ids
+    assert 'data-label="subject"' not in client.page("/questions?evaluation=agents")
+
+
+# Downloads
+
+
+@pytest.mark.parametrize(
+    ("state", "filters"),
+    [
+        ({"evaluation": "sums"}, {"evaluation": "sums"}),
+        ({"evaluation": "[s]ums"}, {"evaluation": "[s]ums", "exclude_evaluation": "sums"}),
+        ({"evaluation": "sums", "model": ["org/a", "org/c"]}, {"evaluation": "sums", "model": ["org/a", "org/c"]}),
+        ({"evaluation": "sums", "where": "metadata.subject=law"},
+         {"evaluation": "sums", "where": "metadata.subject=law"}),
+        ({"evaluation": "sums", "where": "evaluation.score=0", "model": "org/b"},
+         {"evaluation": "sums", "where": "evaluation.score=0", "model": "org/b"}),
+        ({"evaluation": "sums", "which": "all-wrong"}, {"evaluation": "sums", "sample_id": "q1"}),
+        ({"evaluation": "sums", "text": "after all", "size": "1", "page": "2", "sort": "easiest"},
+         {"evaluation": "sums", "sample_id": "q4"}),
+        ({"evaluation": "sums", "text": "no such text"}, {"evaluation": "sums", "sample_id": "none"}),
+    ],
+)  # fmt: skip
+def test_a_download_is_what_cat_prints(client: Client, corpus: Path, state: Any, filters: Any) -> None:
+    status, headers, body = client.send(f"{client.prefix}/download?{urlencode(state, doseq=True)}")
+    assert (status, headers["content-type"]) == (200, "application/x-ndjson")
+    assert headers["content-disposition"] == 'attachment; filename="records.jsonl"'
+    assert body == "".join(line.decode() + "\n" for line in fastrec.cat(corpus, **filters))
+    assert bool(body) == ("no such text" not in str(state))
+
+
+def test_a_download_of_split_hashes(tmp_path: Path) -> None:
+    """Questions with the same input are told apart by their sample_id."""
+    records = [
+        sample(model_id="org/a", evaluation_name="twins", evaluation_id="t/1", sample_id=name, input=question(1),
+               evaluation={"score": float(right), "is_correct": right}, error=None)
+        for name, right in (("a", True), ("b/1", False))
+    ]  # fmt: skip
+    corpus = make_corpus(tmp_path, records)
+    with serving(corpus) as opened:
+        body = Client(opened.address).page("/download?evaluation=twins&which=all-wrong")
+    assert [json.loads(line)["sample_id"] for line in body.splitlines()] == ["b/1"]
+
+
+def test_a_download_that_is_refused(client: Client) -> None:
+    assert "This cannot be used" in client.page("/download?evaluation=sums&where=nonsense", 400)
+    assert "Nothing here" in client.page("/download?evaluation=none", 404)
+
+
+def test_a_download_of_a_damaged_corpus(corpus: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(corpus, tmp_path / "copy"))
+    with serving(copy) as opened:
+        for part in copy.glob("part-*"):
+            part.write_bytes(b"\0" * part.stat().st_size)
+        assert "The corpus cannot be read" in Client(opened.address).page("/download?evaluation=sums", 500)
