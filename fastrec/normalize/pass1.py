@@ -145,6 +145,7 @@ class SortTask(msgspec.Struct, frozen=True):
     target: str  # name of the schema version
     run_bytes: int  # text and bookkeeping of a run
     most_fences: int  # that are returned of a run
+    frame_bytes: int = 0  # text per frame of a compressed run; 0 if runs are plain
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -168,7 +169,7 @@ def release_buffer() -> None:
 
 class _RunBuffer:
     def __init__(self, task: SortTask) -> None:
-        self._most_fences = task.most_fences
+        self._most_fences, self._frame_bytes = task.most_fences, task.frame_bytes
         self._most_bytes = task.run_bytes
         target = TARGETS[task.target]
         self._key_of: Callable[[Any], bytes] = key_maker(task.options.sort_fields_of(target))
@@ -197,7 +198,7 @@ class _RunBuffer:
         return keys
 
     def spill(self, path: str) -> Run:
-        run = spill(path, self._text, self._ends, self._keys, self._rows)
+        run = spill(path, self._text, self._ends, self._keys, self._rows, frame_bytes=self._frame_bytes)
         if len(run.fences) > self._most_fences:
             run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // self._most_fences)])
         self._size = 0
