@@ -50,7 +50,7 @@ from fastrec.sorting.keys import key_maker
 from fastrec.sorting.runs import Run, spill
 from fastrec.sources.lines import Chunk, ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import FileDigest, digest_of
+from fastrec.storage import FileDigest, digest_of, storage_of
 from fastrec.summary.rows import row_maker
 
 _VALID_ELSEWHERE: Final = ("version.newer", "hash.mismatch")
@@ -286,6 +286,9 @@ class _Sorter:
                 rejected += _reject(source, invalid, rejects, statistics.codes)
                 invalid = []
         rejected += _reject(source, invalid, rejects, statistics.codes)
+        if self._task.frame_bytes and not piece.slice.shard.stream:  # the cache cannot hold everything
+            read = piece.slice
+            storage_of(read.shard.path).uncache(read.shard.path, read.start, read.end)
         counts = PieceCounts(
             piece=piece,
             read=stats,
