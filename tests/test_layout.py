@@ -44,6 +44,7 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
+        "engine",
         "wording",
         "answers",
         "_version",
