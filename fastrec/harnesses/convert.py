@@ -69,7 +69,7 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def line_size(self) -> int:
-        return len(self.question) + len(self.answer) + len(self.measured) + len(self.metadata) + 300
+        return len(self.question) + len(self.answer) + 500
 
 
 class LineMaker:
@@ -318,13 +318,10 @@ class Converter:
         return found
 
     def _question(self, sample: Sample) -> bytes:
-        encode = self._encode
-        return b',"sample_id":%b,"sample_hash":%b,"interaction_type":%b,"input":%b' % (
-            encode(sample.sample_id),
-            encode(_hash(sample.input.raw, sample.input.reference)),
-            encode(sample.interaction_type),
-            encode(sample.input),
-        )
+        digest = _hash(sample.input.raw, sample.input.reference)
+        start = b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":'
+        kind = sample.interaction_type.encode()
+        return start % (self._encode(sample.sample_id), digest.encode(), kind) + self._encode(sample.input)
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
         encode = self._encode
@@ -333,7 +330,7 @@ class Converter:
         said = b"" if output is None else b',"output":' + encode(output)
         if sample.messages is not None:
             said += b',"messages":' + encode(sample.messages)
-        return said + b',"answer_attribution":' + encode(answers)
+        return said + b',"answer_attribution":' + (encode(answers) if answers else b"[]")
 
     def _metadata(self, own: dict[str, str]) -> bytes:
         """Encode the metadata without its last bracket."""
