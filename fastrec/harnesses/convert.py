@@ -292,7 +292,7 @@ class Converter:
             measured=measured,
             metadata=self._metadata(metadata),
             scores=bundled,
-            head=self._head_of(sample.run) if sample.run else b"",
+            head=self._head(sample.run) if sample.run else b"",
         )
 
     def leave_out(self, reason: str) -> None:
@@ -302,13 +302,12 @@ class Converter:
             reason = "for other reasons"
         left_out[reason] += 1
 
-    def _head_of(self, run: RunInfo) -> bytes:
-        names = run.task, run.model
-        return self._heads.get(names) or self._heads.setdefault(names, self._head(run))
-
     def _head(self, run: RunInfo) -> bytes:
-        head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
-        return self._encode(head | {"model_id": run.model, "evaluation_name": run.task})[:-1]
+        names = run.task, run.model
+        if names not in self._heads:
+            head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
+            self._heads[names] = self._encode(head | {"model_id": run.model, "evaluation_name": run.task})[:-1]
+        return self._heads[names]
 
     def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
         lower = self._run.lower_is_better
