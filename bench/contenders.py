@@ -14,6 +14,7 @@ import msgspec
 from bench.job import Command, Contender, Job
 from bench.logs import LogRecompression
 from bench.peers import NORMALIZERS, Decompression, TunedDuckDB
+from bench.table_logs import ANSWERS
 from bench.validators import VALIDATORS
 from bench.viewing import Indexing, Viewing
 from fastrec.corpus.trust import remember
@@ -48,6 +49,8 @@ class Fastrec:
         if self._name == "export":
             options += ["--output", f"{job.output}/tables", "-q"]
         inputs = [f"{job.inputs[0]}/{night}" for night in ("old", "new")] if self._name == "diff" else job.inputs
+        if "--input-column" in options:  # a directory has a description of the table, too
+            inputs = (f"{job.inputs[0]}/{ANSWERS}",)
         return [sys.executable, "-m", "fastrec", self._name, *inputs, *options]
 
     def run(self, job: Job) -> None:

@@ -16,6 +16,7 @@ from bench.helm_logs import write_helm
 from bench.inspect_logs import write_inspect
 from bench.job import Job
 from bench.lm_eval_logs import write_lm_eval, write_lm_eval_with_shots
+from bench.table_logs import write_table
 from fastrec.engine import make_engine
 
 __all__ = ["WRITERS", "LogRecompression", "files_in", "source_of"]
@@ -25,6 +26,7 @@ WRITERS: Final[Mapping[str, Callable[[int, Path, int], tuple[int, int]]]] = {
     "lm-eval-shots": write_lm_eval_with_shots,
     "inspect": write_inspect,
     "helm": write_helm,
+    "table": write_table,
 }
 """For each kind of log, what writes one of some size into a directory; it returns the samples and the bytes of text."""
 

@@ -116,4 +116,5 @@ CORPORA: Final[dict[str, Plan]] = {
     "logs-lm-eval-shots": Logged("lm-eval-shots", seed=11, size=11_000),
     "logs-inspect": Logged("inspect", seed=12, size=1_250),
     "logs-helm": Logged("helm", seed=13, size=13_500),
+    "logs-table": Logged("table", seed=14, size=100_000),
 }

@@ -18,12 +18,14 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.answers.index import Index, cache_of, choose_scopes, open_index, scope_of
+from fastrec.answers.marks import Cut
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest, read_summary
 from fastrec.errors import UsageError, shown, utf8
@@ -31,7 +33,7 @@ from fastrec.filters import Filters
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.summary.document import LineCounts, ScopeNames, filled
 from fastrec.summary.present_choice import with_directions
-from fastrec.summary.significance import Test, adjust, compare_pairs
+from fastrec.summary.significance import Test, Value, adjust, compare_pairs
 from fastrec.wording import metrics_of, title_of, value_text
 
 
@@ -220,6 +222,9 @@ def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
 
 
 _CELLS: Final = 1_000_000  # values of questions and models to hold at a time, of each of two corpora
+_Values = dict[str, tuple[Value, ...]]
+"""The values of some models, by question."""
+_decode_ids: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _Comparison = tuple[EvaluationTrend, ModelTrend, Change]
 """A change to compute."""
 
@@ -261,6 +266,8 @@ def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) ->
             batch = some[start : start + step]
             models = [model.model_id for _, model, _ in batch]
             before, after = (index.values(query, models, graded=trend.graded) for index in (old, new))
+            _split(old, query, models, before, after, graded=trend.graded)
+            _split(new, query, models, after, before, graded=trend.graded)
             common = [(before[name], after[name]) for name in before.keys() & after.keys()]
             for column, (_, _, change) in enumerate(batch):
                 pairs = ((first[column], second[column]) for first, second in common)
@@ -269,6 +276,32 @@ def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) ->
                 change.questions, (change.better, change.worse) = found.questions, counts
                 change.old, change.new, change.difference = found.first, found.second, found.difference
                 change.test, change.p = found.test, found.p
+
+
+def _split(index: Index, query: Query, models: Sequence[str], own: _Values, other: _Values, *, graded: bool) -> None:
+    """Split the hashes that only the other corpus splits: there, each `sample_id` of a hash is a question."""
+    for name in {name.partition("/")[0] for name in other if "/" in name} & own.keys():
+        row = index.row(query, name)
+        assert row is not None
+        whole = own.pop(name)
+        _, (ids,) = next(index.marks(query, [row.number], Cut([]), "sample_ids"))
+        if len(_decode_ids(ids)) == 1:
+            own[f"{name}/{ids[1:-1].decode()}"] = whole
+            continue
+        scores: dict[str, dict[str, list[float]]] = {}
+        for one in index.answers(row, models):
+            if one.outcome != "error":
+                by_model = scores.setdefault(f"{name}/{msgspec.json.encode(one.sample_id).decode()}", {})
+                by_model.setdefault(one.model_id, []).append(float(one.score if graded else one.outcome == "right"))
+        for each, found in scores.items():
+            own[each] = tuple(map(_mean, map(found.get, models)))
+
+
+def _mean(scores: list[float] | None) -> Value:
+    """The exact mean of several scores; one is as it is."""
+    if not scores or len(scores) == 1:
+        return scores[0] if scores else None
+    return sum((Fraction(repr(score)) for score in scores), Fraction()) / len(scores)
 
 
 class _Cell(msgspec.Struct, frozen=True, gc=False):

@@ -17,11 +17,12 @@ from bench.import_figures import IMPORT_FIGURES
 from bench.logs import WRITERS, files_in
 from bench.measure import Measured
 from bench.plans import CORPORA, Logged
+from bench.table_logs import TABLE_OPTIONS
 from bench.trials import Trial, run_trials
 from bench.values import trial_values
 from fastrec.commands.import_logs import import_logs
 
-SIZES = {"lm-eval": 30, "lm-eval-shots": 10, "inspect": 4, "helm": 12}
+SIZES = {"lm-eval": 30, "lm-eval-shots": 10, "inspect": 4, "helm": 12, "table": 20}
 KINDS = list(SIZES)
 
 
@@ -46,12 +47,14 @@ def small_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_log_is_imported_and_its_figures_are_reproduced(kind: str, tmp_path: Path):
     samples, size = write(kind, tmp_path / "log")
-    result = import_logs(tmp_path / "log", tmp_path / "out")
+    options = zip(TABLE_OPTIONS[::2], TABLE_OPTIONS[1::2], strict=True) if kind == "table" else ()
+    meaning = {option[2:].replace("-", "_"): value for option, value in options}
+    result = import_logs(tmp_path / "log", tmp_path / "out", **meaning)
     assert {log.harness for log in result.logs} == {kind.removesuffix("-shots")}
     assert sum(log.samples for log in result.logs) == samples
     assert not result.bad_logs
     assert not any(log.errors or log.disagreements for log in result.logs)
-    assert all(log.comparisons for log in result.logs)
+    assert all(log.comparisons or kind == "table" for log in result.logs)  # a table states no figures
     if kind != "inspect":
         assert size == sum(map(len, content(tmp_path / "log").values()))
 
@@ -99,7 +102,7 @@ def test_figures_have_the_targets_of_the_issue():
     targets = {figure.name: figure.target for figure in IMPORT_FIGURES}
     assert targets["import, lm-eval"] == targets["import, lm-eval-shots"] == 150
     assert targets["import, inspect"] == 100
-    assert targets["import, helm"] == 60
+    assert targets["import, helm"] == targets["import, table"] == 60
     assert {target for name, target in targets.items() if "peak memory" in name} == {200}
 
 

@@ -69,7 +69,7 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def line_size(self) -> int:
-        return len(self.question) + len(self.answer) + len(self.measured) + len(self.metadata) + 300
+        return len(self.question) + len(self.answer) + 500
 
 
 class LineMaker:
@@ -292,7 +292,7 @@ class Converter:
             measured=measured,
             metadata=self._metadata(metadata),
             scores=bundled,
-            head=self._head_of(sample.run) if sample.run else b"",
+            head=self._head(sample.run) if sample.run else b"",
         )
 
     def leave_out(self, reason: str) -> None:
@@ -302,13 +302,12 @@ class Converter:
             reason = "for other reasons"
         left_out[reason] += 1
 
-    def _head_of(self, run: RunInfo) -> bytes:
-        names = run.task, run.model
-        return self._heads.get(names) or self._heads.setdefault(names, self._head(run))
-
     def _head(self, run: RunInfo) -> bytes:
-        head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
-        return self._encode(head | {"model_id": run.model, "evaluation_name": run.task})[:-1]
+        names = run.task, run.model
+        if names not in self._heads:
+            head = {"schema_version": SCHEMA.label, "evaluation_id": run.evaluation_id}
+            self._heads[names] = self._encode(head | {"model_id": run.model, "evaluation_name": run.task})[:-1]
+        return self._heads[names]
 
     def _new_metric(self, name: str) -> tuple[int, MetricTotals, bool]:
         lower = self._run.lower_is_better
@@ -318,13 +317,10 @@ class Converter:
         return found
 
     def _question(self, sample: Sample) -> bytes:
-        encode = self._encode
-        return b',"sample_id":%b,"sample_hash":%b,"interaction_type":%b,"input":%b' % (
-            encode(sample.sample_id),
-            encode(_hash(sample.input.raw, sample.input.reference)),
-            encode(sample.interaction_type),
-            encode(sample.input),
-        )
+        digest = _hash(sample.input.raw, sample.input.reference)
+        start = b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":'
+        kind = sample.interaction_type.encode()
+        return start % (self._encode(sample.sample_id), digest.encode(), kind) + self._encode(sample.input)
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
         encode = self._encode
@@ -333,7 +329,7 @@ class Converter:
         said = b"" if output is None else b',"output":' + encode(output)
         if sample.messages is not None:
             said += b',"messages":' + encode(sample.messages)
-        return said + b',"answer_attribution":' + encode(answers)
+        return said + b',"answer_attribution":' + (encode(answers) if answers else b"[]")
 
     def _metadata(self, own: dict[str, str]) -> bytes:
         """Encode the metadata without its last bracket."""

@@ -19,12 +19,13 @@ from typing import Any, Final
 from fastrec.errors import LogError
 from fastrec.harnesses.lm_eval.questions import prompt_of
 from fastrec.harnesses.log import Aggregate, BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
-from fastrec.harnesses.values import as_list, number_of, read_rows, spell
+from fastrec.harnesses.values import as_list, decoder, number_of, read_document, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 
 NAME: Final = "promptfoo"
 
 _START: Final = re.compile(rb'\s*\{\s*"(evalId|results|version)"\s*:')
+_decode: Final = decoder(dict[str, Any])
 _ERROR: Final = 2  # `failureReason` of a call that failed; 1 is an assertion
 
 
@@ -47,7 +48,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
 
 
 def _document(path: str) -> dict[str, Any]:
-    found = read_rows(path, "a document of promptfoo")[0]
+    found = read_document(path, _decode, "these are no results of promptfoo, or they are cut or damaged")
     return found if isinstance(found.get("results"), dict) else {"results": found}  # `evaluate()` returns the summary
 
 

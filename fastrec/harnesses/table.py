@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
+from stringzilla import count
 from xxhash import xxh3_128
 
 from fastrec.errors import LogError, UsageError, listed
@@ -164,33 +166,89 @@ def _csv_rows(path: str, piece: _Piece, head: str) -> Iterator[_Row]:
     columns = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), [])
     if len(set(columns)) != len(columns):
         raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
-    start, _, before = piece or (0, 0, 0)
-    is_utf8, is_head = True, not start
+    width = len(columns)
+    is_head = not (piece and piece[0])
+    for line, row in _csv_cells(path, piece, delimiter):
+        if is_head or not row:
+            is_head = is_head and not row  # blank lines may come before the names of the columns
+        elif len(row) != width:
+            yield line, f"it has {len(row):,} cells, and the table {width:,} columns"
+        elif not all(map(str.isascii, row)) and any(map(_not_utf8, row)):
+            yield line, "it is not UTF-8"
+        else:
+            yield line, dict(zip(columns, row, strict=True))
 
-    def lines() -> Iterator[str]:
-        nonlocal is_utf8
-        for block in _whole_lines(path, piece):
-            try:
-                text = block.decode()
-            except UnicodeDecodeError:
-                is_utf8, text = False, block.decode(errors="surrogateescape")
-            yield from io.StringIO(text, newline="")
 
-    reader = csv.reader(lines(), delimiter=delimiter, strict=True)  # it refuses a piece that ends inside of a cell
-    line = before + 1
+def _decoded(block: bytes) -> str:
+    return block.decode(errors="surrogateescape")
+
+
+_not_utf8: Final = re.compile("[\udc80-\udcff]").search
+
+
+def _csv_cells(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Read rows, each with its line; a blank line has no cells. From the first block on that is not plain, `csv` reads.
+
+    Up to there, quotes are in pairs around cells. So it is certain that a block with an even number of them ends a row.
+    """
+    line = 1 + (piece[2] if piece else 0)
+    blocks = _whole_lines(path, piece)
+    held, quotes = b"", 0
+    for block in chain(blocks, [b""]):
+        quotes += count(block, b'"')
+        held = held + block if held else block
+        if block and quotes % 2:
+            continue  # it ends inside of a cell
+        if (rows := _plain_rows(_decoded(held), delimiter)) is None:
+            break
+        for lines, row in rows:
+            yield line, row
+            line += lines
+        held = b""
+    else:
+        return
+    rest = (one for block in chain([held], blocks) for one in io.StringIO(_decoded(block), newline=""))
+    reader = csv.reader(rest, delimiter=delimiter, strict=True)  # it refuses a piece that ends inside of a cell
+    start = line
     try:
         for row in reader:
-            if is_head or not row:
-                is_head = is_head and not row  # blank lines may come before the names of the columns
-            elif not is_utf8 and any("\udc80" <= char <= "\udcff" for cell in row for char in cell):
-                yield line, "it is not UTF-8"
-            elif len(row) == len(columns):
-                yield line, dict(zip(columns, row, strict=True))
-            else:
-                yield line, f"it has {len(row):,} cells, and the table {len(columns):,} columns"
-            line = before + reader.line_num + 1
+            yield line, row
+            line = start + reader.line_num
     except csv.Error as exc:
         raise LogError(path, f"is not CSV at line {line:,}: {exc}; quotes inside of a cell must be doubled") from exc
+
+
+def _plain_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]] | None:
+    """Split whole rows, each with its number of lines; None if there are quotes or returns inside of plain cells.
+
+    Between two quotes is a cell or a part of one; then come further cells and rows, or nothing if the quote is doubled.
+    This takes a fifth of the time of `csv`, which looks at each character.
+    """
+    parts = f"\n{text}".removesuffix("\n").split('"')
+    if len(parts) % 2 == 0:
+        return None
+    parts[-1] += "\n"
+    found = []
+    row, lines, cell, has_returns = [""], 0, "", "\r" in text
+    for inside, outside in zip(["", *parts[1::2]], parts[::2], strict=True):
+        cell += inside
+        if not outside:
+            cell += '"'
+            continue
+        if has_returns and "\r" in (outside := outside.replace("\r\n", "\n")):
+            return None
+        end, *others = outside.split("\n")
+        nothing, *cells = end.split(delimiter)
+        if nothing or row[-1]:
+            return None
+        row[-1] = cell
+        row += cells
+        lines += cell.count("\n")
+        for other in others:
+            found.append((lines, row))
+            row, lines = other.split(delimiter) if other else [], 1
+        row, cell = row or [""], ""
+    return found[1:]
 
 
 def _pieces(path: str, *, is_csv: bool) -> list[_Piece]:
@@ -198,16 +256,16 @@ def _pieces(path: str, *, is_csv: bool) -> list[_Piece]:
     cuts, at, line, quotes = [(0, 0)], 0, 0, 0
     with storage_of(path).open_reader(path) as file:
         while block := read_at(file, _PIECE_BYTES, at):
-            quotes += block.count(b'"')
+            quotes += count(block, b'"')
             is_inside, end = quotes % 2, len(block)
             while (newline := block.rfind(b"\n", 0, end)) >= 0:
                 is_inside ^= block.count(b'"', newline, end) % 2
                 end = newline
                 if not (is_csv and is_inside):
-                    cuts.append((at + end + 1, line + block.count(b"\n", 0, end + 1)))
+                    cuts.append((at + end + 1, line + count(block, b"\n", 0, end + 1)))
                     break
             at += len(block)
-            line += block.count(b"\n")
+            line += count(block, b"\n")
     if quotes % 2 and is_csv:  # a quote in a cell without quotes
         cuts = [(0, 0)]
     ends = [start for start, _ in cuts[1:]] + [at]
@@ -295,7 +353,7 @@ _EMPTY: Final = (None, "")
 def _texts(cells: dict[str, Any], column: str) -> list[str]:
     """The texts in a cell: a list has several, an empty cell none. Numbers are spelled as in JSON."""
     value = cells.get(column)
-    if value.__class__ is str:
+    if value is None or value.__class__ is str:
         return [value] if value else []
     texts = as_list(value)
     if any(isinstance(text, list | dict) for text in texts):

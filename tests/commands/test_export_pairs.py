@@ -78,7 +78,7 @@ def test_scores_are_computed_from_the_rows(tmp_path: Path) -> None:
     spread = f1["score_details"]["uncertainty"]
     assert spread["standard_error"]["value"] == pytest.approx(statistics.stdev(scores) / 2)
     assert (spread["num_samples"], f1["score_details"]["details"]) == (4, {"rows_with_error": "1"})
-    assert (em["metric_config"]["score_type"], f1["metric_config"]["score_type"]) == ("binary", "continuous")
+    assert (em["metric_config"]["score_type"], "score_type" in f1["metric_config"]) == ("binary", False)
     assert found["detailed_evaluation_results"]["total_rows"] == 7
     assert found["evaluation_timestamp"] == "2026-11-16"
     assert found["eval_library"] == {"name": "mine", "version": "7"}
@@ -109,6 +109,16 @@ def test_rows_give_the_same_corpus_and_pass_the_check(tmp_path: Path) -> None:
     for samples in (tmp_path / "store").rglob("*_samples.jsonl"):
         text = samples.read_text()
         assert len(text.splitlines()) == text.count("\n")  # some readers split lines like this
+
+
+def test_only_scores_with_bounds_are_continuous(tmp_path: Path) -> None:
+    """The data store refuses the type without them, and no record says them."""
+    details = f'{DETAILS}[metrics."f?"]\nmin_score = 0\nmax_score = "Infinity"\n'
+    records = [record(0, 0.5, evaluation_result_id=name) for name in ("f1", "other")]
+    [found] = exported(corpus_of(tmp_path, records), tmp_path, details).values()
+    f1, other = (one["metric_config"] for one in found["evaluation_results"])
+    assert (f1["score_type"], f1["min_score"], f1["max_score"]) == ("continuous", 0, "Infinity")
+    assert other.keys().isdisjoint(("score_type", "min_score", "max_score"))
 
 
 def test_names_and_bytes_do_not_depend_on_the_day(tmp_path: Path) -> None:

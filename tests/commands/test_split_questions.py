@@ -180,6 +180,26 @@ def test_a_corpus_of_an_earlier_version_stays_consistent(tmp_path: Path, monkeyp
     assert [fastrec.questions(corpus).evaluations[0].total for corpus in (old, new)] == [1, 2]
     (model,) = fastrec.diff(old, new).models
     assert (model.questions, model.counts.unchanged, model.points) == (2, 2, 0)
+    assert changes_of(old, new) == changes_of(new, old) == [(2, 0, 0)]
+
+
+def changes_of(old: Path, new: Path) -> list[tuple[int, int, int]]:
+    (evaluation,) = fastrec.trend([old, new]).evaluations
+    return [(one.questions, one.better, one.worse) for model in evaluation.models for one in model.changes]
+
+
+@pytest.mark.parametrize("runs", [["s0"], ["s0", "s2"]])
+def test_trend_splits_what_either_corpus_splits(tmp_path: Path, runs: list[str]) -> None:
+    """A hash that one run of one corpus has under several sample_ids is that many questions in the other one, too."""
+    old = [answer("e", "same", "m", 1, sample_id=name, evaluation_id=f"run {name}") for name in runs]
+    new = [answer("e", "same", "m", 0, sample_id=f"s{number}") for number in range(3)]
+    for name, some in (("old", old), ("new", new)):
+        (tmp_path / name).mkdir()
+        make_corpus(tmp_path / name, some)
+    corpora = [next((tmp_path / name).glob("**/manifest.json")).parent for name in ("old", "new")]
+    count = len(runs)
+    assert changes_of(*corpora) == [(count, 0, count)]
+    assert changes_of(*reversed(corpora)) == [(count, count, 0)]
 
 
 few = st.integers(0, 1)
@@ -203,12 +223,10 @@ records = st.lists(
 Values = dict[tuple[Any, ...], dict[str, float]]
 
 
-def naive_values(some: Iterable[Record]) -> Values:
+def naive_values(some: Iterable[Record], split: set[Any]) -> Values:
     """By question, the share of right answers of each model."""
-    found = list(some)
-    split = split_hashes(found)
     answers: dict[tuple[Any, ...], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for one in found:
+    for one in some:
         answers[question_of(one, split)][one["model_id"]].append(one["evaluation"]["score"])
     return {
         question: {model: sum(scores) / len(scores) for model, scores in models.items()}
@@ -227,7 +245,7 @@ def test_commands_agree_with_a_naive_count(some, others, order, tmp_path_factory
         fastrec.normalize(folder / f"{name}.jsonl", folder / name, schema="0.3.0", sort_by=order)
         corpora.append(folder / name)
     old, new = ([json.loads(line) for line in fastrec.cat(corpus)] for corpus in corpora)
-    expected, before = naive_values(new), naive_values(old)
+    expected = naive_values(new, split_hashes(new))
     questions = defaultdict(list)
     for question, values in expected.items():
         questions[question[1]].append(values)
@@ -254,7 +272,7 @@ def test_commands_agree_with_a_naive_count(some, others, order, tmp_path_factory
                 for question, values in expected.items()
                 if question[1:3] == (one["metric"], row.sample_hash)
             )
-        check_trend(corpora, before, expected, one["metric"])
+        check_trend(corpora, [old, new], one["metric"])
     fastrec.export(corpora[1], folder / "matrix", format="matrix")
     heads, *_ = csv.reader((folder / "matrix" / "scores.csv").read_text(encoding="utf-8").splitlines())
     assert len(heads) - 1 == len(set(heads)) - 1 == len(expected)
@@ -271,11 +289,15 @@ def check_compare(corpus: Path, questions: dict[str, list[dict[str, float]]]) ->
         assert (one.questions, one.wins, one.losses) == (len(both), wins, losses)
 
 
-def check_trend(corpora: list[Path], before: Values, after: Values, metric: str) -> None:
-    """`trend` compares questions that are the same in both corpora; `diff` splits what either of them splits."""
+def check_trend(corpora: list[Path], records: list[list[Record]], metric: str) -> None:
+    """`trend` splits what either of the corpora splits, as `diff` does."""
+    split = split_hashes(records[0]) | split_hashes(records[1])
+    before, after = (naive_values(some, split) for some in records)
     for one in fastrec.trend(corpora, metric=metric).evaluations:
         for model in one.models:
             for change in model.changes:
                 name = model.model_id
                 both = [key for key in before.keys() & after.keys() if name in before[key] and name in after[key]]
-                assert change.questions == sum(key[1] == metric for key in both)
+                pairs = [(before[key][name], after[key][name]) for key in both if key[1] == metric]
+                rose, fell = (sum(sign * (new - old) > 0 for old, new in pairs) for sign in (1, -1))
+                assert (change.questions, change.better, change.worse) == (len(pairs), rose, fell)

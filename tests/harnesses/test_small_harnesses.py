@@ -274,7 +274,7 @@ def test_promptfoo(tmp_path: Path) -> None:
         },
     }  # fmt: skip
     path = tmp_path / "results.json"
-    path.write_text(json.dumps(document))
+    path.write_text(json.dumps(document, indent=2))  # as promptfoo writes it
     result, records = imported(tmp_path, path)
     assert [(log.model_id, log.samples, len(log.disagreements)) for log in result.logs] == [
         ("openai:gpt-x", 3, 0),

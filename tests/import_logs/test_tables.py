@@ -7,17 +7,18 @@ import io
 import json
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.errors import UsageError
+from fastrec.errors import LogError, UsageError
 from fastrec.harnesses import table
 from tests.running import run_command
 from tests.sizes import examples
@@ -200,3 +201,31 @@ def test_a_table_without_rows_is_an_error(tmp_path: Path, text: str) -> None:
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
     [bad] = fastrec.import_logs(tmp_path / "t.csv", tmp_path / "out", **meaning).bad_logs
     assert bad.reason == "has no rows that can be read"
+
+
+csv_text = st.text(st.sampled_from('a,;"\n\r é\x85\u2028\x00'), max_size=40)
+
+
+@given(text=csv_text, block=st.sampled_from([1, 3, 1 << 20]))
+@settings(max_examples=examples(300, 5_000))
+@example(text='5" disk,"two\nlines"\n', block=3)
+@example(text='"a""b",""\r\n""\n\n"x\n"', block=1)
+def test_rows_are_those_of_csv(text: str, block: int) -> None:
+    """Whatever the text and the blocks that it is read in, its rows are those of the `csv` module, or none are."""
+    lines = (text[at : at + block].encode() for at in range(0, len(text), block))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: lines))
+        try:
+            found: Any = [row for _, row in table._csv_cells("t.csv", None, ",")]
+        except LogError:
+            found = None
+    try:
+        expected: Any = list(csv.reader(io.StringIO(text, newline=""), strict=True))
+    except csv.Error:
+        expected = None
+    assert found == expected
+
+
+def test_rows_have_their_lines() -> None:
+    rows = table._plain_rows('a,b\n\n"x\ny",""\r\n""\nlast,"""q"""', ",")
+    assert rows == [(1, ["a", "b"]), (1, []), (2, ["x\ny", ""]), (1, [""]), (1, ["last", '"q"'])]

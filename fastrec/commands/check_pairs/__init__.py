@@ -225,22 +225,18 @@ def check_pairs(
     size = total_text(pieces)
     results = run_in_order(check_task, tasks, text_bytes=size, jobs=jobs, limits=limits)
     check = _Check(PairCheck(ignored=ignored, bad_files=bad_files), limits)
-    checked = _with_progress(chain.from_iterable(results), pieces, progress or Progress(), size)
-    for _, parts in groupby(checked, key=lambda both: id(both[0].pair)):
-        check.add(list(parts))
-    return check.finish(time.perf_counter() - started)
-
-
-def _with_progress(
-    checked: Iterable[CheckedPiece], pieces: Sequence[Piece], progress: Progress, size: int
-) -> Iterator[tuple[Piece, CheckedPiece]]:
-    """Yield each piece with its result, and report it as progress."""
+    progress = progress or Progress()
     progress.start("check", size)
-    for piece, one in zip(pieces, checked, strict=True):
-        counts = one.rows.counts if one.rows else Counter[str]()
-        progress.advance(piece.estimated_text, counts["rows"], counts["invalid"])
-        yield piece, one
+    checked = zip(pieces, chain.from_iterable(results), strict=True)
+    for _, group in groupby(checked, key=lambda both: id(both[0].pair)):
+        parts = []
+        for piece, one in group:
+            counts = one.rows.counts if one.rows else Counter[str]()
+            progress.advance(piece.estimated_text, counts["rows"], counts["invalid"])
+            parts.append((piece, one))
+        check.add(parts)
     progress.finish()
+    return check.finish(time.perf_counter() - started)
 
 
 class _Check:

@@ -164,13 +164,15 @@ def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
         spread["standard_error"] = {"value": deviation / math.sqrt(size), "method": "analytic"}
         spread["standard_deviation"] = deviation
     is_binary = all(score in (0, 1) for values in (scores.answered, scores.failed) for score in values)
-    continuous = {"score_type": "continuous", "min_score": None, "max_score": None}
-    config: dict[str, Any] = {"score_type": "binary"} if is_binary else continuous
+    config: dict[str, Any] = {"score_type": "binary"} if is_binary else {}
     if scores.has_correct:  # a score of 1 is correct: higher is better
         config["lower_is_better"] = False
     config |= _given(metric_id=metric, metric_name=metric)
+    config = _deep(config, *_matching(details.metrics, metric))
+    if not is_binary and {"min_score", "max_score"} <= config.keys():  # without these, readers refuse the type
+        config.setdefault("score_type", "continuous")
     return _given(evaluation_result_id=metric) | {
-        "metric_config": _deep(config, *_matching(details.metrics, metric)),
+        "metric_config": config,
         "score_details": {"score": mean, "uncertainty": spread}
         | _given(details=_given(rows_with_error=str(len(scores.failed)) if scores.failed else "")),
     }

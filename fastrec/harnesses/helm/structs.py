@@ -236,16 +236,13 @@ def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
         by_name[spell(fields.get("name", "unnamed"))][text] = fields
     labels = {}
     for name, same in by_name.items():
-        differing = _differing(list(same.values()))
+        first, *others = same.values()
+        names = sorted({field for fields in same.values() for field in fields})
+        differing = [field for field in names if any(one.get(field) != first.get(field) for one in others)]
         for text, fields in same.items():
             marks = ",".join(f"{field}={spell(fields[field])}" for field in differing if field in fields)
             labels[text] = f"{name}({marks})" if len(same) > 1 else name
     return labels
-
-
-def _differing(descriptions: list[dict[str, Any]]) -> list[str]:
-    names = sorted({name for fields in descriptions for name in fields})
-    return [name for name in names if any(one.get(name) != descriptions[0].get(name) for one in descriptions)]
 
 
 def metric_id(name: MetricName, label: str) -> str:

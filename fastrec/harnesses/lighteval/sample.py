@@ -100,14 +100,12 @@ def nested_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Ite
     responses = zip(*(rows.values("model_response", name) for name in _RESPONSE), strict=True)
     tokens = zip(*(rows.lengths("model_response", name) for name in _TOKENS), strict=True)
     columns = zip(rows.values("doc"), responses, tokens, rows.values("metric"), strict=True)
-    for row, (doc, response, (input_tokens, output_tokens), metrics) in enumerate(columns, before):
+    for row, (doc, response, counts, metrics) in enumerate(columns, before):
         fields = dict(doc or {})
         query, original, choices, gold_index, number, task, methods = (fields.pop(name, None) for name in _DOC)
         specific = fields.pop("specific", None)
         further = _further(specific).items()
         prompt, texts, processed, reasonings, logprobs, unconditioned = response
-        choices = as_list(choices)
-        correct = _indices(gold_index, choices)
         texts, logprobs = _texts(texts), _numbers(logprobs)
         yield (
             _text(task),
@@ -117,17 +115,15 @@ def nested_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Ite
                 question=_text(original) or _text(query),
                 prompt=_text(prompt),
                 is_generative=bool(texts) or (not logprobs and "LOGPROBS" not in as_list(methods)),
-                options=_texts(choices),
-                correct=correct,
-                references=_references(choices, correct),
+                choices=as_list(choices),
+                gold_index=gold_index,
                 texts=texts,
                 processed=_texts(processed),
                 reasonings=_texts(reasonings),
-                found=_extracted(specific),
+                specific=specific,
                 logprobs=logprobs,
                 unconditioned=_numbers(unconditioned),
-                input_tokens=input_tokens,
-                output_tokens=output_tokens,
+                tokens=counts,
                 scores=value_of(metrics),
                 fields=fields | {name if name not in fields else f"specific_{name}": value for name, value in further},
             ),
@@ -138,12 +134,11 @@ def flat_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Itera
     """Read rows of the layout up to 0.10. They have no task and no id: that is the number of the row, from 0."""
     columns = zip(*(rows.values(name) for name in _FLAT), strict=True)
     tokens = zip(*(rows.lengths(name) for name in _FLAT_TOKENS), strict=True)
-    for row, (values, (input_tokens, output_tokens)) in enumerate(zip(columns, tokens, strict=True), before):
+    for row, (values, counts) in enumerate(zip(columns, tokens, strict=True), before):
         example, prompt = values[:2]
         predictions, choices, gold, gold_index, specifics, metrics = map(value_of, values[2:])
         predictions = _flattened(predictions)
         choices = as_list(choices)
-        correct = _indices(gold_index, choices)
         is_generative = all(isinstance(item, str | None) for item in predictions) and (bool(predictions) or not choices)
         # A log-probability may be followed by whether its choice is the likeliest.
         firsts = [item[0] if isinstance(item, list) and item else item for item in predictions]
@@ -159,15 +154,14 @@ def flat_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Itera
                 question=_text(example),
                 prompt=_text(prompt),
                 is_generative=is_generative,
-                options=_texts(choices),
-                correct=correct,
-                references=_texts(gold) or _references(choices, correct),
+                choices=choices,
+                gold_index=gold_index,
+                references=_texts(gold),
                 texts=_texts(predictions) if is_generative else [],
-                found=_extracted(specifics),
+                specific=specifics,
                 logprobs=logprobs,
                 unconditioned=unconditioned,
-                input_tokens=input_tokens,
-                output_tokens=output_tokens,
+                tokens=counts,
                 scores=metrics,
                 fields=_further(specifics),
             ),
@@ -197,18 +191,6 @@ def _flattened(predictions: Any) -> list[Any]:
     if any(isinstance(item, list) and all(isinstance(part, str) for part in item) for item in items):
         return [part for item in items for part in as_list(item)]
     return items
-
-
-def _indices(value: Any, choices: list[Any]) -> list[int]:
-    return [index for index in as_list(value) if index.__class__ is int and 0 <= index < len(choices)]
-
-
-def _references(choices: list[Any], correct: list[int]) -> list[str]:
-    return [text for index in correct for text in _texts(choices[index])]
-
-
-def _extracted(specific: Any) -> list[str]:
-    return _texts(specific.get(_EXTRACTED)) if isinstance(specific, dict) else []
 
 
 def _further(specific: Any) -> dict[str, Any]:
@@ -279,29 +261,29 @@ def _sample_of(
     question: str,
     prompt: str,
     is_generative: bool,
-    options: list[str],
-    correct: list[int],
-    references: list[str],
+    choices: list[Any],
+    gold_index: Any,
+    references: Sequence[str] = (),
     texts: list[str],
     processed: Sequence[str] = (),
     reasonings: list[str] | None = None,
-    found: Sequence[str],
+    specific: Any,
     logprobs: list[float],
     unconditioned: list[float],
-    input_tokens: list[int],
-    output_tokens: list[int],
+    tokens: tuple[list[int], ...],
     scores: Any,
     fields: dict[str, Any],
 ) -> Sample:
     """Make the sample of a row.
 
-    `processed` are the texts without reasoning, if lighteval removed it, and `found` the answers that a metric found in
-    them. The tokens are counted for each prompt, and for each answer or choice.
+    `processed` are the texts without reasoning, if lighteval removed it. The tokens are those of each prompt, and of
+    each answer or choice.
     """
-    choices = None
+    correct = [index for index in as_list(gold_index) if index.__class__ is int and 0 <= index < len(choices)]
+    options, found = _texts(choices), specific.get(_EXTRACTED) if isinstance(specific, dict) else None
+    picking = None if is_generative else Choices(options, logprobs, correct, unconditioned, tokens[1])
     metadata = {}
-    if not is_generative:
-        choices = Choices(options, logprobs, correct, unconditioned, output_tokens)
+    if picking:
         if correct:
             metadata["reference_index"] = ",".join(map(str, correct))
         if len(logprobs) == 1:
@@ -309,22 +291,22 @@ def _sample_of(
         elif logprobs:
             metadata["log_likelihoods"] = spell(logprobs)
     answers = [extracted(text, "text_post_processed") for text in processed] if processed != texts else []
-    read, written = sum(input_tokens), sum(output_tokens)
+    read, written = map(sum, tokens)
     scored = scores.items() if isinstance(scores, dict) else ()
     return Sample(
         sample_id=sample_id,
         input=Input(
             raw=question,
             formatted=prompt if prompt and prompt != question else UNSET,
-            reference=references,
-            choices=options if choices is not None and options else UNSET,
+            reference=list(references) or [text for index in correct for text in _texts(choices[index])],
+            choices=options if picking and options else UNSET,
         ),
         output=Output(
             raw=texts,  # of multiple choice, each score has the choice that its metric picks
             reasoning_trace=reasonings if reasonings and any(reasonings) else UNSET,
         ),
-        scores=[score for name, value in scored for score in _scores_of(name, value, choices, about)],
-        answers=answers + [extracted(text, _EXTRACTED) for text in found],
+        scores=[score for name, value in scored for score in _scores_of(name, value, picking, about)],
+        answers=answers + [extracted(text, _EXTRACTED) for text in _texts(found)],
         token_usage=TokenUsage(input_tokens=read, output_tokens=written, total_tokens=read + written)
         if read or written
         else None,

@@ -9,10 +9,9 @@ settings of a generation             generation        all responses
 
 from __future__ import annotations
 
-import ast
 import json
+import math
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from fastrec.harnesses.choices import Choices, Rule, index_of_greatest
+from fastrec.harnesses.lighteval.sample import value_of
 from fastrec.harnesses.lm_eval.questions import (
     KEY,
     NO_RESPONSE,
@@ -35,7 +35,7 @@ from fastrec.harnesses.lm_eval.questions import (
     with_and_without_context,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import REFUSALS, encode, number_of, plain, spell
+from fastrec.harnesses.values import REFUSALS, encode, number_of, plain, replace_lone_surrogates, spell
 from fastrec.schemas.newest import Input, Output
 
 _MOST_SHOWN: Final = 60  # characters of a value in an error
@@ -331,17 +331,16 @@ def _references_of(target: Any, *, may_be_list: bool = False) -> list[str]:
 
 def _listed(text: str) -> list[str] | None:
     """The items of a list that `str` wrote; None if it is no list of texts and numbers."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a backslash in a text that is no list
-            items = ast.literal_eval(text)
-        if isinstance(items, list) and all(isinstance(item, str | int | float) for item in items):
-            texts = list(map(str, items))
-            "".join(texts).encode()  # fails for escaped lone surrogates
-            return texts if str(items) == text else None
-    except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-        pass
-    return None
+    items = value_of(text)
+    if (
+        not isinstance(items, list)
+        or str(items) != text
+        or not all(isinstance(item, str | int | float) for item in items)
+    ):
+        return None
+    texts = list(map(str, items))
+    is_finite = all(math.isfinite(item) for item in items if isinstance(item, float))
+    return texts if is_finite and "".join(texts) == replace_lone_surrogates("".join(texts)) else None
 
 
 def metric_id(metric: str, name: str) -> str:
