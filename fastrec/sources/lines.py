@@ -92,10 +92,11 @@ def chunks(
 def count_newlines(text: bytes | memoryview) -> int:
     """Count newlines at memory speed, even if there is nothing else."""
     if not bytes(text[:16]).isspace():
-        return count(text, b"\n")
-    if find_first_not_of(text, b"\n") < 0:
-        return len(text)
-    newlines: int = bytesum(translate(text, _IS_NEWLINE))
+        newlines: int = count(text, b"\n")
+    elif find_first_not_of(text, b"\n") < 0:
+        newlines = len(text)
+    else:
+        newlines = bytesum(translate(text, _IS_NEWLINE))
     return newlines
 
 

@@ -47,7 +47,6 @@ from fastrec.engine.base import collector_off
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.limits import current_limits
-from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
 from fastrec.storage import join, storage_of
 
@@ -326,6 +325,8 @@ def batches(
     if not wanted:
         return _data_set(directory, jobs, progress).scanner(columns=chosen).to_reader()
     import pyarrow as pa  # noqa: PLC0415 - an optional package
+
+    from fastrec.normalize.scratch import matching_corpus  # noqa: PLC0415 - no query needs it
 
     scratch = tempfile.TemporaryDirectory(prefix="fastrec-")
     try:
