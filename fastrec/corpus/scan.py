@@ -15,7 +15,7 @@ they differ, the part is read again by the reader that checks everything, to fin
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import IO, Any, Final, TypeVar, cast
 
@@ -171,16 +171,19 @@ def decode_lines(
     for chunk in _chunks(part, chunk_bytes, longest):
         if isinstance(chunk, LongLine):
             raise CorpusError(part.path, f"is longer than the {longest:,} bytes of text in this part", chunk.line)
-        rows = []
-        for number, line in enumerate(chunk.data.removesuffix(b"\n").split(b"\n"), chunk.line):
+        rows, data, start, number = [], chunk.data, 0, chunk.line
+        while start < len(data):  # `split` would look at each byte
+            end = data.find(b"\n", start)
+            end = end if end >= 0 else len(data)
             try:
-                rows.append(decode(line))
-                order.check(read_head(line), number)
+                rows.append(decode(data[start:end]))
+                order.check(read_head(data, start), number)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
                 reason = f"is not a record in normal form: {exc}; {VERIFY_HINT}"
                 raise CorpusError(part.path, reason, number) from exc
+            start, number = end + 1, number + 1
         count += len(rows)
-        yield rows, len(chunk.data)
+        yield rows, len(data)
     if count != part.entry.records:
         reason = f"has {count:,} records, but the manifest says {part.entry.records:,}; {VERIFY_HINT}"
         raise CorpusError(part.path, reason)
@@ -355,19 +358,21 @@ class Order:
     def __init__(self, part: PartFile, sort_fields: Sequence[str]) -> None:
         self._path = part.path
         self._position_of = position_maker(sort_fields)
-        self._last: Position | None = None
+        texts = list(takewhile(lambda field: field not in _POSITIONS, sort_fields))
+        self._texts_of = attrgetter(*texts) if texts else self._position_of
+        self._last: tuple[Any, LineHead] | None = None  # its first fields, which mostly differ, and its head
         self._sample_id = list(sort_fields).index("sample_id")
 
     def check(self, head: LineHead, line: int | None = None) -> None:
         """Check a line that comes after those that were checked before; CorpusError if it belongs before them."""
-        position = self._position_of(head)
-        if self._last is not None and position < self._last:
+        texts = self._texts_of(head)
+        if self._last and texts <= self._last[0] and self._position_of(head) < self._position_of(self._last[1]):
             raise unsorted_error(self._path, line)
-        self._last = position
+        self._last = texts, head
 
     def end(self, last: KeyEntry) -> None:
         """Check that the last line has the last key of the manifest, which may spell a huge `sample_id` otherwise."""
-        found, expected = list(self._last or ()), list(self._position_of(last))
+        found, expected = list(self._position_of(self._last[1]) if self._last else ()), list(self._position_of(last))
         if found:
             del found[self._sample_id], expected[self._sample_id]
             if found != expected:

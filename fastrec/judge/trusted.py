@@ -57,6 +57,8 @@ class _Metadata(msgspec.Struct, gc=False):
 
 
 _TEXTS: Final = ("schema_version", "evaluation_id", "model_id", "evaluation_name", "sample_hash", "interaction_type")
+_SINGLE_TURN: Final = b',"interaction_type":"single_turn"'
+_HEAD_BYTES: Final = 1 << 10  # in which that is searched for
 _MOST_NAMES: Final = 100_000  # of records that are filtered out without being decoded
 _encode = msgspec.json.Encoder().encode
 
@@ -117,8 +119,13 @@ class TrustedJudge(Judge):
                     batch.filtered_out[names] += 1
                     continue
             end = data.find(b"\n", end)
+            head = data.find(_SINGLE_TURN, position, position + _HEAD_BYTES) + len(_SINGLE_TURN)
+            text: bytes | memoryview = view[position:end]
+            if position < head < end:
+                # Texts are not needed. If this key is one of metadata, brackets do not match, and the line is judged.
+                text = data[position:head] + data[data.rfind(b',"evaluation":{', head, end) : end]
             try:
-                record = decode(view[position:end]) if end >= 0 else None
+                record = decode(text) if end >= 0 else None
             except REFUSALS:
                 record = None
             if record is None or record.schema_version not in labels or other_turns(record) is not UNSET:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
-from stringzilla import bytesum, find_first_not_of, translate
+from stringzilla import bytesum, count, find_first_not_of, translate
 
 from fastrec.limits import LIMITS
 
@@ -92,10 +92,11 @@ def chunks(
 def count_newlines(text: bytes | memoryview) -> int:
     """Count newlines at memory speed, even if there is nothing else."""
     if not bytes(text[:16]).isspace():
-        return bytes(text).count(b"\n")
-    if find_first_not_of(text, b"\n") < 0:
-        return len(text)
-    newlines: int = bytesum(translate(text, _IS_NEWLINE))
+        newlines: int = count(text, b"\n")
+    elif find_first_not_of(text, b"\n") < 0:
+        newlines = len(text)
+    else:
+        newlines = bytesum(translate(text, _IS_NEWLINE))
     return newlines
 
 

@@ -117,6 +117,25 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path / "corpus"
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"metadata": {"a": 1, "evaluation": {"score": 7, "is_correct": False}}},
+        {"zz": [{"a": 1, "evaluation": {"score": 7, "is_correct": False}}]},
+        {"evaluation_name": "e" * 2_000},
+        {"metadata": {"quoted": ',"evaluation":{"score":7,"is_correct":false}}'}},
+    ],
+    ids=["metadata", "unknown key", "long head", "in a text"],
+)
+def test_only_the_evaluation_of_a_record_counts(tmp_path: Path, odd: Any) -> None:
+    """A trusted line is decoded without its texts; a key `evaluation` elsewhere is not taken for its evaluation."""
+    shard = write(tmp_path / "a.jsonl", [json.dumps(sample(**odd)).encode(), *lines("org/a")])
+    fastrec.normalize(shard, tmp_path / "corpus")
+    for name, judge in {"judged": True, "trusted": False}.items():
+        assert not run([tmp_path / "corpus"], tmp_path / name, make_options(judge=judge)).notices
+    assert contents(tmp_path / "trusted") == contents(tmp_path / "judged")
+
+
 def forge(corpus: Path) -> Path:
     """Make an invalid record part of a corpus, with a manifest that is consistent."""
     [part] = corpus.glob("part-*")

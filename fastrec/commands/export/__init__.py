@@ -42,7 +42,6 @@ from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
-from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -115,6 +114,8 @@ def export(
         CorpusError: A part is not what fastrec writes. Nothing was published.
         ShardError: A part cannot be read completely. Nothing was published.
     """
+    from fastrec.normalize.scratch import matching_corpus  # noqa: PLC0415 - `sql` imports this package, but not that
+
     limits = current_limits()
     started = time.perf_counter()
     _check(format, jobs, raw_cells=raw_cells)

@@ -96,7 +96,7 @@ class _Score(msgspec.Struct):
     is_correct: bool
 
 
-class _Usage(msgspec.Struct):
+class Usage(msgspec.Struct):
     input_tokens: Raw = Raw()
     output_tokens: Raw = Raw()
     total_tokens: Raw = Raw()
@@ -131,7 +131,7 @@ class _Cell(msgspec.Struct, kw_only=True):
 class Line(_Cell, kw_only=True):
     """The fields of a record that are in tables, too, or measured for them."""
 
-    token_usage: _Usage | UnsetType = UNSET
+    token_usage: Usage | UnsetType = UNSET
     performance: _Times | UnsetType = UNSET
     output: _Output | None = None
 

@@ -31,7 +31,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.answers.index import BUILDING, TABLES_SUFFIX, cache_directory, close_to_others, remove_unused
-from fastrec.commands.export.table import ExportTask, Line, export_tasks, line_decoder
+from fastrec.commands.export.table import ExportTask, Line, Usage, export_tasks, line_decoder
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import (
     SplitHashes,
@@ -43,10 +43,10 @@ from fastrec.corpus.scan import (
 )
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.engine import check_jobs
+from fastrec.engine.base import collector_off
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.limits import current_limits
-from fastrec.normalize.scratch import matching_corpus
 from fastrec.progress import Progress
 from fastrec.storage import join, storage_of
 
@@ -133,6 +133,7 @@ def _schema() -> pa.Schema:
     return pa.schema([(name, types.get(name, pa.string())) for name in ANSWERS])
 
 
+@collector_off()
 def _write_answers(task: ExportTask) -> None:
     """Write the table of one part. Runs in a worker."""
     import pyarrow as pa  # noqa: PLC0415 - an optional package
@@ -144,14 +145,15 @@ def _write_answers(task: ExportTask) -> None:
     sources = read_sources(task.sources, task.part.entry) if task.sources else None
     with pq.ParquetWriter(task.output, schema, compression="lz4", use_dictionary=list(_REPEATED)) as writer:
         for lines, _ in decode_lines(task.part, decode, _BATCH_BYTES, task.sort_fields):
-            rows = [_row(line, questions) for line in lines]
-            columns = list(map(list, zip(*rows, strict=True)))
-            found = islice(sources, len(rows)) if sources else ()
-            columns.append([f"{one.shard}:{one.line}" for one in found] or [None] * len(rows))
-            arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+            columns = _columns(lines, questions)
+            found = islice(sources, len(lines)) if sources else ()
+            columns["source"] = [f"{one.shard}:{one.line}" for one in found] or [None] * len(lines)
+            arrays = [pa.array(columns[field.name], field.type) for field in schema]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema), row_group_size=_GROUP_ROWS)
 
 
+_NO_USAGE: Final = Usage()
+_decode_text = msgspec.json.Decoder(str).decode
 _decode_input = msgspec.json.Decoder(_Input).decode
 
 
@@ -186,39 +188,48 @@ class _Questions:
         return question, self._counts[identity]
 
 
-def _row(line: Any, questions: _Questions) -> tuple[Any, ...]:
-    """The values of all columns but the source."""
-    turns, usage, times = line.turns or (), line.token_usage, line.performance
-    said = [turn.content for turn in turns if turn.role == "assistant" and turn.content]
+def _columns(lines: Sequence[Any], questions: _Questions) -> dict[str, Sequence[Any]]:
+    """The values of all columns but the source. Column by column, because that takes half of the time of rows."""
+    asked, answered = [*map(questions.asked, lines)], [*map(questions.question_and_trial, lines)]
+    usages, turns = [line.token_usage or _NO_USAGE for line in lines], [line.turns or () for line in lines]
+    return {
+        "evaluation": [line.evaluation_name for line in lines],
+        "metric": [line.metric for line in lines],
+        "model": [line.model_id for line in lines],
+        "question": [question for question, _ in answered],
+        "sample_id": [_text(line.sample_id) for line in lines],
+        "input": [text for text, _ in asked],
+        "reference": [references for _, references in asked],
+        "output": [_said(line) for line in lines],
+        "correct": [line.evaluation.is_correct for line in lines],
+        "score": [_number(line.evaluation.score) for line in lines],
+        "tokens_in": [_integer(usage.input_tokens) for usage in usages],
+        "tokens_out": [_integer(usage.output_tokens) for usage in usages],
+        "latency_ms": [_number(line.performance.latency_ms) if line.performance else None for line in lines],
+        "error": [line.error or None for line in lines],
+        "turns": [len(each) or 1 for each in turns],
+        "tool_calls": [
+            sum([len(turn.tool_calls) for turn in each if turn.tool_calls]) if each else 0 for each in turns
+        ],
+        "metadata": [
+            [(name, _text(value)) for name, value in line.metadata.items()] if line.metadata else None for line in lines
+        ],
+        "trial": [trial for _, trial in answered],
+    }
+
+
+def _said(line: Any) -> str:
+    said = [turn.content for turn in line.turns or () if turn.role == "assistant" and turn.content]
     if line.output is not None:
         raw = line.output.raw
         said[:0] = [raw] if isinstance(raw, str) else raw
-    question, trial = questions.question_and_trial(line)
-    return (
-        line.evaluation_name,
-        line.metric,
-        line.model_id,
-        question,
-        _text(line.sample_id),
-        *questions.asked(line),
-        "\n".join(said),
-        line.evaluation.is_correct,
-        _number(line.evaluation.score),
-        _integer(usage.input_tokens) if usage else None,
-        _integer(usage.output_tokens) if usage else None,
-        _number(times.latency_ms) if times else None,
-        line.error or None,
-        len(turns) or 1,
-        sum(len(turn.tool_calls) for turn in turns if turn.tool_calls),
-        [(name, _text(value)) for name, value in line.metadata.items()] if line.metadata else None,
-        trial,
-    )
+    return "\n".join(said)
 
 
 def _text(value: Raw) -> str:
     """A text as it is, and anything else as JSON."""
     text = bytes(value)
-    return msgspec.json.decode(text, type=str) if text.startswith(b'"') else text.decode()
+    return _decode_text(text) if text.startswith(b'"') else text.decode()
 
 
 def _number(value: Raw) -> float | None:
@@ -314,6 +325,8 @@ def batches(
     if not wanted:
         return _data_set(directory, jobs, progress).scanner(columns=chosen).to_reader()
     import pyarrow as pa  # noqa: PLC0415 - an optional package
+
+    from fastrec.normalize.scratch import matching_corpus  # noqa: PLC0415 - no query needs it
 
     scratch = tempfile.TemporaryDirectory(prefix="fastrec-")
     try:
