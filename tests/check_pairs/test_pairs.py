@@ -451,8 +451,8 @@ def test_results_do_not_depend_on_jobs_and_slices(tree: Tree, monkeypatch: pytes
     tree.add(rows(*scores, result="a"), wrong, uuid=UUIDS[2], format_=Format.ZSTD)
     expected = tree.check()
     assert expected.codes == {"pair.model_id": 3, "pair.invalid_row": 1, "pair.score": 1}
-    monkeypatch.setattr("fastrec.sources.shard.SMALLEST", 4_000)
-    monkeypatch.setattr("fastrec.sources.shard.SMALLEST", 4_000)
+    monkeypatch.setattr("fastrec.sources.shard._SMALLEST", 4_000)
+    monkeypatch.setattr("fastrec.sources.shard._SMALLEST", 4_000)
     for jobs in (1, 2):
         found = use_limits(Limits(task_bytes=20_000, small_input=0, chunk_bytes=3_000))(tree.check)(jobs=jobs)
         found.seconds = expected.seconds

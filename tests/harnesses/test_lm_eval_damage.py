@@ -151,7 +151,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
 def test_slices_hold_every_sample_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices are byte ranges; damage is named by its line in the file, in whichever slice it is."""
     monkeypatch.setattr(planning, "_SLICE_BYTES", 5_000)
-    monkeypatch.setattr("fastrec.sources.shard.SMALLEST", 1)
+    monkeypatch.setattr("fastrec.sources.shard._SMALLEST", 1)
     rows = [generation(n, resps=[["x" * (n % 50 * 20)]]) for n in range(400)]
     rows[123]["exact_match"] = float("nan")
     log = write_log(tmp_path, rows, results(EM))
