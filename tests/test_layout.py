@@ -183,7 +183,7 @@ BENCH_ROWS = [
     ["contenders", "corpora"],
     ["logs", "nights", "peers", "plans", "real", "scale_workers", "shapes", "validators", "viewing"],
     ["bar_plot", "calibrate", "job", "measure", "night_states", "plot", "pydantic_record", "scale_corpus"],
-    ["helm_logs", "inspect_logs", "lm_eval_logs"],
+    ["helm_logs", "inspect_logs", "lm_eval_logs", "table_logs"],
 ]
 PRINTING = {"print", "click.echo", "click.secho", "sys.exit", "os._exit", "exit", "quit", "breakpoint"}
 STREAMS = {"sys.stdout", "sys.stderr"}
