@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
-from stringzilla import bytesum, count, find_first_not_of, translate
+from stringzilla import bytesum, count, translate
 
 from fastrec.limits import LIMITS
 
@@ -90,13 +90,9 @@ def chunks(
 
 
 def count_newlines(text: bytes | memoryview) -> int:
-    """Count newlines at memory speed, even if there is nothing else."""
-    if not bytes(text[:16]).isspace():
-        newlines: int = count(text, b"\n")
-    elif find_first_not_of(text, b"\n") < 0:
-        newlines = len(text)
-    else:
-        newlines = bytesum(translate(text, _IS_NEWLINE))
+    """Count newlines at memory speed: by searching where there are few, else byte by byte."""
+    few = bytes(text[::251]).count(b"\n") <= len(text) >> 13  # at most one byte in 32, by a sample
+    newlines: int = count(text, b"\n") if few else bytesum(translate(text, _IS_NEWLINE))
     return newlines
 
 
