@@ -39,8 +39,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     decompressed_chunk_bytes: int = 16 << 20  # text per chunk of a shard that the driver decompresses
     run_bytes: int = 40 << 20  # text per run of a small input, if memory allows it
     few_runs: int = 128  # larger inputs are sorted into so many runs, if memory allows it
-    cached_text: int | None = None  # runs of more text than this are compressed; None is half of the available memory
-    frame_bytes: int = 128 << 10  # text of a run compressed at a time; a part reads about a frame too much of each run
     most_tasks: int = 1 << 16  # of pass 1: the driver holds a few kilobytes per task
     most_fences: int = 1 << 19  # of all runs, in 100 MB of the driver
     window_bytes: int = 8 << 20  # most text of a part merged at a time, if there are few runs

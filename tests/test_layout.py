@@ -44,7 +44,6 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
-        "engine",
         "wording",
         "answers",
         "_version",

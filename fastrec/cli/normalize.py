@@ -188,8 +188,6 @@ def _phases_section(result: NormalizeResult) -> Section:
         rows.append([phase.name, f"{phase.tasks:,}", *(f"{seconds:.2f} s" for seconds in times)])
     table = Table(columns(["phase", "tasks", "time", "processor", "waiting"]), rows)
     about = "processor time and waiting are sums over all tasks; in the time of the driver, no tasks ran"
-    size, text = map(format_bytes, (result.run_bytes, result.run_text_bytes))
-    about += f"; sorted runs: {size}, {'not compressed' if size == text else f'compressed from {text}'}"
     return Section("Where the time went", about, table)
 
 

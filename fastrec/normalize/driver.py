@@ -78,7 +78,6 @@ class Corpus(msgspec.Struct, frozen=True):
     changes: Changes  # of the shards since the last run
     gone: int  # shards of the last run that are not there any more
     kept: frozenset[str]  # files that stay for the next run
-    runs: tuple[int, int]  # size of the runs of pass 1, and of their texts
     phases: tuple[Phase, ...] = ()
 
 
@@ -138,9 +137,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
             rejects=rejects,
         )
     written = sum(part.fingerprint not in unchanged for part in numbered)
-    runs = [run for result in sorted_shards.results for run in result.runs]
-    sizes = sum(run.data_bytes for run in runs), sum(run.text_bytes for run in runs)
-    return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept, sizes)
+    return Corpus(manifest, summary, written, base.changes, len(base.paths_gone), kept)
 
 
 def input_entries(

@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from fastrec.corpus.writer import COMPRESSIONS
-from fastrec.engine.memory import available_memory
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, field_names, make_filters
 from fastrec.judge.findings import REPAIRS
@@ -260,18 +259,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     def most_fences(self, text: int) -> int:
         """Fences of a run that the driver holds, because it holds those of all runs."""
         return max(self.limits.most_fences * self.run_bytes(text) // max(text, 1), FEW_FENCES)
-
-    def frame_bytes(self, text: int) -> int:
-        """Text per frame of compressed runs; 0 if runs are plain.
-
-        They are if the page cache can hold all of them, or memory cannot hold a frame of each.
-        """
-        limits, cached = self.limits, self.limits.cached_text
-        if text <= (available_memory() // 2 if cached is None else cached):
-            return 0
-        runs = text // self.run_bytes(text) + 1
-        size = min(self.memory_per_job // 16 // runs, limits.frame_bytes)
-        return size if size >= limits.frame_bytes // 8 else 0
 
     def window_for(self, runs: int) -> int:
         """Bytes merged at a time from this many runs: more for many runs, so that reads do not become too small."""

@@ -48,7 +48,7 @@ def make_parts(
     """
     locations, path, names = _write_locations(context, shards, sorted_shards)
     copies = _find_copies(context, shards, sorted_shards, plan)
-    context.progress.start("merge", sum(run.text_bytes for run in plan.runs))
+    context.progress.start("merge", sum(run.data_bytes for run in plan.runs))
     parts, census = _PartsMaker(context, plan, path, locations, names, has_same_input, copies).make()
     with_sources = _complete_sources(context, parts, plan.base.parts, path)
     context.progress.finish()

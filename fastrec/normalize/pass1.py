@@ -50,7 +50,7 @@ from fastrec.sorting.keys import key_maker
 from fastrec.sorting.runs import Run, spill
 from fastrec.sources.lines import Chunk, ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import FileDigest, digest_of, storage_of
+from fastrec.storage import FileDigest, digest_of
 from fastrec.summary.rows import row_maker
 
 _VALID_ELSEWHERE: Final = ("version.newer", "hash.mismatch")
@@ -145,7 +145,6 @@ class SortTask(msgspec.Struct, frozen=True):
     target: str  # name of the schema version
     run_bytes: int  # text and bookkeeping of a run
     most_fences: int  # that are returned of a run
-    frame_bytes: int = 0  # text per frame of a compressed run; 0 if runs are plain
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -169,7 +168,7 @@ def release_buffer() -> None:
 
 class _RunBuffer:
     def __init__(self, task: SortTask) -> None:
-        self._most_fences, self._frame_bytes = task.most_fences, task.frame_bytes
+        self._most_fences = task.most_fences
         self._most_bytes = task.run_bytes
         target = TARGETS[task.target]
         self._key_of: Callable[[Any], bytes] = key_maker(task.options.sort_fields_of(target))
@@ -198,7 +197,7 @@ class _RunBuffer:
         return keys
 
     def spill(self, path: str) -> Run:
-        run = spill(path, self._text, self._ends, self._keys, self._rows, frame_bytes=self._frame_bytes)
+        run = spill(path, self._text, self._ends, self._keys, self._rows)
         if len(run.fences) > self._most_fences:
             run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // self._most_fences)])
         self._size = 0
@@ -286,9 +285,6 @@ class _Sorter:
                 rejected += _reject(source, invalid, rejects, statistics.codes)
                 invalid = []
         rejected += _reject(source, invalid, rejects, statistics.codes)
-        if self._task.frame_bytes and not piece.slice.shard.stream:  # the cache cannot hold everything
-            read = piece.slice
-            storage_of(read.shard.path).uncache(read.shard.path, read.start, read.end)
         counts = PieceCounts(
             piece=piece,
             read=stats,

@@ -71,7 +71,6 @@ class SortTasks:
         self._text = total_text(self._wanted)
         self._at_once = options.slices_per_task(self._text)
         self._chunk_bytes = options.limits.decompressed_chunk_bytes * self._at_once
-        self._run_sizes = tuple(of(self._text) for of in (options.run_bytes, options.most_fences, options.frame_bytes))
         self._here = self._choose(workers)
         self.next_task = self.next_piece = 0  # the first numbers that no task and no piece has
         self.text = TextEstimate(self._wanted)
@@ -159,7 +158,8 @@ class SortTasks:
     def _task(self, pieces: tuple[Piece, ...]) -> SortTask:
         self.next_task += 1
         number = self.next_task - 1
-        return SortTask(number, pieces, self._directory, self._options, self._target, *self._run_sizes)
+        run_bytes, most_fences = self._options.run_bytes(self._text), self._options.most_fences(self._text)
+        return SortTask(number, pieces, self._directory, self._options, self._target, run_bytes, most_fences)
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         long_lines: list[LongLine] = []
@@ -389,7 +389,7 @@ class _Pass1:
         if result.is_newer_version and not self._is_refuted and not self._context.options.skip_bad_shards:
             self._release_streams()  # the newest version is certain
         for run in result.runs:
-            self._sample.add(run.fences, run.text_bytes)
+            self._sample.add(run.fences, run.data_bytes)
         files = tuple(file for file in result.files if file.path in (result.rejects, result.statistics))
         self._finished[result.task] = msgspec.structs.replace(result, files=files)
         had_fences = self._keeps_fences

@@ -87,7 +87,7 @@ def _positions(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> 
 
 def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
     part_size, limits = context.options.part_size, context.limits
-    text = sum(run.text_bytes for result in sorted_shards.results for run in result.runs)
+    text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
     has_runs = any(result.runs for result in sorted_shards.results)
     least, likely = (part_size_for(size, part_size, limits) for size in (0, text))
     region_bytes = max(likely, text // limits.most_parts)
@@ -149,7 +149,7 @@ class _Rounds:
         if all(one.run.fences for one in loose) and len(loose) + len(ready) <= self._context.unmerged_runs:
             return ready
         groups = max(min(limits.merged_runs - len(ready), -(-len(loose) // limits.least_merge_fan_in)), 1)
-        self._context.progress.start("round", sum(one.run.text_bytes for one in loose))
+        self._context.progress.start("round", sum(one.run.data_bytes for one in loose))
         while len(loose) > groups * fan_in:
             loose = self._round(loose, -(-len(loose) // fan_in), None, "")
         path = join(self._context.output.work, f"regions-{regions_hash}")

@@ -88,10 +88,6 @@ class NormalizeResult(msgspec.Struct, kw_only=True):
     """Size of the parts."""
     seconds: float
     """Duration of the run."""
-    run_bytes: int
-    """Size of the sorted runs, which were temporary. It is less than that of their text if they were compressed."""
-    run_text_bytes: int
-    """Size of the text in them."""
     phases: list[Phase]
     """Where the time went."""
     skipped: list[str]
@@ -201,8 +197,6 @@ def run(
         filtered=manifest.filtered,
         output_bytes=sum(part.bytes for part in manifest.parts),
         seconds=seconds,
-        run_bytes=corpus.runs[0],
-        run_text_bytes=corpus.runs[1],
         phases=[*corpus.phases, driver],
         skipped=manifest.skipped,
         notices=notices,

@@ -2,8 +2,7 @@
 
     block    length of the body, 4 bytes | 64-bit xxh3 of the body, 8 bytes | body: msgpack
 
-The highest bit of the length says that the body is compressed: files that are kept for the next run are. The texts of
-compressed runs are in such blocks, too, as they are instead of msgpack.
+The highest bit of the length says that the body is compressed: files that are kept for the next run are.
 
 A reader checks every block, so a file that was damaged or cut off is never taken for another one.
 """
@@ -50,19 +49,7 @@ class ViewsWriter:
                 self._digest.update(view)
 
     def write_block(self, rows: Any) -> None:
-        self._write_body(_encode(rows))
-
-    def write_frames(self, views: list[memoryview], frame_bytes: int) -> None:
-        """Write texts as blocks whose bodies are bare text: of `frame_bytes`, and at most a view more."""
-        size, first = 0, 0
-        for end, view in enumerate(views, 1):
-            size += len(view)
-            if size >= frame_bytes or end == len(views):
-                self._write_body(b"".join(views[first:end]))
-                size, first = 0, end
-
-    def _write_body(self, block: bytes) -> None:
-        mark = 0
+        block, mark = _encode(rows), 0
         if self._compress:
             block, mark = self._compress(block), _COMPRESSED
         self.write([memoryview((len(block) | mark).to_bytes(_LENGTH, "big") + xxh3_64_digest(block) + block)])

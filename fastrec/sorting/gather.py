@@ -2,8 +2,8 @@
 
 1. `slice_run` and its kind find the blocks of a run or part that may have keys of the range.
 2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded however many
-   duplicates the runs hold. A run is open only during a read; if it is compressed, its frames can be read on their
-   own. A part is compressed as a whole, so it is decompressed from the front, by the reader that checks everything.
+   duplicates the runs hold. A run is not compressed, and is open only during a read. A part is compressed as a whole,
+   so it is decompressed from the front, by the reader that checks everything.
 3. A window ends at the lowest key for which some cursor may have further records. The records that each cursor
    contributes to a window are already sorted, and Python's sort is fast on sorted stretches.
 
@@ -21,7 +21,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from fastrec.errors import DamagedFileError, ShardCorruptError, ShardError
-from fastrec.sorting.files import BlockReader, read_exactly
+from fastrec.sorting.files import read_exactly
 from fastrec.sorting.runs import (
     Fence,
     Origins,
@@ -129,19 +129,6 @@ class _PartData:
         return block
 
 
-class _FramesData(_PartData):
-    """The texts of a slice of a compressed run, like `_RunData`."""
-
-    def __init__(self, path: str, start: int, end: int, stretch: int) -> None:
-        super().__init__(path, 0)
-        reader = BlockReader(path, start, end, max(stretch // _COMPRESSION, 1), lambda frame: frame.obj)
-        self._blocks = (frame for _ in iter(lambda: reader.at_end, True) for frame in reader.read())
-
-    def finish(self) -> None:
-        self.close()
-
-
-_COMPRESSION: Final = 4  # how much smaller a run becomes, about
 _ORIGIN_BYTES: Final = 128  # memory of an origin, about
 _KEY_BYTES: Final = 160  # memory of a key besides its bytes, with size and fingerprint, about
 
@@ -158,8 +145,6 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     """Path of the index; that of the run if empty."""
     is_part: bool = False
     """Whether the path is that of a published part, compressed as a whole."""
-    is_compressed: bool = False
-    """Whether the run is compressed in frames."""
     removed: tuple[int, ...] = ()
     """Pieces whose copies do not count any more."""
 
@@ -210,7 +195,7 @@ class _Cursor:
     ) -> None:
         """Without texts, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
         index_stretch = stretch
-        self._path, self._is_checked = run_slice.path, run_slice.is_part or run_slice.is_compressed
+        self._path, self._is_part = run_slice.path, run_slice.is_part
         self._data: _PartData | _RunData | None = None
         if with_texts:
             start, end = run_slice.data_start, run_slice.data_end
@@ -219,8 +204,6 @@ class _Cursor:
             index_stretch = max(min(stretch * index_bytes // max(end - start, 1), stretch), least_index)
             if run_slice.is_part:
                 self._data = _PartData(run_slice.path, end)
-            elif run_slice.is_compressed:
-                self._data = _FramesData(run_slice.path, start, end, stretch)
             else:
                 self._data = _RunData(run_slice.path, start, end, stretch)
         index = run_slice.index or index_of(run_slice.path)
@@ -272,7 +255,7 @@ class _Cursor:
             data = self._data.read(size, known)
             self._data.skip(size)
             taken.texts = [data[start:end] for start, end in pairwise(accumulate(taken.sizes, initial=0))]
-            if self._is_checked and list(map(fingerprint, taken.texts)) != taken.fingerprints:
+            if self._is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
                 raise DamagedFileError(self._path, "a record does not match its fingerprint")
         if self._removed:
             taken.leave_out(self._removed)
@@ -335,7 +318,7 @@ class Window(msgspec.Struct):
 
 
 def whole_run(run: Run) -> RunSlice:
-    return RunSlice(run.path, 0, run.index_bytes, 0, run.data_bytes, is_compressed=bool(run.compressed_text))
+    return RunSlice(run.path, 0, run.index_bytes, 0, run.data_bytes)
 
 
 def part_slice(path: str, text_bytes: int, index: str, index_bytes: int, removed: Iterable[int] = ()) -> RunSlice:
@@ -353,13 +336,7 @@ def slice_run(run: Run, low: bytes | None, high: bytes | None) -> RunSlice | Non
         return None
     start = fences[first]
     end = fences[beyond] if beyond < len(fences) else Fence(b"", run.index_bytes, run.data_bytes)
-    return msgspec.structs.replace(
-        whole_run(run),
-        index_start=start.index_offset,
-        index_end=end.index_offset,
-        data_start=start.data_offset,
-        data_end=end.data_offset,
-    )
+    return RunSlice(run.path, start.index_offset, end.index_offset, start.data_offset, end.data_offset)
 
 
 def slice_merged(run: Run, first_region: int, last_region: int) -> RunSlice | None:

@@ -1,8 +1,7 @@
 """Runs: records in normal form on disk, sorted by key and then by their bytes, without duplicates.
 
 A run is two files. The data file holds the texts of its records. The index holds the rest, in blocks, so that keys can
-be read without texts. A part that is kept for the next run has such an index, too. If the page cache cannot hold all
-runs, data files are compressed in frames, and each block of the index begins a frame.
+be read without texts. A part that is kept for the next run has such an index, too.
 
     block    keys | sizes | fingerprints of the texts | rows, encoded | origins of records with several copies
 
@@ -197,7 +196,6 @@ def decode_fingerprints(fingerprints: bytes) -> tuple[int, ...]:
     return unpack(f"<{len(fingerprints) // 8}Q", fingerprints)
 
 
-_MOST_ROWS: Final = 1_024  # of a block of the index whose records share a frame
 _BATCH_BYTES: Final = 1 << 18  # texts that are still in the cache for their checksum and their fingerprints
 
 
@@ -215,12 +213,6 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     bounds: bytes = b""
     """For a merged run, instead of fences: the offsets in index and data where each region begins, and where the last
     one ends, 64 bits each."""
-    compressed_text: int = 0
-    """Size of the texts if the data file is compressed; else 0."""
-
-    @property
-    def text_bytes(self) -> int:
-        return self.compressed_text or self.data_bytes
 
     @property
     def files(self) -> tuple[FileDigest, FileDigest]:
@@ -318,28 +310,17 @@ def spill(
     rows: list[Row],
     *,
     block_rows: int = BLOCK_ROWS,
-    frame_bytes: int = 0,
 ) -> Run:
-    """Sort records and write them as a run: `text` holds their normal forms in any order, `ends` where each ends.
-
-    If `frame_bytes` is given, texts are compressed in frames of this size.
-    """
+    """Sort records and write them as a run: `text` holds their normal forms in any order, `ends` where each ends."""
     starts = [0, *ends[:-1]]
     fingerprints: list[int] = []
-    frames: list[int] = []  # where the frames of each block of the index begin
     with memoryview(text) as view:
         order, origins, _ = in_order(keys, rows, lambda index: bytes(view[starts[index] : ends[index]]))
-        batch = max((frame_bytes or _BATCH_BYTES) * len(ends) // max(ends[-1], 1), 1) if ends else 1
-        if frame_bytes:
-            batch = block_rows = min(batch, _MOST_ROWS)
-        with ViewsWriter(path, compressed=bool(frame_bytes)) as data:
+        batch = max(_BATCH_BYTES * len(ends) // max(ends[-1], 1), 1) if ends else 1
+        with ViewsWriter(path) as data:
             for first in range(0, len(order), batch):
                 views = [view[starts[index] : ends[index]] for index in order[first : first + batch]]
-                if frame_bytes:
-                    frames.append(data.size)
-                    data.write_frames(views, frame_bytes)
-                else:
-                    data.write(views)
+                data.write(views)
                 fingerprints += map(fingerprint, views)
     with IndexWriter(index_of(path), block_rows) as index:
         index.add(
@@ -349,8 +330,4 @@ def spill(
             [rows[number] for number in order],
             origins,
         )
-    run = Run(path, len(order), data.size, index.size, index.fences, data.hash(), index.hash())
-    if not frame_bytes:
-        return run
-    fences = [Fence(fence.key, fence.index_offset, at) for fence, at in zip(run.fences, frames, strict=True)]
-    return msgspec.structs.replace(run, fences=fences, compressed_text=index.data_offset)
+    return Run(path, len(order), data.size, index.size, index.fences, data.hash(), index.hash())

@@ -123,10 +123,6 @@ class Storage(Protocol):
         """Wait until a file is on disk; object stores have it when it is finished."""
         return
 
-    def uncache(self, path: str, start: int, end: int | None) -> None:  # noqa: ARG002 - only local files are cached
-        """Drop a range of a file from the page cache, if the system supports it: it will not be read again."""
-        return
-
     def write_all(self, path: str, data: bytes) -> None:
         """Write a small file and sync it."""
 

@@ -203,11 +203,6 @@ class LocalStorage:
             finally:
                 os.close(descriptor)
 
-    def uncache(self, path: str, start: int, end: int | None) -> None:
-        with contextlib.suppress(OSError, AttributeError), open(_open_regular(path), "rb") as file:
-            size = 0 if end is None else end - start  # 0 is up to the end
-            os.posix_fadvise(file.fileno(), start, size, os.POSIX_FADV_DONTNEED)
-
     def write_all(self, path: str, data: bytes) -> None:
         with self.create(path) as file:
             file.write(data)

@@ -17,9 +17,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fastrec.cli import cli
-from fastrec.cli.console import format_bytes, print_notice
+from fastrec.cli.console import print_notice
 from fastrec.cli.progress import make_progress
-from fastrec.limits import Limits, use_limits
 from fastrec.normalize.run import NormalizeResult
 from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary
@@ -201,21 +200,6 @@ def test_where_the_time_went() -> None:
     assert sum(phase["seconds"] for phase in phases.values()) == pytest.approx(found["seconds"])
     for phase in phases.values():
         assert phase["cpu_seconds"] + phase["waiting_seconds"] <= phase["seconds"] + 0.01
-
-
-def test_how_runs_were_written() -> None:
-    """-vv says whether runs were compressed, and how much that saved; the corpus is the same."""
-    write(Path("many.jsonl"), [json.dumps(sample(sample_id=number)).encode() for number in range(99)])
-    plain = invoke("many.jsonl", "-o", "plain", "-vv").stdout
-    with use_limits(Limits(cached_text=0)):
-        small = invoke("many.jsonl", "-o", "small", "-vv").stdout
-        found = json.loads(invoke("many.jsonl", "-o", "third", "--json").stdout)
-    text = sum(part["text_bytes"] for part in json.loads(Path("small/manifest.json").read_bytes())["parts"])
-    assert (found["run_text_bytes"], found["run_bytes"] < text // 2) == (text, True)
-    sizes = [format_bytes(found["run_bytes"]), format_bytes(text)]
-    assert f"sorted runs: {sizes[1]}, not compressed" in " ".join(plain.split())
-    assert f"sorted runs: {sizes[0]}, compressed from {sizes[1]}" in " ".join(small.split())
-    assert Path("small/manifest.json").read_bytes() == Path("plain/manifest.json").read_bytes()
 
 
 def test_verbose() -> None:

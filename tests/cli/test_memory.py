@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastrec.engine.memory import available_memory, cgroup_limit, total_memory
+from fastrec.cli.options import cgroup_limit
 
 V2 = "33 25 0:30 / /sys/fs/cgroup rw,relatime - cgroup2 cgroup2 rw"
 V1 = "37 33 0:34 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory"
@@ -92,11 +92,3 @@ def test_a_mount_point_with_a_space(tmp_path: Path) -> None:
 def test_no_control_groups(tmp_path: Path) -> None:
     """Without /proc there is no limit, and no error."""
     assert cgroup_limit(tmp_path) is None
-
-
-def test_memory_that_is_used_is_not_available(tmp_path: Path) -> None:
-    """The kernel tells how much is available; without it, all memory counts."""
-    (tmp_path / "proc").mkdir()
-    assert available_memory(tmp_path) == total_memory() > 1 << 20
-    (tmp_path / "proc/meminfo").write_text("MemTotal:  9000 kB\nMemFree:  10 kB\nMemAvailable:    700 kB\n")
-    assert available_memory(tmp_path) == 700 << 10

@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from fastrec.commands.generate import Recipe, lines
 from fastrec.engine.base import SerialEngine
 from fastrec.limits import Limits
 from fastrec.normalize import run as module
-from fastrec.normalize.options import Options
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import (
     EVERYTHING,
@@ -52,7 +50,6 @@ def expected(pile: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Corp
 
 SMALL_RUNS = Limits(task_bytes=20_000, run_bytes=30_000, window_bytes=3_000)
 """Cut plain files every few lines, spill runs of a few records, and merge in small windows."""
-COMPRESSED_RUNS = replace(SMALL_RUNS, cached_text=0, frame_bytes=4_000)
 DECOMPRESS_IN_DRIVER: dict[str, Any] = {
     "jobs": 2,
     "limits": Limits(small_input=0, task_bytes=100, decompressed_chunk_bytes=10_000),
@@ -83,19 +80,6 @@ def test_jobs_and_memory_do_not_change_the_corpus(
     """1, 2 and 4 jobs, with little and much memory, publish the same bytes."""
     limits = Limits(small_input=0)
     corpus = normalized(pile, tmp_path / "out", part_size=PART, jobs=jobs, memory=memory, limits=limits)
-    assert corpus.same_for_all == expected.same_for_all
-    assert corpus.manifest == expected.manifest
-    assert corpus.rejects == expected.rejects
-
-
-@pytest.mark.parametrize("limits", [COMPRESSED_RUNS, replace(COMPRESSED_RUNS, unmerged_runs=4, merged_runs=2)])
-@pytest.mark.parametrize("memory", [16 * MIB, 64 * MIB])
-def test_compressed_runs_do_not_change_the_corpus(
-    limits: Limits, memory: int, pile: list[Path], expected: Corpus, tmp_path: Path
-) -> None:
-    """Runs that are compressed, and perhaps merged in rounds, give the same bytes."""
-    assert Options(memory=memory, limits=limits).frame_bytes(1_000_000) > 0
-    corpus = normalized(pile, tmp_path / "out", part_size=PART, memory=memory, limits=limits)
     assert corpus.same_for_all == expected.same_for_all
     assert corpus.manifest == expected.manifest
     assert corpus.rejects == expected.rejects

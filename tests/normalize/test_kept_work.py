@@ -29,7 +29,6 @@ from fastrec.sources.formats import Format
 from tests.faults.failing import contents
 from tests.normalize.nights import (
     ATTEMPTS,
-    COMPRESSED,
     HOW_DAMAGED,
     MERGE_EARLY,
     SMALL_TASKS,
@@ -408,7 +407,7 @@ def test_a_bad_shard_that_is_skipped(scene: Nights) -> None:
     scene.check()
 
 
-@pytest.mark.parametrize("limits", [SMALL_TASKS, MERGE_EARLY, COMPRESSED], ids=["small", "merged", "compressed"])
+@pytest.mark.parametrize("limits", [SMALL_TASKS, MERGE_EARLY], ids=["small", "merged"])
 def test_an_interrupted_night_is_resumed(limits: Limits, scene: Nights) -> None:
     """After an interruption anywhere, OUT is that of the night before, and its work is still usable."""
     unchanged = len(scene.pile.paths)

@@ -17,7 +17,7 @@ from fastrec.limits import Limits
 from fastrec.normalize.options import RECORDED, Options
 from fastrec.normalize.run import NormalizeResult, run
 from fastrec.sources.formats import Format
-from tests.normalize.nights import COMPRESSED, MERGE_EARLY, SMALL_TASKS, TWO_JOBS, Nights, parts_of
+from tests.normalize.nights import MERGE_EARLY, SMALL_TASKS, TWO_JOBS, Nights, parts_of
 from tests.normalize.normalizing import Corpus
 from tests.normalize.piles import MODELS, UNSEEN, Pile, answers, record
 
@@ -374,7 +374,7 @@ def test_many_tasks_per_shard(tmp_path: Path) -> None:
     large = pile.add(lines)
     packed = pile.add(lines[:50], Format.ZSTD)
     scene = Nights(tmp_path, pile)
-    for limits in (SMALL_TASKS, TWO_JOBS, MERGE_EARLY, COMPRESSED, Limits()):
+    for limits in (SMALL_TASKS, TWO_JOBS, MERGE_EARLY, Limits()):
         result = run(pile.paths, scene.out, scene.options(jobs=2 if limits is TWO_JOBS else 1, limits=limits))
         assert result.notices == []
         scene.check()

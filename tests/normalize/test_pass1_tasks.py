@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from itertools import groupby
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 
 from fastrec.engine.base import SerialEngine
 from fastrec.limits import LIMITS, Limits
-from fastrec.normalize import options as options_module
 from fastrec.normalize import pass1, pass1_driver
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
@@ -106,46 +104,3 @@ def test_a_cluster_is_fed_by_its_own_size(tmp_path: Path, monkeypatch: pytest.Mo
         corpora.append(normalized(shards, tmp_path / f"{workers}", engine="dask", jobs=2, limits=limits))
         assert any(chunks) is is_shared
     assert corpora[0].same_for_all == corpora[1].same_for_all
-
-
-@pytest.mark.parametrize(
-    ("gigabytes", "memory", "is_compressed"),
-    [
-        (1, 64 << 20, False),
-        (11, 64 << 20, False),
-        (11, GB, True),
-        (11, 8 * GB, True),
-        (100, GB, True),
-        (10_000, GB, False),
-    ],
-)
-def test_runs_of_large_inputs_are_compressed(
-    gigabytes: int, memory: int, is_compressed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More text than half of the available memory is compressed, if a frame of each run takes little of `--memory`."""
-    monkeypatch.setattr(options_module, "available_memory", lambda: 20 * GB)
-    options = Options(jobs=2, memory=memory)
-    size, runs = options.frame_bytes(gigabytes * GB), gigabytes * GB // options.run_bytes(gigabytes * GB) + 1
-    assert (size > 0) == is_compressed
-    assert size * runs <= memory // 2 // 16
-
-
-@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system has no posix_fadvise")
-def test_shards_of_large_inputs_leave_the_page_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If runs are compressed, a shard is dropped when it was read, slice by slice; a small input stays in the cache."""
-    dropped: list[tuple[int, int, int]] = []
-
-    def advise(descriptor: int, start: int, size: int, _: int) -> None:
-        dropped.append((os.fstat(descriptor).st_ino, start, size))
-
-    monkeypatch.setattr(os, "posix_fadvise", advise)
-    shards = [write(tmp_path / "a.jsonl", LINES), write(tmp_path / "b.jsonl", LINES[:50], Format.ZSTD)]
-    normalized(shards, tmp_path / "plain")
-    assert dropped == []
-    normalized(shards, tmp_path / "out", limits=Limits(cached_text=0, task_bytes=200_000))
-    plain, compressed = (path.stat().st_ino for path in shards)
-    assert (compressed, 0, 0) in dropped
-    slices = sorted((start, size) for file, start, size in dropped if file == plain)
-    assert [start for start, _ in slices] == [0, *(start + size for start, size in slices[:-1])]
-    assert len(slices) > 1
-    assert slices[-1][1] == 0

@@ -174,16 +174,12 @@ def test_only_tasks_of_changed_shards_are_repeated(
     assert everything(corpus) == everything(normalized(shards, tmp_path / "fresh"))
 
 
-COMPRESSED = Limits(task_bytes=5_000, cached_text=0, frame_bytes=500)
-"""Runs are compressed."""
-
-
 @pytest.mark.parametrize("conflicts", ["keep", "first"])
-@pytest.mark.parametrize("limits", [A_TASK_EACH, COMPRESSED])
 def test_finished_parts_are_not_repeated(
-    limits: Limits, conflicts: str, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    conflicts: str, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that was interrupted in pass 2 resumes with the missing parts."""
+    limits = Limits(task_bytes=5_000)
     options: dict[str, Any] = {"part_size": 2_000, "conflicts": conflicts, "repeats": conflicts, "limits": limits}
     whole = normalized(shards, tmp_path / "whole", **options)
     assert len(whole.parts) > 3
@@ -196,18 +192,6 @@ def test_finished_parts_are_not_repeated(
 
 
 pass2_make = parts.make_part
-
-
-@pytest.mark.parametrize(("before", "after"), [(COMPRESSED, A_TASK_EACH), (A_TASK_EACH, COMPRESSED)])
-def test_plain_and_compressed_runs_are_merged(
-    before: Limits, after: Limits, shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]
-) -> None:
-    """A resumed run may have more memory or less: it reuses runs as they are, and the corpus is the same."""
-    whole = everything(normalized(shards, tmp_path / "whole", part_size=2_000))
-    interrupt(shards, tmp_path / "out", 3, limits=before, part_size=2_000)
-    sorted_tasks.clear()
-    assert everything(normalized(shards, tmp_path / "out", limits=after, part_size=2_000)) == whole
-    assert len(sorted_tasks) == 3
 
 
 def test_fresh_reuses_nothing(shards: Path, tmp_path: Path, sorted_tasks: list[list[str]]) -> None:
@@ -258,11 +242,10 @@ def test_work_of_another_build_is_not_reused(
 
 @pytest.mark.parametrize("kind", ["run-", ".index", "rejects-"])
 @pytest.mark.parametrize("how", ["damaged", "cut", "gone"])
-@pytest.mark.parametrize("limits", [A_TASK_EACH, COMPRESSED])
-def test_damaged_work_is_repeated(kind: str, how: str, limits: Limits, shards: Path, tmp_path: Path) -> None:
+def test_damaged_work_is_repeated(kind: str, how: str, shards: Path, tmp_path: Path) -> None:
     """A file of the work directory is not used if a single byte has changed."""
     whole = everything(normalized(shards, tmp_path / "whole"))
-    interrupt(shards, tmp_path / "out", 5, limits=limits)
+    interrupt(shards, tmp_path / "out", 5)
     files = [path for path in (tmp_path / ".out.fastrec-work").iterdir() if kind in path.name and path.stat().st_size]
     assert files
     for path in files:

@@ -31,7 +31,7 @@ items = st.tuples(keys, st.sampled_from([b"", b"1", b"2", b"33", b"four" * 5]).m
 piles = st.lists(st.lists(items, min_size=1, max_size=40), max_size=5)
 
 
-def spilled(folder: str, pile: list[list[Item]], block_rows: int, frame_bytes: int = 0) -> list[Run]:
+def spilled(folder: str, pile: list[list[Item]], block_rows: int) -> list[Run]:
     """Spill each list of items as a run; the row of an item is the number of its list and its position in it."""
     runs = []
     for number, some in enumerate(pile):
@@ -41,8 +41,7 @@ def spilled(folder: str, pile: list[list[Item]], block_rows: int, frame_bytes: i
             ends.append(len(text))
         rows = [(number, line) for line in range(len(some))]
         keys_of_run = [key for key, _ in some]
-        path = f"{folder}/run-{number}"
-        runs.append(spill(path, text, ends, keys_of_run, rows, block_rows=block_rows, frame_bytes=frame_bytes))
+        runs.append(spill(f"{folder}/run-{number}", text, ends, keys_of_run, rows, block_rows=block_rows))
     return runs
 
 
@@ -78,11 +77,9 @@ def counts_in(windows: list[Window]) -> Counter[int]:
     return counts
 
 
-def check(
-    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], frame_bytes: int = 0
-) -> list[Window]:
+def check(pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes]) -> list[Window]:
     with tempfile.TemporaryDirectory() as folder:
-        runs = spilled(folder, pile, block_rows, frame_bytes)
+        runs = spilled(folder, pile, block_rows)
         windows = list(gathered(runs, cuts, window_bytes))
         found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
         assert found == sorted({item for some in pile for item in some})
@@ -99,64 +96,14 @@ def check(
         return windows
 
 
-@given(
-    piles,
-    st.sampled_from([1, 2, 3, 7, 128]),
-    st.sampled_from([1, 8, 40, 10**6]),
-    st.lists(keys, max_size=4),
-    st.sampled_from([0, 0, 1, 5, 30, 10**6]),
-)
-@example([], 1, 1, [], 0)
-@example([[(b"a", b"1\n")]], 1, 1, [b"a", b"b"], 0)
-@example([[(b"a", b"1\n")]], 1, 1, [b"a", b"b"], 1)
+@given(piles, st.sampled_from([1, 2, 3, 7, 128]), st.sampled_from([1, 8, 40, 10**6]), st.lists(keys, max_size=4))
+@example([], 1, 1, [])
+@example([[(b"a", b"1\n")]], 1, 1, [b"a", b"b"])
 def test_every_record_is_gathered_once_and_sorted(
-    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], frame_bytes: int
+    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes]
 ) -> None:
-    """For any runs, blocks, windows, cuts and frames: each distinct record once, sorted by key and then by bytes."""
-    check(pile, block_rows, window_bytes, sorted(set(cuts)), frame_bytes)
-
-
-def test_frames_are_read_on_their_own(tmp_path: Path) -> None:
-    """A compressed run is smaller, and a slice of it has the frames of its range only."""
-    pile = [(b"%04d" % number, b"the same words again %d\n" % number) for number in range(1_000)]
-    (run,) = spilled(str(tmp_path), [pile], 128, frame_bytes=2_000)
-    size = Path(run.path).stat().st_size
-    assert (run.data_bytes, run.text_bytes) == (size, sum(len(text) for _, text in pile))
-    assert size < run.text_bytes // 2
-    assert 10 < len(run.fences) < 20
-    piece = slice_run(run, b"0500", b"0520")
-    assert piece is not None
-    assert piece.data_end - piece.data_start < size // 4
-    (window,) = gather([piece], b"0500", b"0520", 10**6)
-    assert [bytes(text) for text in window.texts] == [text for _, text in pile[500:520]]
-
-
-def test_long_records_are_in_frames_of_their_own(tmp_path: Path) -> None:
-    """A frame has at most one record more than its size, however sizes vary."""
-    pile = [(b"%04d" % number, b"x" * (9_999 if number > 950 else 9) + b"\n") for number in range(1_000)]
-    (run,) = spilled(str(tmp_path), [pile], 128, frame_bytes=2_000)
-    frames = read_frames(run)
-    assert max(map(len, frames)) < 2_000 + 10_000
-    assert b"".join(frames) == b"".join(text for _, text in pile)
-
-
-def read_frames(run: Run) -> list[bytes]:
-    reader = BlockReader(run.path, 0, run.data_bytes, 100, bytes)
-    return [frame for _ in iter(lambda: reader.at_end, True) for frame in reader.read()]
-
-
-def test_every_damaged_byte_of_a_frame_is_noticed(tmp_path: Path) -> None:
-    """No change of a byte of a compressed run, and no missing byte, goes unnoticed."""
-    pile = [(b"%04d" % number, b"%d words\n" % number) for number in range(30)]
-    (run,) = spilled(str(tmp_path), [pile], 128, frame_bytes=100)
-    piece = slice_run(run, None, None)
-    assert piece is not None
-    good = Path(run.path).read_bytes()
-    damaged = [good[:at] + bytes([good[at] ^ 0x80]) + good[at + 1 :] for at in range(len(good))]
-    for data in (*damaged, good[:-1], b""):
-        Path(run.path).write_bytes(data)
-        with pytest.raises(DamagedFileError):
-            list(gather([piece], None, None, 10**6))
+    """For any runs, blocks, windows and cuts: each distinct record once, sorted by key and then by bytes."""
+    check(pile, block_rows, window_bytes, sorted(set(cuts)))
 
 
 @pytest.mark.parametrize("block_rows", [1, 2, 5, 16, 64])
