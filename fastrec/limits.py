@@ -88,8 +88,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     parquet_group_bytes: int = 32 << 20  # text of a row group in a Parquet file
 
 
-LIMITS: Final = Limits()
-"""What is used unless a caller says otherwise."""
+LIMITS: Final = Limits()  # what is used unless a caller says otherwise
 _current: Final = ContextVar("limits", default=LIMITS)
 
 

@@ -222,11 +222,9 @@ def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
 
 
 _CELLS: Final = 1_000_000  # values of questions and models to hold at a time, of each of two corpora
-_Values = dict[str, tuple[Value, ...]]
-"""The values of some models, by question."""
+_Values = dict[str, tuple[Value, ...]]  # the values of some models, by question
 _decode_ids: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
-_Comparison = tuple[EvaluationTrend, ModelTrend, Change]
-"""A change to compute."""
+_Comparison = tuple[EvaluationTrend, ModelTrend, Change]  # a change to compute
 
 
 def _compare_corpora(
@@ -319,15 +317,12 @@ class _Corpus(msgspec.Struct):
 
     name: str
     path: str
-    directory: str
-    """Where its matching records are: the path, unless there are conditions."""
+    directory: str  # where its matching records are: the path, unless there are conditions
     line_counts: LineCounts
     skipped: int
-    hashes: str
-    """The kind of its hashes: questions of corpora with other ones cannot be matched."""
+    hashes: str  # the kind of its hashes: questions of corpora with other ones cannot be matched
     scopes: list[Scope]
-    models: dict[tuple[str, str | None], dict[str, _Cell]]
-    """By evaluation and metric."""
+    models: dict[tuple[str, str | None], dict[str, _Cell]]  # by evaluation and metric
 
 
 def _read_corpus(name: str, path: str, directory: str) -> _Corpus:

@@ -45,13 +45,11 @@ COMPUTED: Final = {
 
 
 class Condition(NamedTuple):
-    text: str
-    """As it was given."""
+    text: str  # as it was given
     negated: bool
     path: tuple[str, ...]
     operator: str
-    holds: Callable[[Any], bool]
-    """Whether a value of the field fulfils the condition."""
+    holds: Callable[[Any], bool]  # whether a value of the field fulfils the condition
 
     @property
     def field(self) -> str:
@@ -203,8 +201,7 @@ class GroupBy(msgspec.Struct, frozen=True):
     """
 
     path: tuple[str, ...]
-    bins: int = 0
-    """The number of bins; 0 groups by value."""
+    bins: int = 0  # the number of bins; 0 groups by value
     edges: tuple[float, ...] = ()
     """The borders of the bins. A number belongs to the first bin whose border it does not exceed."""
 

@@ -20,8 +20,7 @@ TESTS: Final = {
 """The tests that compare a model's answers with others to the same questions."""
 
 
-SIGNS: Final = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}
-"""By outcome."""
+SIGNS: Final = {"right": "✓", "wrong": "✗", "mixed": "±", "error": "!", "none": "·"}  # by outcome
 
 
 class Scope(Protocol):
@@ -74,8 +73,7 @@ def titles(scopes: Iterable[Scope]) -> list[str]:
     return [title_of(scope.evaluation_name, scope.metric, metrics[scope.evaluation_name]) for scope in scopes]
 
 
-NONE: Final = "–"
-"""Stands for a number that there is not."""
+NONE: Final = "–"  # stands for a number that there is not
 _LARGEST: Final = 10**15  # larger numbers are rounded to four digits
 
 

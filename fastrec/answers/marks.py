@@ -52,17 +52,13 @@ class Marks(NamedTuple):
 class Facts(NamedTuple):
     """What follows from the marks of some models; the columns of a table of questions."""
 
-    kinds: int
-    """All flags of these models together."""
-    models: int
-    """Models with an answer."""
+    kinds: int  # all flags of these models together
+    models: int  # models with an answer
     right: float
     score: float | None
-    spread: float | None
-    """Twice the standard deviation of the values of these models."""
+    spread: float | None  # twice the standard deviation of the values of these models
     errors: int
-    low: float | None
-    """The least of their mean scores."""
+    low: float | None  # the least of their mean scores
     high: float | None
 
 

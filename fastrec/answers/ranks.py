@@ -41,8 +41,7 @@ class PairSums(NamedTuple):
     questions: Array
     total: Array
     squares: Array
-    is_binary: bool
-    """Whether all values are 0 or 1."""
+    is_binary: bool  # whether all values are 0 or 1
 
 
 def pair_sums(blocks: Iterator[Array], models: int) -> PairSums:

@@ -42,22 +42,17 @@ class Answer(msgspec.Struct, kw_only=True):
     evaluation_id: str
     metric: str | None
     sample_id: int | str
-    outcome: Outcome
-    """`right`, `wrong` or `error`."""
+    outcome: Outcome  # `right`, `wrong` or `error`
     score: int | float | bool
-    error: str
-    """Empty if there is none."""
+    error: str  # empty if there is none
     input_tokens: int | None
     output_tokens: int | None
     latency_ms: float | None
-    source: Source | None
-    """Where the record comes from, if the corpus has tracked it."""
-    line: bytes
-    """The record, as it is in the part."""
+    source: Source | None  # where the record comes from, if the corpus has tracked it
+    line: bytes  # the record, as it is in the part
 
 
-Range = tuple[int, int, int]
-"""The number of a part, and the start and end of a stretch of its text."""
+Range = tuple[int, int, int]  # the number of a part, and the start and end of a stretch of its text
 
 
 def read_answers(
@@ -170,8 +165,7 @@ class Hit(NamedTuple):
     evaluation_name: str
     metric: str | None
     sample_hash: str
-    sample_id: bytes
-    """As it is spelled."""
+    sample_id: bytes  # as it is spelled
     model_id: str
     in_input: bool
     in_answer: bool
@@ -179,8 +173,7 @@ class Hit(NamedTuple):
 
 class _Task(msgspec.Struct, frozen=True):
     part: PartFile
-    phrase: str
-    """Without case."""
+    phrase: str  # without case
     output: str
     limits: Limits
 

@@ -125,16 +125,12 @@ _FAILED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 class LineReader:
     """Reads lines one by one. Its attributes describe the last line."""
 
-    key: Key
-    """The same object as for the line before, if nothing of it has changed."""
+    key: Key  # the same object as for the line before, if nothing of it has changed
     model_id: str
-    flag: int
-    """`RIGHT`, `WRONG` or `ERROR`."""
+    flag: int  # `RIGHT`, `WRONG` or `ERROR`
     score: float
-    length: int
-    """Characters of the output, or of all messages."""
-    tail: bytes
-    """The fields from `answer_attribution` on, or all of them, as a JSON object."""
+    length: int  # characters of the output, or of all messages
+    tail: bytes  # the fields from `answer_attribution` on, or all of them, as a JSON object
     input: _Input
 
     def __init__(self, turns_field: str) -> None:
@@ -365,8 +361,7 @@ class ScanTask(msgspec.Struct, frozen=True):
     """The fields of a question in the order in which the part is sorted by them first; empty if it is not."""
     turns_field: str
     limits: Limits
-    rows: str
-    """The file for packed questions."""
+    rows: str  # the file for packed questions
     pieces: str
     """The file for questions that may have more records in other parts, by name and hash."""
 

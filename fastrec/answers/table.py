@@ -34,16 +34,13 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """An evaluation with one of its metrics."""
 
     evaluation_name: str
-    metric: str | None
-    """The `evaluation_result_id`; None for records without one."""
+    metric: str | None  # the `evaluation_result_id`; None for records without one
     questions: int
-    models: tuple[str, ...]
-    """The models that have records, in order of their ids."""
+    models: tuple[str, ...]  # the models that have records, in order of their ids
     graded: bool
     """Whether scores are other than 0 and 1. Then the mean score stands for the share of right answers."""
     kind: Kind = "judgement"
-    lower_is_better: bool = False
-    """Then the metric counts as graded."""
+    lower_is_better: bool = False  # then the metric counts as graded
     primary: bool = False
 
 
@@ -55,23 +52,17 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     """Only these models count, and only questions that they have records of; all if there are none."""
     which: Which = "all"
-    right: tuple[str, ...] = ()
-    """Models that must have the question right: all of their answers."""
-    wrong: tuple[str, ...] = ()
-    """Models that must have the question wrong: all of their answers."""
+    right: tuple[str, ...] = ()  # models that must have the question right: all of their answers
+    wrong: tuple[str, ...] = ()  # models that must have the question wrong: all of their answers
     outcomes: tuple[OutcomeFilter, ...] = ()
     """Questions that have a record with one of these outcomes, of a model that counts."""
-    least_score: float | None = None
-    """The least mean score of the models that count."""
+    least_score: float | None = None  # the least mean score of the models that count
     most_score: float | None = None
     text: str = ""
     """Text in the input or a reference, or in an answer of a model that counts, whatever its case."""
-    place: Place = "both"
-    """Where this text must be."""
-    sample_ids: tuple[str, ...] = ()
-    """Patterns of `sample_id`; one of its records is enough."""
-    hashes: tuple[str, ...] = ()
-    """Patterns of `sample_hash`."""
+    place: Place = "both"  # where this text must be
+    sample_ids: tuple[str, ...] = ()  # patterns of `sample_id`; one of its records is enough
+    hashes: tuple[str, ...] = ()  # patterns of `sample_hash`
     where: tuple[str, ...] = ()
     """Conditions on fields that records match. The index is that of these records, so a query only names them."""
     sort: Sort = "order"
@@ -114,17 +105,14 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
 class QuestionRow(Question, kw_only=True, gc=False):
     """A question of a scope; its `prefix` is empty."""
 
-    number: int
-    """Identifies the question in its index, whatever the metric."""
+    number: int  # identifies the question in its index, whatever the metric
     evaluation_name: str
     metric: str | None
     name: str
     """Identifies the question in its scope: the sample_hash; if that is split, also `/` and the sample_id in JSON."""
-    metadata: dict[str, str]
-    """Short values of its first record."""
+    metadata: dict[str, str]  # short values of its first record
 
 
 class Page(msgspec.Struct, kw_only=True):
-    total: int
-    """How many questions the query chooses."""
+    total: int  # how many questions the query chooses
     rows: list[QuestionRow]

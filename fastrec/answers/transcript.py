@@ -103,10 +103,8 @@ class Turn(msgspec.Struct, kw_only=True):
 class Transcript(msgspec.Struct, kw_only=True):
     """A conversation, and what it was judged by."""
 
-    question: str
-    """The `input.raw`."""
-    prompt: str
-    """The `input.formatted`; empty if there is none."""
+    question: str  # the `input.raw`
+    prompt: str  # the `input.formatted`; empty if there is none
     references: list[str]
     choices: list[str]
     turns: list[Turn]

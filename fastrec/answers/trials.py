@@ -31,13 +31,10 @@ from fastrec.summary.significance import Value, to_double
 class Trial(NamedTuple):
     """One of several records of a model and question."""
 
-    flag: int
-    """`RIGHT`, `WRONG` or `ERROR`."""
+    flag: int  # `RIGHT`, `WRONG` or `ERROR`
     score: float
-    answer: int
-    """Trials of a model with the same extracted answer have the same number."""
-    length: int
-    """Characters of the output."""
+    answer: int  # trials of a model with the same extracted answer have the same number
+    length: int  # characters of the output
 
 
 _decode = msgspec.msgpack.Decoder(dict[int, list[Trial]]).decode

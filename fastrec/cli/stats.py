@@ -92,8 +92,7 @@ _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | 
 _CSV_RANKS: Final = ("rank_best", "rank_worst", "unranked")
 
 
-Sections = tuple[list[Section], list[Sequence[str]]]
-"""Tables, and the lines that explain them."""
+Sections = tuple[list[Section], list[Sequence[str]]]  # tables, and the lines that explain them
 
 
 def _or_empty(value: float | None, pattern: str) -> str:

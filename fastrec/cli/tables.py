@@ -53,8 +53,7 @@ class Section(NamedTuple):
 
     title: str
     about: str
-    table: Table | str
-    """A sentence stands for a table that would be empty."""
+    table: Table | str  # a sentence stands for a table that would be empty
     notes: Sequence[str] = ()
 
 

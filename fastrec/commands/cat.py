@@ -377,13 +377,10 @@ class _SearchTask(msgspec.Struct, frozen=True):
     part: PartFile
     selection: Selection
     sort_fields: tuple[str, ...]
-    limit: int | None
-    """No more lines than this are needed."""
+    limit: int | None  # no more lines than this are needed
     limits: Limits
-    output: str = ""
-    """The file for the matching lines, if a worker searches the part."""
-    sources: str = ""
-    """The file with the sources of the part, if they are wanted."""
+    output: str = ""  # the file for the matching lines, if a worker searches the part
+    sources: str = ""  # the file with the sources of the part, if they are wanted
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"

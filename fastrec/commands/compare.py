@@ -28,8 +28,7 @@ from fastrec.summary.significance import Test, Value, adjust, compare_pairs, kap
 from fastrec.where import with_groups
 
 _ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
-_Values = Mapping[str, Sequence[Value]]
-"""By question, the values of both models."""
+_Values = Mapping[str, Sequence[Value]]  # by question, the values of both models
 
 
 class Example(msgspec.Struct, kw_only=True):

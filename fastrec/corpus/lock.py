@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 
 _HOLDER: Final = re.compile(r"process (\d+) on (.*) since ")
 
-_ENDED: Final = 0.0
-"""Time of the last renewal of a lease whose holder has ended."""
+_ENDED: Final = 0.0  # time of the last renewal of a lease whose holder has ended
 
 
 class Holder(msgspec.Struct):

@@ -12,8 +12,7 @@ from fastrec.corpus.manifest import MANIFEST, listed_files
 from fastrec.errors import UsageError, shown
 from fastrec.storage import fingerprint, is_url, join, parent_and_name, storage_of, without_file_protocol
 
-KEPT: Final = "kept"
-"""The name of the list of kept work in the work directory."""
+KEPT: Final = "kept"  # the name of the list of kept work in the work directory
 REFUSED: Final = ".refused"
 
 

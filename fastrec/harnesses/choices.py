@@ -31,8 +31,7 @@ class Choices(msgspec.Struct, gc=False):
     texts: list[str]
     likelihoods: Sequence[float]
     correct: Sequence[int] = ()
-    unconditional: Sequence[float] = ()
-    """Log-likelihoods without the question; mostly none."""
+    unconditional: Sequence[float] = ()  # log-likelihoods without the question; mostly none
     tokens: Sequence[int] = ()
     sent: Sequence[str] = ()
     """The texts as sent to the model, after the delimiter: `delimited` and `bytes` divide by their length."""

@@ -48,8 +48,7 @@ _MOST_REASONS: Final = 1_000  # to leave out a sample, of a slice
 class BundledScore(msgspec.Struct, array_like=True, gc=False):
     """What only one record of a sample has."""
 
-    metric: int
-    """Its position in the list of metrics."""
+    metric: int  # its position in the list of metrics
     evaluation: bytes
     error: bytes = b""
     answer: bytes | None = None
@@ -61,11 +60,9 @@ class Bundle(msgspec.Struct, array_like=True, gc=False):
     question: bytes
     answer: bytes
     measured: bytes
-    metadata: bytes
-    """Without its last bracket."""
+    metadata: bytes  # without its last bracket
     scores: list[BundledScore]
-    head: bytes = b""
-    """The part of the run, if it is another one than that of the log."""
+    head: bytes = b""  # the part of the run, if it is another one than that of the log
 
     @property
     def line_size(self) -> int:
@@ -158,13 +155,10 @@ def reducer_of(text: str) -> tuple[str, int]:
 
 class MetricTotals(msgspec.Struct):
     records: int = 0
-    scored: int = 0
-    """Records whose score is a number."""
+    scored: int = 0  # records whose score is a number
     sum: float = 0.0
-    graded: bool = False
-    """Whether some score is neither 0 nor 1."""
-    by_sample: dict[str, list[float]] = {}
-    """All scores, if a figure of the log needs them."""
+    graded: bool = False  # whether some score is neither 0 nor 1
+    by_sample: dict[str, list[float]] = {}  # all scores, if a figure of the log needs them
 
     def reduced_mean(self, reducer: str) -> float | None:
         """The mean over samples of what a reducer makes of their scores; samples with too few do not count."""
@@ -189,23 +183,19 @@ class MetricTotals(msgspec.Struct):
 class Converted(msgspec.Struct):
     """What became of the samples of a slice."""
 
-    number: int = 0
-    """The position of the log among all logs."""
-    path: str = ""
-    """The work file with their bundles."""
+    number: int = 0  # the position of the log among all logs
+    path: str = ""  # the work file with their bundles
     head: bytes = b""
     samples: int = 0
     records: int = 0
     errors: int = 0
     metrics: dict[str, MetricTotals] = {}
     """In the order in which they came up: bundles have positions in it."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Samples without a record, by reason."""
+    left_out: Counter[str] = field(default_factory=Counter)  # samples without a record, by reason
     metrics_left_out: Counter[str] = field(default_factory=Counter)
     """Scores without a record, by metric."""
     fields_left_out: FieldCounts = field(default_factory=Counter)
-    metadata: set[str] = set()
-    """All names that came up, as records have them."""
+    metadata: set[str] = set()  # all names that came up, as records have them
     problem: str = ""
 
 

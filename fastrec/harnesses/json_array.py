@@ -22,8 +22,7 @@ from stringzilla import find
 from fastrec.errors import LogError
 
 _T = TypeVar("_T")
-Item = tuple[int, int, _T]
-"""Start, size and value of an item."""
+Item = tuple[int, int, _T]  # start, size and value of an item
 
 _FAR_BYTES: Final = 16 << 20  # text to look ahead for the end of an item
 _KEY_BYTES: Final = 200  # where the first key of an item must end to be part of the border

@@ -23,29 +23,25 @@ import msgspec
 
 from fastrec.schemas.newest import AnswerAttribution, Input, Message, Output, Performance, TokenUsage
 
-HEAD_BYTES: Final = 1 << 16
-"""How much of a file `role_of` gets to see."""
+HEAD_BYTES: Final = 1 << 16  # how much of a file `role_of` gets to see
 
 
 class FoundFile(msgspec.Struct, frozen=True):
     path: str
     size: int
-    role: str
-    """What it contains, in the words of its harness: for example `samples` or `results`."""
+    role: str  # what it contains, in the words of its harness: for example `samples` or `results`
 
 
 class Log(msgspec.Struct, frozen=True):
     """A log as discovery found it; small and picklable."""
 
     harness: str
-    path: str
-    """The file or directory that messages name it by."""
+    path: str  # the file or directory that messages name it by
     files: tuple[FoundFile, ...]
     """All files that it is read from. Their contents, in this order, identify the log."""
     task: str = ""
     """The task, if the files of several tasks are grouped by it; else `plan` finds it."""
-    columns: Any = None
-    """What the columns of a table mean."""
+    columns: Any = None  # what the columns of a table mean
 
     @property
     def paths(self) -> dict[str, str]:
@@ -68,24 +64,19 @@ class BadLog(msgspec.Struct, frozen=True):
 
 class Grouped(msgspec.Struct):
     logs: list[Log] = []
-    bad: list[BadLog] = []
-    """Files that lack the others of their log."""
-    others: list[str] = []
-    """Files of the harness that are not needed."""
+    bad: list[BadLog] = []  # files that lack the others of their log
+    others: list[str] = []  # files of the harness that are not needed
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What all records of a log have in common."""
 
-    task: str
-    """Becomes `evaluation_name`."""
-    model: str
-    """Becomes `model_id`."""
+    task: str  # becomes `evaluation_name`
+    model: str  # becomes `model_id`
     started: str
     """The run's own start time as the log spells it; with task and model it is the `evaluation_id`."""
     version: str = ""
-    metadata: dict[str, str] = {}
-    """Added to the metadata of all records."""
+    metadata: dict[str, str] = {}  # added to the metadata of all records
     lower_is_better: frozenset[str] = frozenset()
     """Metrics of which the log says so; `kinds` knows others by name."""
 
@@ -98,13 +89,10 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 class Aggregate(msgspec.Struct, frozen=True):
     """A mean that the log states, to be recomputed from the records."""
 
-    metric: str
-    """The `evaluation_result_id` of the records that it is the mean of."""
-    name: str
-    """What the log calls it."""
+    metric: str  # the `evaluation_result_id` of the records that it is the mean of
+    name: str  # what the log calls it
     value: float
-    samples: int | None = None
-    """The number of scores that it is the mean of, if the log says it."""
+    samples: int | None = None  # the number of scores that it is the mean of, if the log says it
     reducer: str = ""
     """What makes one score of those that a sample has in several epochs (`REDUCERS`); empty if it is a mean of all."""
 
@@ -117,10 +105,8 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     not_compared: dict[str, str] = {}
     """Aggregates that are not means of scores, each with the reason."""
     expected_samples: int | None = None
-    notes: Sequence[str] = ()
-    """What a user should know, for example that the run did not finish."""
-    left_out: dict[str, int] = {}
-    """Samples that have no record, counted by reason."""
+    notes: Sequence[str] = ()  # what a user should know, for example that the run did not finish
+    left_out: dict[str, int] = {}  # samples that have no record, counted by reason
 
 
 class Score(msgspec.Struct, kw_only=True, gc=False):
@@ -128,18 +114,15 @@ class Score(msgspec.Struct, kw_only=True, gc=False):
 
     metric: str
     """The `evaluation_result_id`: metric and variant, like `acc_norm` or `exact_match:strict-match`; may be empty."""
-    value: float | None
-    """A finite number, or None if there is none."""
+    value: float | None  # a finite number, or None if there is none
     problem: str = ""
     """If there is no number: why. Becomes the record's `error`."""
     answers: list[AnswerAttribution] | None = None
     """What was extracted for this metric; None: as the sample says."""
     output: Output | None = None
     """What the model said, where that depends on the metric; None: as the sample says."""
-    metadata: dict[str, str] = {}
-    """Added to the sample's metadata, for example the filter."""
-    fields: dict[str, Any] = {}
-    """Metadata of the score in the log, as `Sample.fields`."""
+    metadata: dict[str, str] = {}  # added to the sample's metadata, for example the filter
+    fields: dict[str, Any] = {}  # metadata of the score in the log, as `Sample.fields`
 
 
 class Sample(msgspec.Struct, kw_only=True, gc=False):
@@ -147,26 +130,21 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
 
     sample_id: str
     input: Input
-    scores: list[Score]
-    """If there is none, the record says that the sample is not scored."""
-    output: Output | None = None
-    """What the model said, if the interaction has a single turn."""
-    messages: list[Message] | None = None
-    """The whole transcript otherwise."""
+    scores: list[Score]  # if there is none, the record says that the sample is not scored
+    output: Output | None = None  # what the model said, if the interaction has a single turn
+    messages: list[Message] | None = None  # the whole transcript otherwise
     interaction_type: str = "single_turn"
     answers: list[AnswerAttribution] = []
     num_turns: int | None = None
     tool_calls: int | None = None
     token_usage: TokenUsage | None = None
     performance: Performance | None = None
-    error: str = ""
-    """What went wrong with the sample itself; it is the error of all its records."""
+    error: str = ""  # what went wrong with the sample itself; it is the error of all its records
     metadata: dict[str, str] = {}
     """What the harness says about the sample, under names of fastrec: see `metadata.py`."""
     fields: dict[str, Any] = {}
     """Metadata of the sample in the log, under its own names: the user chooses which are kept."""
-    unread: Sequence[str] = ()
-    """Fields that the log has for this sample, and that no record holds."""
+    unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
     run: RunInfo | None = None
     """The run of this sample, if a table has several; None: that of the log."""
 

@@ -27,8 +27,7 @@ from fastrec.errors import UsageError
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Input
 
-LONGEST: Final = 4096
-"""Characters of a value that are kept."""
+LONGEST: Final = 4096  # characters of a value that are kept
 _COPIED: Final = 32  # characters of a text that is no accident if the input has it, too
 
 _NUMBERS: Final = (int, float, bool)
@@ -90,8 +89,7 @@ class MetadataKeeper:
         self._own = own_names(harness)
         self._chosen = chosen
         self.left_out: FieldCounts = Counter()
-        self.names: set[str] = set()
-        """All names that came up, as records have them."""
+        self.names: set[str] = set()  # all names that came up, as records have them
 
     def keep(self, fields: Mapping[str, Any], asked: Input, prefix: str, taken: Collection[str] = ()) -> dict[str, str]:
         """The metadata of some fields; `taken` are names that the record has besides the harness's own."""
@@ -142,8 +140,7 @@ Kind = Literal["judgement", "cost", "bookkeeping"]
 class _Row(NamedTuple):
     harness: str
     kind: Kind
-    lower: bool
-    """Whether lower is better."""
+    lower: bool  # whether lower is better
     patterns: tuple[str, ...]
 
 

@@ -37,8 +37,7 @@ _MODULES: Final = {
     "promptfoo": "promptfoo",
 }
 
-HARNESS_NAMES: Final = tuple(_MODULES)
-"""In the order in which files are offered to them."""
+HARNESS_NAMES: Final = tuple(_MODULES)  # in the order in which files are offered to them
 
 PARQUET_MAGIC: Final = b"PAR1"
 _MOST_FOOTER: Final = 1 << 20  # bytes of the footer of a Parquet file to look at: the schema comes first

@@ -24,8 +24,7 @@ class FilteredOut(NamedTuple):
     """The names of a record that the filters remove."""
 
     evaluation_name: str
-    metric: str
-    """Empty if it has none."""
+    metric: str  # empty if it has none
     model_id: str
 
 
@@ -77,18 +76,12 @@ class RecordFilter:
 class InvalidLine(msgspec.Struct, frozen=True):
     """A line that is not a valid record, with every reason; or a record that is left out because of a conflict."""
 
-    line: int
-    """Number of the line, counted as the chunk's first line is."""
-    offset: int | None
-    """Offset of the line's first byte in the shard's text; None after a conflict."""
-    findings: tuple[Finding, ...]
-    """The first errors, the most fundamental one first."""
-    raw: bytes
-    """The line's exact bytes, without its newline."""
-    truncated: bool = False
-    """The line was too long to be held: `raw` is only its head."""
-    unlisted: dict[str, int] = {}
-    """By code, the number of further errors."""
+    line: int  # number of the line, counted as the chunk's first line is
+    offset: int | None  # offset of the line's first byte in the shard's text; None after a conflict
+    findings: tuple[Finding, ...]  # the first errors, the most fundamental one first
+    raw: bytes  # the line's exact bytes, without its newline
+    truncated: bool = False  # the line was too long to be held: `raw` is only its head
+    unlisted: dict[str, int] = {}  # by code, the number of further errors
     version: str | None = None
     """The schema version whose errors these are; None if the line has no value, or after a conflict."""
     repairs: tuple[str, ...] = ()
@@ -119,8 +112,7 @@ class RepairedLine(msgspec.Struct, frozen=True):
     evaluation_name: str
     model_id: str
     sample_id: int | str
-    findings: tuple[Finding, ...]
-    """The first change of each repair, by code."""
+    findings: tuple[Finding, ...]  # the first change of each repair, by code
 
 
 class Batch(msgspec.Struct):
@@ -140,8 +132,7 @@ class Batch(msgspec.Struct):
     rejected: list[InvalidLine] = msgspec.field(default_factory=list)
     warnings: list[tuple[int, Finding]] = msgspec.field(default_factory=list)
     """Each with the number of its line."""
-    versions: Counter[str] = msgspec.field(default_factory=Counter)
-    """Records by schema version."""
+    versions: Counter[str] = msgspec.field(default_factory=Counter)  # records by schema version
     notes: Counter[str] = msgspec.field(default_factory=Counter)
     """By code, records with a label or turns of another version, and those that an upgrade or a repair changed."""
     recipe_names: list[str] = msgspec.field(default_factory=list)
@@ -150,8 +141,7 @@ class Batch(msgspec.Struct):
     repaired: list[RepairedLine] = msgspec.field(default_factory=list)
     filtered_out: Counter[FilteredOut] = msgspec.field(default_factory=Counter)
     """The names of the records that the filters remove; nothing else has these records."""
-    slow: int = 0
-    """Valid records that took the slow path."""
+    slow: int = 0  # valid records that took the slow path
 
     @property
     def valid(self) -> int:

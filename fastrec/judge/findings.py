@@ -141,11 +141,9 @@ CODES: Final = {row.code: row for row in ERRORS + WARNINGS + NOTES + PAIRS}
 _RANK: Final = {code: rank for rank, code in enumerate(CODES)}
 
 
-MOST_ERRORS: Final = 100
-"""Errors of one line that are listed; more are counted by code."""
+MOST_ERRORS: Final = 100  # errors of one line that are listed; more are counted by code
 
-NO_VALUE: Final = object()
-"""The value of an error that is not about a value."""
+NO_VALUE: Final = object()  # the value of an error that is not about a value
 
 Report = tuple[str, Sequence[str | int], str, Any]
 """An error as it is found: code, steps to the value, text, and the value, which is described only if it is listed."""

@@ -79,12 +79,9 @@ class OpenChunk:
         self.text = data
         self.inputs: list[KnownInput | None] | None = None
         """The known input of each line, if any are replaced."""
-        self.rules: VersionRules | None = None
-        """The rules of the version of these inputs."""
-        self.position = self.number = 0
-        """Of the next line."""
-        self.saved = 0
-        """Bytes by which the text up to the position is shorter than the lines."""
+        self.rules: VersionRules | None = None  # the rules of the version of these inputs
+        self.position = self.number = 0  # of the next line
+        self.saved = 0  # bytes by which the text up to the position is shorter than the lines
         self.excess = 0
         """Colons that the text up to the position has more than the output, for good reason; or quotes that it has."""
         self._null = -1
@@ -139,10 +136,8 @@ class OpenChunk:
 
 class _Stop(Enum):
     END = auto()
-    OTHER = auto()
-    """A line is not a valid record of this version, as far as the fast path can tell."""
-    SLOW = auto()
-    """A line is a valid record of this version, but only the slow path can judge it."""
+    OTHER = auto()  # a line is not a valid record of this version, as far as the fast path can tell
+    SLOW = auto()  # a line is a valid record of this version, but only the slow path can judge it
 
 
 class Judge:
@@ -368,10 +363,8 @@ class JudgedChunk(NamedTuple):
     batch: Batch
     normal: bytearray
     """The normal forms of the records. The next chunk overwrites them."""
-    data: bytes
-    """The lines as they were read; empty if the line was too long to be held."""
-    line: int
-    """Number of the first line."""
+    data: bytes  # the lines as they were read; empty if the line was too long to be held
+    line: int  # number of the first line
 
 
 def judge_slice(

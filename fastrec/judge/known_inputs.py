@@ -29,8 +29,7 @@ from fastrec.sources.lines import count_newlines
 KNOWN_INPUT_BYTES: Final = 12 << 20
 """Memory for the known inputs of a judge: some ten thousand questions."""
 
-PLACEHOLDER_BYTES: Final = 19
-"""Digits of the number that known inputs are replaced by."""
+PLACEHOLDER_BYTES: Final = 19  # digits of the number that known inputs are replaced by
 
 _ENTRY_BYTES: Final = 700  # memory of a known input besides its two texts
 _TRIAL: Final = 1_024  # lines after which the share of known inputs is looked at
@@ -52,21 +51,16 @@ _decode_input = msgspec.json.Decoder(_InputAlone).decode
 class KnownInput(msgspec.Struct, gc=False):
     """An input and everything that the judge would compute from it."""
 
-    text: bytes
-    """Its bytes in a line."""
-    normal: msgspec.Raw
-    """Its normal form in the target's version."""
-    colons: int
-    """The number of colons in its normal form."""
+    text: bytes  # its bytes in a line
+    normal: msgspec.Raw  # its normal form in the target's version
+    colons: int  # the number of colons in its normal form
     sample_hash: str
     outline: Any
     """The input in the version of the line, without its texts: types and nulls tell versions and upgrades."""
     recipe: tuple[str | None, str] = (None, "")
     """The last `sample_hash` that was given with it, and the recipe of that."""
-    position: int = 0
-    """Its position among the known inputs of its version."""
-    after: int = 0
-    """The position of the input that followed last time."""
+    position: int = 0  # its position among the known inputs of its version
+    after: int = 0  # the position of the input that followed last time
 
 
 Learn = Callable[[bytes], KnownInput | None]

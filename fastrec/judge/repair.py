@@ -32,14 +32,11 @@ from fastrec.schemas.upgrade import free_name
 class Place(NamedTuple):
     """What a version allows at one place of a record, read from its schema document."""
 
-    types: frozenset[str]
-    """The JSON types; empty if all are allowed."""
+    types: frozenset[str]  # the JSON types; empty if all are allowed
     plain: frozenset[type]
     """Python types of values that are allowed and have nothing below them: most values, so they are passed over."""
-    optional: bool
-    """The value is a field that may be left out."""
-    is_entry: bool
-    """The value is one of a free-form object whose values have a type."""
+    optional: bool  # the value is a field that may be left out
+    is_entry: bool  # the value is one of a free-form object whose values have a type
     is_result_id: bool
     fields: dict[str, Place]
     items: Place | None

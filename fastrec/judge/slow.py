@@ -32,16 +32,13 @@ class _Prepared(NamedTuple):
     """A valid record, upgraded and in normal form."""
 
     record: Any
-    normal: dict[str, Any]
-    """The same with its unknown keys."""
-    unknown: dict[str, set[str]]
-    """The unknown keys of the line by the path of their object."""
+    normal: dict[str, Any]  # the same with its unknown keys
+    unknown: dict[str, set[str]]  # the unknown keys of the line by the path of their object
     label: str
     rules: VersionRules
     notes: list[str]
     recipe: str
-    replaced: HashReplaced | None
-    """Its `sample_hash` was wrong."""
+    replaced: HashReplaced | None  # its `sample_hash` was wrong
 
 
 class SlowPath:

@@ -41,15 +41,12 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     So such a record counts as one that repairs would keep.
     """
     algorithm: str = "sha256"
-    sample_hash: SampleHashMode = "replace"
-    """What to do with a wrong `sample_hash`."""
-    any_recipe: bool = True
-    """A hash by another recipe than that of the target is not wrong."""
+    sample_hash: SampleHashMode = "replace"  # what to do with a wrong `sample_hash`
+    any_recipe: bool = True  # a hash by another recipe than that of the target is not wrong
     warnings: bool = False
     normal: bool = True
     """Without it there are only verdicts, which is much faster: no records, no normal forms and no upgrades."""
-    records: bool = False
-    """Batches have records and their line numbers even if `normal` is false."""
+    records: bool = False  # batches have records and their line numbers even if `normal` is false
     repairs: frozenset[str] = frozenset()
     known_input_bytes: int = KNOWN_INPUT_BYTES
     """Memory for known inputs. They make judging faster, but records with them have no `input` of their own."""
@@ -82,8 +79,7 @@ class VersionRules(NamedTuple):
     target: Schema
     """The version that records are upgraded to, or their own one. The hash is of this version."""
     compute_hash: Hash
-    learn: Learn
-    """Judges an input alone, for `known_inputs`."""
+    learn: Learn  # judges an input alone, for `known_inputs`
 
 
 class RulesByVersion:

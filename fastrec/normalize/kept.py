@@ -46,10 +46,8 @@ _BLOCK: Final = 1_024  # parts of the base that `Base.removed` looks at together
 
 class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     path: str
-    signature: str
-    """`Shard.signature`; empty for a stream."""
-    hash: str
-    """128-bit xxh3 of the bytes of the file; empty if unknown, or if there are `ranges`."""
+    signature: str  # `Shard.signature`; empty for a stream
+    hash: str  # 128-bit xxh3 of the bytes of the file; empty if unknown, or if there are `ranges`
     certain: bool
     """Whether it was last modified so long before it was read that a later change has another time."""
     ranges: tuple[tuple[int, int, str], ...] = ()
@@ -168,8 +166,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kept).decode
 
 _Hashed = tuple[tuple[int, int, str], ...]
-_Proof = tuple[str, _Hashed]
-"""What has to be equal: the signature, hashed ranges, or both."""
+_Proof = tuple[str, _Hashed]  # what has to be equal: the signature, hashed ranges, or both
 
 
 class Changes(msgspec.Struct):

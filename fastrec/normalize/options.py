@@ -31,8 +31,7 @@ MEMORY_PER_JOB: Final = 512 << 20
 _BESIDES_A_RUN: Final = 160 << 20  # memory of a worker that is not the text and the bookkeeping of a run
 FEW_FENCES: Final = 32  # of a run that will be merged: a sample of its keys
 
-AUTO: Final = "auto"
-"""The `schema` that follows from the content."""
+AUTO: Final = "auto"  # the `schema` that follows from the content
 
 Choice = Literal["keep", "first", "reject"]
 """Which of several records to keep: all, the first in the sort order, or none."""

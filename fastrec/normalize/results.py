@@ -147,8 +147,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     excluded: Excluded | None = None
     """The records of its range that options left out, which the next run may need; None if there are none, or if work
     is not kept."""
-    border: bytes = b""
-    """The first border of its range, if work is kept."""
+    border: bytes = b""  # the first border of its range, if work is kept
     sources: PartSources | None = None
 
     @property

@@ -49,8 +49,7 @@ class Journal:
         """Open the journal of this run, which may continue one of the `earlier` journals of other runs."""
         self.settings = settings
         self.entries: list[JournalEntry] = []
-        self.discarded = ""
-        """Why entries of an earlier run are not used; empty if there are none."""
+        self.discarded = ""  # why entries of an earlier run are not used; empty if there are none
         self._head = framed(_encode(settings))
         self._log = storage_of(path).open_log(path)
         try:
@@ -190,8 +189,7 @@ def _bodies(log: Log) -> Iterator[bytes]:
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(JournalEntry).decode
 
-Range = tuple[str, int, int | None]
-"""The path of a shard, and a range of its bytes."""
+Range = tuple[str, int, int | None]  # the path of a shard, and a range of its bytes
 
 
 class Reusable(msgspec.Struct):

@@ -32,8 +32,7 @@ from fastrec.storage import join
 from fastrec.summary.document import Summary
 from fastrec.where import GroupBy, parse_group, values_of, with_edges
 
-SCRATCH_LEVEL: Final = -1
-"""The compression level of a corpus that is read only once."""
+SCRATCH_LEVEL: Final = -1  # the compression level of a corpus that is read only once
 _CHUNK_BYTES: Final = 1 << 20
 
 

@@ -51,8 +51,7 @@ def ascii_json(text: str) -> bytes:
     return encode_basestring_ascii(text).encode("ascii")
 
 
-Hash = Callable[[str, Any], str]
-"""From `input.raw` and `input.reference` to `sample_hash`."""
+Hash = Callable[[str, Any], str]  # from `input.raw` and `input.reference` to `sample_hash`
 
 
 def _sha256(raw: str, reference: str) -> str:
@@ -102,10 +101,8 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
     return hashes[algorithm](raw, reference)
 
 
-ABSENT: Final = "absent"
-"""Counted in place of a recipe for records without a hash."""
-WRONG: Final = "wrong"
-"""Counted in place of a recipe for hashes that no recipe gives."""
+ABSENT: Final = "absent"  # counted in place of a recipe for records without a hash
+WRONG: Final = "wrong"  # counted in place of a recipe for hashes that no recipe gives
 
 Text = Callable[[str, list[str]], bytes]
 """From `input.raw` and the references to the text that is hashed."""

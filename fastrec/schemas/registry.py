@@ -112,8 +112,7 @@ SCHEMAS: Final[dict[str, Schema]] = {schema.name: schema for schema in (V0_2_0, 
 DEFAULT_SCHEMA: Final = V0_2_0
 """The version of a corpus if all of its records are of this version. `Record` is its Struct."""
 
-NEWEST_SCHEMA: Final = V0_3_0
-"""The version of a corpus otherwise: all records are upgraded to it."""
+NEWEST_SCHEMA: Final = V0_3_0  # the version of a corpus otherwise: all records are upgraded to it
 
 TARGETS: Final[dict[str, Schema]] = {schema.name: schema for schema in (DEFAULT_SCHEMA, NEWEST_SCHEMA)}
 """The versions that a corpus can have, by name."""

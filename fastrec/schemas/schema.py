@@ -91,13 +91,10 @@ class Field(msgspec.Struct, frozen=True):
     """What the normal form needs to know about one known field."""
 
     name: str
-    integer: bool
-    """The normal form spells an integral number here as an integer."""
-    drops_null: bool
-    """The field is optional and nullable: `null` means the same as absence."""
+    integer: bool  # the normal form spells an integral number here as an integer
+    drops_null: bool  # the field is optional and nullable: `null` means the same as absence
     is_list: bool
-    shape: Shape | None
-    """The shape of the object here, or of each object in the array here."""
+    shape: Shape | None  # the shape of the object here, or of each object in the array here
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -148,16 +145,14 @@ def _build(shape: Shape | None, value: Any) -> Any:
 
 
 ONE: Final = ("single_turn",)
-MANY: Final = ("multi_turn", "agentic")
-"""The interaction types of conversations."""
+MANY: Final = ("multi_turn", "agentic")  # the interaction types of conversations
 
 
 class Rule(NamedTuple):
     """A conditional rule of a schema: what records of some interaction types must have or lack."""
 
     code: str
-    types: tuple[str, ...]
-    """The interaction types that the rule applies to."""
+    types: tuple[str, ...]  # the interaction types that the rule applies to
     field: str
     message: str
     test: str

@@ -52,8 +52,7 @@ from fastrec.sorting.keys import END, field_end
 from fastrec.sorting.runs import Fence
 from fastrec.storage import FileDigest, fingerprint
 
-Border = tuple[bytes, int]
-"""A prefix, and the size of all records that have it."""
+Border = tuple[bytes, int]  # a prefix, and the size of all records that have it
 
 _STRING: Final = rb"[^\0]*(?:\0\xff[^\0]*)*\0"  # a field besides sample_id
 _BLOCK: Final = 4_096  # borders per block of a file

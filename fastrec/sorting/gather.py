@@ -141,12 +141,9 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     index_end: int
     data_start: int
     data_end: int
-    index: str = ""
-    """Path of the index; that of the run if empty."""
-    is_part: bool = False
-    """Whether the path is that of a published part, compressed as a whole."""
-    removed: tuple[int, ...] = ()
-    """Pieces whose copies do not count any more."""
+    index: str = ""  # path of the index; that of the run if empty
+    is_part: bool = False  # whether the path is that of a published part, compressed as a whole
+    removed: tuple[int, ...] = ()  # pieces whose copies do not count any more
 
 
 class _Taken(msgspec.Struct):

@@ -28,14 +28,12 @@ import msgspec
 from fastrec.sorting.files import BlockReader, ViewsWriter
 from fastrec.storage import FileDigest, fingerprint
 
-Row = Sequence[Any]
-"""The row of a record: its piece, its line, and values for statistics."""
+Row = Sequence[Any]  # the row of a record: its piece, its line, and values for statistics
 
 Origin = tuple[int, int, int]
 """A piece, the first line in it that has the record, and the number of copies in it."""
 
-Origins = tuple[Origin, ...]
-"""The origins of a record, sorted by piece."""
+Origins = tuple[Origin, ...]  # the origins of a record, sorted by piece
 
 OriginsByPosition = dict[int, Origins]
 """The origins of records with several copies, by position among other records."""
@@ -121,8 +119,7 @@ class IndexWriter:
         self._file = ViewsWriter(path, compressed=compressed)
         self._block_rows = block_rows
         self._fenced = fenced
-        self.fences: list[Fence] = []
-        """The first keys of all blocks; empty without `fenced`."""
+        self.fences: list[Fence] = []  # the first keys of all blocks; empty without `fenced`
         self.records = 0
         self.data_offset = 0
         self._keys: list[bytes] = []

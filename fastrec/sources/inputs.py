@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 class AnyFile(msgspec.Struct, frozen=True):
     path: str
     size: int
-    is_named: bool
-    """Whether the user named this very file, and not a directory or a pattern."""
+    is_named: bool  # whether the user named this very file, and not a directory or a pattern
 
 
 def _is_pattern(name: str) -> bool:
@@ -134,8 +133,7 @@ def _store_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
 
 
 _MANIFEST: Final = "manifest.json"
-_MANIFEST_FORMATS: Final = (2, 3)
-"""Formats that this version reads."""
+_MANIFEST_FORMATS: Final = (2, 3)  # formats that this version reads
 _UNFINISHED: Final = ".fastrec-writing"
 _MOST_UNNAMED: Final = 3  # in a notice
 

@@ -37,8 +37,7 @@ class Chunk(NamedTuple):
     """Whole lines of a shard; only the last chunk may lack its last newline."""
 
     data: bytes
-    offset: int
-    """Offset of `data` in the text; a byte order mark counts as text."""
+    offset: int  # offset of `data` in the text; a byte order mark counts as text
     line: int
     """Number of its first line, from 1; in a byte range, counted from the first line that the range owns."""
 
@@ -48,8 +47,7 @@ class LongLine(NamedTuple):
 
     offset: int
     line: int
-    length: int
-    """Length in bytes, without the newline."""
+    length: int  # length in bytes, without the newline
     head: bytes
 
 
@@ -59,12 +57,9 @@ class ReadStats(msgspec.Struct):
     bom: bool = False
     lines: int = 0
     text_bytes: int = 0
-    raw_bytes: int = 0
-    """Bytes read from the file; equal to `text_bytes` if it is plain."""
-    raw_start: int = 0
-    """Offset of the first of them in the file."""
-    raw_hash: str = ""
-    """Their 128-bit xxh3."""
+    raw_bytes: int = 0  # bytes read from the file; equal to `text_bytes` if it is plain
+    raw_start: int = 0  # offset of the first of them in the file
+    raw_hash: str = ""  # their 128-bit xxh3
 
 
 def chunks(

@@ -69,20 +69,16 @@ class Shard(msgspec.Struct, frozen=True):
     """A JSONL file as discovery found it; small, hashable, and picklable."""
 
     path: str
-    size: int
-    """Size of the file in bytes; 0 for a stream."""
+    size: int  # size of the file in bytes; 0 for a stream
     format: Format | None
     """The compression; None if the first bytes could not be read yet: a stream, or a file that cannot be opened."""
-    version: int = 0
-    """Changes when the file does; 0 if that is not known."""
+    version: int = 0  # changes when the file does; 0 if that is not known
     stream: bool = False
     """Standard input, a pipe or a device: it can be read once, from the start, and only by this process."""
-    file_id: int = 0
-    """The inode; 0 for a stream and in an object store."""
+    file_id: int = 0  # the inode; 0 for a stream and in an object store
     listed: Listed | None = None
     """If it is a part of a corpus: what it must be, which is checked while it is read."""
-    trusted: bool = False
-    """Whether its lines are known to be records in normal form of the target."""
+    trusted: bool = False  # whether its lines are known to be records in normal form of the target
     compression: str = ""
     """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may have made it."""
 

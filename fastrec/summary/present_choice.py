@@ -51,8 +51,7 @@ def names_in(data: bytes) -> Names:
     return names_of(msgspec.json.decode(data, type=_Summary).evaluations)
 
 
-METRICS: Final = ("judgements", "all")
-"""Which metrics to look at, unless they are chosen by name."""
+METRICS: Final = ("judgements", "all")  # which metrics to look at, unless they are chosen by name
 
 
 class ScopeWithKind(Scope, Protocol):

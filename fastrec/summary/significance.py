@@ -180,14 +180,11 @@ class Paired(NamedTuple):
     questions: int
     only_first: int
     only_second: int
-    rose: int
-    """Questions whose second value is higher."""
+    rose: int  # questions whose second value is higher
     fell: int
-    first: float | None
-    """The mean of the first values; None without questions."""
+    first: float | None  # the mean of the first values; None without questions
     second: float | None
-    difference: float | None
-    """The mean of the second values minus that of the first, rounded once."""
+    difference: float | None  # the mean of the second values minus that of the first, rounded once
     test: Test | None
     p: float | None
     detectable: float | None

@@ -188,10 +188,8 @@ class NotAggregate(msgspec.Struct, frozen=True):
     """A file that is no aggregate, or that cannot be used as one."""
 
     problem: str
-    path: str = "$"
-    """The JSON path of the problem."""
-    is_meant: bool = False
-    """The file is meant to be an aggregate: it has `evaluation_results`."""
+    path: str = "$"  # the JSON path of the problem
+    is_meant: bool = False  # the file is meant to be an aggregate: it has `evaluation_results`
 
 
 class _Outline(msgspec.Struct, frozen=True):
@@ -238,13 +236,10 @@ class Pair(msgspec.Struct, frozen=True):
     """A JSON file and the samples files of the same name, or one of both alone."""
 
     folder: str
-    names: tuple[str, ...]
-    """The last names of its absolute path."""
+    names: tuple[str, ...]  # the last names of its absolute path
     place: Place
-    stem: str
-    """The name without `.json` and `_samples.jsonl`."""
-    aggregate: str | None
-    """The path of the JSON file."""
+    stem: str  # the name without `.json` and `_samples.jsonl`
+    aggregate: str | None  # the path of the JSON file
     samples: tuple[Shard, ...]
 
     @property

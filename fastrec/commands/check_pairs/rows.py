@@ -248,13 +248,11 @@ class CheckTask(msgspec.Struct, frozen=True):
 
 class CheckedPiece(msgspec.Struct):
     aggregate: Aggregate | None = None
-    is_ignored: bool = False
-    """The JSON file is no aggregate, and need not be one."""
+    is_ignored: bool = False  # the JSON file is no aggregate, and need not be one
     findings: list[Finding] = msgspec.field(default_factory=list)
     """Of the first piece: findings about the aggregate."""
     rows: Rows | None = None
-    error: str | None = None
-    """Why a file could not be read."""
+    error: str | None = None  # why a file could not be read
 
 
 def pieces_of(pair: Pair, limits: Limits) -> Iterator[Piece]:

@@ -44,16 +44,13 @@ class Details(msgspec.Struct, forbid_unknown_fields=True):
     """What no record says: fields of aggregates. Models, evaluations and metrics are named by patterns."""
 
     source_metadata: dict[str, Any] = {}
-    eval_library: dict[str, Any] = {}
-    """For records that do not name their harness or its version."""
+    eval_library: dict[str, Any] = {}  # for records that do not name their harness or its version
     retrieved_timestamp: str = ""
     """In seconds since 1970; the time of the export, if it is not given."""
-    models: dict[str, dict[str, Any]] = {}
-    """Fields of `model_info`."""
+    models: dict[str, dict[str, Any]] = {}  # fields of `model_info`
     evaluations: dict[str, dict[str, Any]] = {}
     """Fields of results, such as `source_data` and `generation_config`."""
-    metrics: dict[str, dict[str, Any]] = {}
-    """Fields of `metric_config`."""
+    metrics: dict[str, dict[str, Any]] = {}  # fields of `metric_config`
 
 
 class _Evaluation(msgspec.Struct, gc=False):
@@ -96,8 +93,7 @@ class _Run:
         self.rows = 0
         self.checksum = hashlib.sha256()
         self.metrics: defaultdict[str, _Scores] = defaultdict(_Scores)
-        self.constant = dict(line.metadata)
-        """Metadata that all rows have in common."""
+        self.constant = dict(line.metadata)  # metadata that all rows have in common
 
     def add(self, line: _Line, text: bytes) -> None:
         scores = self.metrics[line.evaluation_result_id]

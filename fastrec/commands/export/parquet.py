@@ -44,8 +44,7 @@ Convert = Callable[[list[Any]], list[Any]]
 class _DecodedRecord(NamedTuple):
     record: Any
     """Has the fields of a record; free-form objects are `Raw`, or dicts after the slow path."""
-    extra: dict[str, Any]
-    """Values that no column holds, by path."""
+    extra: dict[str, Any]  # values that no column holds, by path
 
 
 class Decoder:

@@ -63,15 +63,12 @@ def measure(output: Any, turns: Any) -> tuple[int | None, int, int]:
 class ExportTask(msgspec.Struct, frozen=True):
     part: PartFile
     output: str
-    label: str
-    """The schema version, as the manifest spells it."""
+    label: str  # the schema version, as the manifest spells it
     sort_fields: tuple[str, ...]
     limits: Limits
-    raw_cells: bool = True
-    """Whether text that a spreadsheet would evaluate stays as it is."""
+    raw_cells: bool = True  # whether text that a spreadsheet would evaluate stays as it is
     split: SplitHashes = frozenset()
-    sources: str = ""
-    """The directory of the corpus, if the table has the sources of records."""
+    sources: str = ""  # the directory of the corpus, if the table has the sources of records
 
     @property
     def schema(self) -> Schema:

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-_FORMAT: Final = 2
-"""To be increased whenever the content of the files changes."""
+_FORMAT: Final = 2  # to be increased whenever the content of the files changes
 _BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
 _GROUP_ROWS: Final = 50_000
 _LARGEST_INTEGER: Final = 2**63 - 1

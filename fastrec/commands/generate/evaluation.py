@@ -188,8 +188,7 @@ _FAILURES: Final = (  # the error, and what the model had written until then
     ("API error 503: “overloaded”", ""),
     ("context length exceeded", ""),
 )
-_GUESSED: Final = 0.2
-"""How often a model that does not know the answer chooses the right one."""
+_GUESSED: Final = 0.2  # how often a model that does not know the answer chooses the right one
 _TRIES: Final = 100
 _BYTES_PER_TOKEN: Final = 4
 

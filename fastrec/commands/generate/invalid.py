@@ -190,8 +190,7 @@ _REPAIRABLE: Final = (
     *_put("rule.single_turn_{turns}", "{turns}", [_TURN], types=ONE),
     *_put("rule.multi_turn_output", "output.raw", ["42"], types=MANY, fits=_closed),
 )
-REPAIRABLE: Final = tuple(map(_with_nulls, _REPAIRABLE))
-"""What `--repair all` fixes."""
+REPAIRABLE: Final = tuple(map(_with_nulls, _REPAIRABLE))  # what `--repair all` fixes
 
 _CONTRADICTIONS: Final = (
     *_put("schema.unknown_key", "run_details", {"retries": 1}, fits=_closed),

@@ -166,8 +166,7 @@ class Evaluation(NamedTuple):
     metrics: Mapping[str, float] = {}
     """In versions that have metrics: each with the highest score of a graded one, or 0 if scores are 0 and 1. The score
     of the first one is that of the evaluation."""
-    epochs: int = 1
-    """How often every question is asked, in versions after the oldest one."""
+    epochs: int = 1  # how often every question is asked, in versions after the oldest one
 
     def question(self, number: int, raw: str, reference: str, *others: Any) -> Question:
         """Make a question; `others` are its choices, metadata, source and second reference."""

@@ -66,8 +66,7 @@ _JOB_BYTES: Final = 4 << 20  # text that a thread compresses at a time: the byte
 
 
 class PlannedLog(msgspec.Struct):
-    stable_id: str = ""
-    """Of the content of all its files."""
+    stable_id: str = ""  # of the content of all its files
     plan: LogPlan | None = None
     problem: str = ""
 
@@ -77,14 +76,10 @@ class ConvertTask(msgspec.Struct, frozen=True):
     run: RunInfo
     log_slice: Any
     patterns: tuple[str, ...]
-    chosen: frozenset[str] | None
-    """The metadata to keep; None: all."""
-    path: str
-    """The work file to write."""
-    number: int
-    """The position of the log among all logs."""
-    by_sample: bool = False
-    """Whether a figure of the log needs the scores of each sample."""
+    chosen: frozenset[str] | None  # the metadata to keep; None: all
+    path: str  # the work file to write
+    number: int  # the position of the log among all logs
+    by_sample: bool = False  # whether a figure of the log needs the scores of each sample
 
     def __str__(self) -> str:
         return f"reading {shown(self.log.path)}"
@@ -94,8 +89,7 @@ class ShardTask(msgspec.Struct, frozen=True):
     path: str
     slices: Sequence[tuple[str, bytes, tuple[str, ...]]]
     """The work file of each slice, how its records begin, and its metrics."""
-    notes: dict[str, dict[str, str]]
-    """What the metadata of records say about their metric."""
+    notes: dict[str, dict[str, str]]  # what the metadata of records say about their metric
     threads: int = 1
 
     def __str__(self) -> str:

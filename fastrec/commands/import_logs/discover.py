@@ -41,8 +41,7 @@ _FOREIGN: Final = "files of another kind"
 class Found(msgspec.Struct):
     logs: list[Log] = []
     bad: list[BadLog] = []
-    skipped: dict[str, list[str]] = {}
-    """Other files, by kind."""
+    skipped: dict[str, list[str]] = {}  # other files, by kind
 
     def skip(self, kind: str, *paths: str) -> None:
         if paths:

@@ -46,8 +46,7 @@ from fastrec.summary.rows import outcome_of, row_maker
 from fastrec.summary.same_run import contradictions_of
 from fastrec.summary.tally import Tally
 
-MOST_PROBLEMS: Final = 20
-"""Problems that are listed per file; further ones are only counted."""
+MOST_PROBLEMS: Final = 20  # problems that are listed per file; further ones are only counted
 
 _ABSENT: Final = object()
 _SAYS, _HAS = f"{MANIFEST} says", "the file has"
@@ -173,8 +172,7 @@ class _CheckedSources(msgspec.Struct):
     problems: Problems
     shards: dict[str, tuple[int, tuple[int, int], tuple[int, int]]]
     """By shard, the number of records and its lowest and highest line, each with the number of the record."""
-    valid: bool
-    """Whether the file was read to its end, and all lines are sources."""
+    valid: bool  # whether the file was read to its end, and all lines are sources
 
 
 def _check_sources(path: str, part: PartEntry) -> _CheckedSources:
@@ -229,18 +227,15 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
 class CheckTask(msgspec.Struct, frozen=True):
     part: PartFile
     options: Options
-    statistics: str
-    """Path prefix of the files for the census and the counts."""
-    sources: str
-    """Path of the sources of the part; empty if there are none."""
+    statistics: str  # path prefix of the files for the census and the counts
+    sources: str  # path of the sources of the part; empty if there are none
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
 
 
 class CheckedPart(msgspec.Struct):
-    problems: Problems
-    """Those of the file as a whole."""
+    problems: Problems  # those of the file as a whole
     in_lines: Problems
     text_bytes: int = 0
     records: int = 0

@@ -143,12 +143,10 @@ class Scan:
         self.envelope = Envelope()
         self.samples: dict[int, int] = {}
         """Numbers of samples in the order in which they come, by the hash of their key."""
-        self.unmatched: set[int] = set()
-        """Hashes of keys of scores that no request has."""
+        self.unmatched: set[int] = set()  # hashes of keys of scores that no request has
         self.requests = FileIndex()
         self.entries = FileIndex()
-        self.started: int | None = None
-        """When the earliest request was sent."""
+        self.started: int | None = None  # when the earliest request was sent
         self.perturbations: set[str] = set()
 
 
@@ -243,8 +241,7 @@ class MetricUse(msgspec.Struct):
     values: int = 0
     empty: int = 0
     by_trial: dict[int, int] = {}
-    weights: set[int | float] = set()
-    """Numbers of values that entries have."""
+    weights: set[int | float] = set()  # numbers of values that entries have
 
     @property
     def obstacle(self) -> str:

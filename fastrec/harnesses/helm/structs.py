@@ -20,8 +20,7 @@ _T = TypeVar("_T")
 
 FOREIGN: Final = "is not as HELM writes it"
 
-METHOD: Final = "adapter_method"
-"""The key of the metadata that names the method of adaptation."""
+METHOD: Final = "adapter_method"  # the key of the metadata that names the method of adaptation
 
 LANGUAGE_MODELING: Final = "language_modeling"
 """The method that sends a request for each part of a long text."""
@@ -190,8 +189,7 @@ class LogSlice(msgspec.Struct, frozen=True):
     entries: list[tuple[int, int]]
     labels: dict[str, str]
     """What to call each perturbation of the run, by its canonical description."""
-    empty_metrics: frozenset[str]
-    """Metrics that have no value in the whole run."""
+    empty_metrics: frozenset[str]  # metrics that have no value in the whole run
 
 
 class Key(NamedTuple):

@@ -28,8 +28,7 @@ _ENCRYPTED: Final = 1
 
 
 class Member(NamedTuple):
-    offset: int
-    """Where its local header begins."""
+    offset: int  # where its local header begins
     compressed: int
     size: int
     method: int
@@ -57,8 +56,7 @@ def members_of(reader: Reader) -> list[tuple[str, Member]]:
     ]
 
 
-MAX_MEMBER_BYTES: Final = 1 << 30
-"""A larger member is refused: it has to be in memory as a whole."""
+MAX_MEMBER_BYTES: Final = 1 << 30  # a larger member is refused: it has to be in memory as a whole
 
 _READ_AHEAD: Final = 1 << 20
 _INFLATED_AT_ONCE: Final = 1 << 16

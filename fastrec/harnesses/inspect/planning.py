@@ -51,8 +51,7 @@ _SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
 _SAME_FOR_ALL: Final = (None, "", "mean")
 
 
-Seen = Mapping[str, Any]
-"""The scorers that a sample has scores of, each with its score."""
+Seen = Mapping[str, Any]  # the scorers that a sample has scores of, each with its score
 
 
 def _run_of(header: Header, seen: Seen) -> RunInfo:

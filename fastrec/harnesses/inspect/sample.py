@@ -104,16 +104,13 @@ _WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 class Scorer(msgspec.Struct, frozen=True):
     name: str
-    keys: tuple[str, ...] = ()
-    """The keys of its scores, if they are dicts."""
-    is_complete: bool = False
-    """Whether every score has all these keys."""
+    keys: tuple[str, ...] = ()  # the keys of its scores, if they are dicts
+    is_complete: bool = False  # whether every score has all these keys
 
 
 class Scoring(msgspec.Struct, frozen=True):
     scorers: dict[str, Scorer] = {}
-    old_name: str = OLD_SCORE
-    """The scorer of samples with `score` instead of `scores`."""
+    old_name: str = OLD_SCORE  # the scorer of samples with `score` instead of `scores`
     counts_failed: bool = False
     """Whether the aggregates include scores of samples that failed: they do since 2026."""
 

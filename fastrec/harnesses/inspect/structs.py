@@ -58,13 +58,11 @@ class Call(_Base):
 class LoggedMessage(_Base):
     role: str
     content: str | list[str | Part] | None = None
-    reasoning: str | None = None
-    """In logs of early 2025; later it is a part of the content."""
+    reasoning: str | None = None  # in logs of early 2025; later it is a part of the content
     tool_calls: list[Call] | None = None
     tool_call_id: str | list[str] | None = None
     error: Failure | None = None
-    tool_error: str | None = None
-    """Instead of `error`, in logs of 2024."""
+    tool_error: str | None = None  # instead of `error`, in logs of 2024
 
 
 class Usage(_Base):
@@ -110,8 +108,7 @@ class LoggedSample(_Base):
     message_refs: list[tuple[int, int]] | None = None
     output: ModelOutput | None = None
     scores: dict[str, SampleScore] | None = None
-    score: SampleScore | None = None
-    """Instead of `scores`, in logs of 2024."""
+    score: SampleScore | None = None  # instead of `scores`, in logs of 2024
     model_usage: dict[str, Usage] | None = None
     total_time: float | None = None
     working_time: float | None = None
@@ -122,8 +119,7 @@ class LoggedSample(_Base):
     limit: Any = None
     metadata: dict[str, Any] | None = None
     events: msgspec.Raw = _NOTHING
-    transcript: msgspec.Raw = _NOTHING
-    """Instead of `events`, in logs of 2024."""
+    transcript: msgspec.Raw = _NOTHING  # instead of `events`, in logs of 2024
     store: msgspec.Raw = _NOTHING
 
     @property
@@ -153,8 +149,7 @@ class _Transcript(_Base):
 
 class SampleAttachments(_Base):
     attachments: dict[str, str] | None = None
-    transcript: _Transcript | None = None
-    """Instead of `attachments`, in logs of 2024."""
+    transcript: _Transcript | None = None  # instead of `attachments`, in logs of 2024
 
 
 class _Event(_Base):
@@ -197,8 +192,7 @@ class Spec(_Base):
 
 class Metric(_Base):
     name: str = ""
-    group: str | None = None
-    """The metric that has several values, of which this is one."""
+    group: str | None = None  # the metric that has several values, of which this is one
     value: Any = None
 
 

@@ -64,13 +64,11 @@ def role_of(head: bytes, path: str) -> str | None:
 
 class Metric(msgspec.Struct, frozen=True):
     name: str
-    category: str = ""
-    """`GENERATIVE` or `LOGPROBS`; other names before 0.11."""
+    category: str = ""  # `GENERATIVE` or `LOGPROBS`; other names before 0.11
     aggregation: str = ""
     """The function that makes the aggregate of the scores; empty if the document does not say it."""
     lower_is_better: bool = False
-    rule: Rule | None = None
-    """How the metric picks a choice; None if the document does not say it."""
+    rule: Rule | None = None  # how the metric picks a choice; None if the document does not say it
 
 
 class _General(msgspec.Struct):

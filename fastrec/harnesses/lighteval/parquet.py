@@ -29,8 +29,7 @@ _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 class Survey(msgspec.Struct):
     columns: dict[str, list[str]]
     """The names of the columns; of structs, also those of their fields."""
-    filled: list[str]
-    """The columns, or fields of structs as `doc.query`, that may have values."""
+    filled: list[str]  # the columns, or fields of structs as `doc.query`, that may have values
     rows: int
     slices: list[tuple[int, int, int, int]]
     """Row groups to read together: the first, the one after the last, the rows before, and their own rows."""

@@ -21,20 +21,14 @@ _FIRST_SECOND: Final = 1_000_000_000
 
 class LogSlice(msgspec.Struct, frozen=True):
     first: int
-    end: int
-    """The row group after the last one."""
-    before: int
-    """Rows in all row groups before."""
+    end: int  # the row group after the last one
+    before: int  # rows in all row groups before
     rows: int
-    is_flat: bool
-    """Whether the layout is that up to 0.10."""
-    task: str
-    """As the rows name it; empty if they do not."""
+    is_flat: bool  # whether the layout is that up to 0.10
+    task: str  # as the rows name it; empty if they do not
     metrics: dict[str, Metric]
-    columns: list[str]
-    """Columns to read, as `doc.query`."""
-    unread: list[str]
-    """Columns with values that are not read."""
+    columns: list[str]  # columns to read, as `doc.query`
+    unread: list[str]  # columns with values that are not read
 
 
 def plan(log: Log) -> LogPlan:

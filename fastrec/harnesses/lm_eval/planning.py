@@ -47,8 +47,7 @@ _FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
 
 class LogSlice(msgspec.Struct, frozen=True):
     piece: Slice
-    is_array: bool
-    """Whether the file is one JSON array instead of lines."""
+    is_array: bool  # whether the file is one JSON array instead of lines
     setup: TaskSetup
 
 

@@ -35,8 +35,7 @@ class Draft(msgspec.Struct, gc=False):
     contexts: list[msgspec.Raw]
     continuations: list[Any]
     filter: str
-    metrics: list[str]
-    """The name of the metric of each score."""
+    metrics: list[str]  # the name of the metric of each score
     scores: list[Score]
     metadata: dict[str, str]
 

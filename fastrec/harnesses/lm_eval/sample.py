@@ -133,16 +133,12 @@ class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
 
     question: str = ""
     """`doc_to_text`: a key of the document or a template; empty if it is a function."""
-    target: str = ""
-    """`doc_to_target`, likewise."""
-    delimiter: str = " "
-    """What comes between the context and a choice."""
+    target: str = ""  # `doc_to_target`, likewise
+    delimiter: str = " "  # what comes between the context and a choice
     output_type: str = ""
     """`multiple_choice`, `loglikelihood`, `loglikelihood_rolling` or `generate_until`; empty if unknown."""
-    metrics: tuple[str, ...] = ()
-    """Names of the metrics in the results."""
-    filters: tuple[str, ...] = ()
-    """Names of the filters, in the order in which they were applied."""
+    metrics: tuple[str, ...] = ()  # names of the metrics in the results
+    filters: tuple[str, ...] = ()  # names of the filters, in the order in which they were applied
 
 
 class SampleMaker:

@@ -62,8 +62,7 @@ def _draw(rng: Rng, low: int, high: int, step: int = 1) -> int:
 # Questions about facts with four choices. Wrong choices are values of similar rows of the same table.
 
 _LETTERS: Final = "ABCD"
-_NEAR: Final = 6
-"""Wrong choices come from so many rows before and after a row."""
+_NEAR: Final = 6  # wrong choices come from so many rows before and after a row
 
 
 class _Fact(NamedTuple):
@@ -74,10 +73,8 @@ class _Fact(NamedTuple):
     question: str
     answer: str
     others: Sequence[str]
-    lure: str
-    """The wrong answer that most would choose, or empty."""
-    statement: str
-    """A sentence with `{}` in place of the answer."""
+    lure: str  # the wrong answer that most would choose, or empty
+    statement: str  # a sentence with `{}` in place of the answer
 
 
 @cache
