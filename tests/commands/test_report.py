@@ -637,7 +637,7 @@ def test_scatter_plots_mark_the_models_that_no_other_beats(lower: bool) -> None:
         for name, x, y in points
         if not any(a <= x and sign * b >= sign * y and (a, b) != (x, y) for _, a, b in points)
     }
-    texts = [tuple(map(float, one)) for one in re.findall('<text x="(.*?)" y="(.*?)" textLength="(.*?)"', page)]
+    texts = [tuple(map(float, one)) for one in re.findall('<text x="([^"]*)" y="([^"]*)" textLength="(.*?)"', page)]
     assert len(texts) > 5
     boxes = [(x, x + size, y - 4) for x, y, size in texts] + [(float(x), float(x), float(y)) for x, y, _, _ in circles]
     for at, (left, right, middle) in enumerate(boxes[: len(texts)]):
