@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -41,8 +42,8 @@ class Cluster:
                 self.address = line.split()[-1]
                 break
         self.workers: list[Process] = []
-        self._processes: list[Process] = []  # dead ones too
-        self._registered = self._removed = 0
+        self._processes: list[Process] = []  # dead ones too; the name of a worker is its index
+        self._registered: set[str] = set()
         self.restore(workers)
 
     def restore(self, count: int) -> None:
@@ -54,18 +55,19 @@ class Cluster:
         self.workers = alive[:count]
         while len(self.workers) < count:
             self.workers.append(self.start_worker())
-        dead = len(self._processes) - count
+        # A worker that was killed before it had registered is never mentioned.
+        wanted = {str(number) for number, process in enumerate(self._processes) if process in self.workers}
         assert self.scheduler.stderr
-        while (self._registered, self._removed) != (len(self._processes), dead):
+        while self._registered != wanted:
             line = self.scheduler.stderr.readline()  # on a busy machine, a worker takes many seconds to start
             assert line, "the scheduler is dead"
-            self._registered += "Register worker" in line
-            self._removed += "Remove worker" in line
+            if said := re.search(r"(Register|Remove) worker addr: \S+ name: (\d+)", line):
+                (self._registered.add if said[1] == "Register" else self._registered.discard)(said[2])
 
     def start_worker(self) -> Process:
         """Start one more worker."""
         options = ["--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
-        process = self._start("worker", self.address, *options)
+        process = self._start("worker", self.address, "--name", str(len(self._processes)), *options)
         self._processes.append(process)
         return process
 
