@@ -31,7 +31,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from unittest.mock import patch
 
 import msgspec
@@ -91,23 +91,23 @@ class _Output(LocalOutput):
 
     def __init__(self, folder: str, engine: SimulatedWorkers) -> None:
         super().__init__(Path(folder) / "out", CORPUS, f"{folder}/work")
-        self._engine = engine
+        self.engine = engine
 
     def sync(self, path: str) -> None:
         """Do nothing: there is no file."""
 
     def staged_files(self) -> list[str]:
-        return list(self._engine.staged)
+        return list(self.engine.staged)
 
     def rename(self, name: str, new_name: str) -> None:
         raise AssertionError(f"no part is empty, so {name} must not become {new_name}")
 
     def reuse(self, _: str, name: str) -> str:
-        self._engine.result.requests["link"] += 1
+        self.engine.result.requests["link"] += 1
         return self.staged(name)
 
     def keep(self, _: str, name: str, *, linked: bool = True) -> str:
-        self._engine.result.requests["link"] += linked
+        self.engine.result.requests["link"] += linked
         return self.working(name)
 
 
@@ -124,6 +124,7 @@ class _Simulation:
         per_question: int = _PER_QUESTION,
         narrow: int = 0,
         seed: int = 0,
+        workers: type[SimulatedWorkers] = SimulatedWorkers,
     ) -> None:
         count = max(records * RECORD // shard_text, 1)
         lines = [records * (number + 1) // count - records * number // count for number in range(count)]
@@ -135,14 +136,9 @@ class _Simulation:
         ]
         if narrow:
             self._shards.append(_shard("narrow", count, narrow))
-        self._engine = SimulatedWorkers(self._corpus, lines, random.Random(seed))
-        self._output = _Output(folder, self._engine)
+        self.engine = workers(self._corpus, lines, random.Random(seed))
+        self._output = _Output(folder, self.engine)
         self._output.prepare(fresh=False)
-
-    def clocked(self, jobs: int) -> _Clocked:
-        """Measure the driver from now on."""
-        self._engine = self._output._engine = _Clocked(self._engine, jobs)  # noqa: SLF001 - of this module
-        return self._engine
 
     def change(self, narrow: int) -> None:
         """Change the narrow shard."""
@@ -151,7 +147,7 @@ class _Simulation:
 
     def run(self, stop_after: int = 0) -> Simulated:
         """Make the corpus once more; `stop_after` so many parts interrupts the run and resumes it."""
-        engine, output = self._engine, self._output
+        engine, output = self.engine, self._output
         result = engine.result = Simulated(records=self._corpus.total, base_bytes=_peak())
         engine.staged.clear()
         started = time.perf_counter()
@@ -186,7 +182,7 @@ class _Simulation:
             shards,
             options,
             output,
-            self._engine,
+            self.engine,
             kept=read_kept(output.kept_path),
             progress=progress,
             notice=lambda _: None,
@@ -199,7 +195,7 @@ def _shard(name: str, number: int, lines: int) -> Shard:
     return Shard(path, lines * RECORD // 4, Format.ZSTD, version=1, file_id=number)
 
 
-def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: int) -> Simulated:
+def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: Any) -> Simulated:
     """Let the driver make a corpus of simulated records.
 
     Args:
@@ -212,7 +208,7 @@ def simulate(records: int, options: Options, *, stop_after: int = 0, **sizes: in
         return _Simulation(records, options, folder, **sizes).run(stop_after)
 
 
-def simulate_nights(records: int, options: Options, **sizes: int) -> tuple[Simulated, Simulated, Simulated]:
+def simulate_nights(records: int, options: Options, **sizes: Any) -> tuple[Simulated, Simulated, Simulated]:
     """Simulate three incremental nights: the first, one without changes, and one with a shard that has changed.
 
     Args:
@@ -231,9 +227,8 @@ def simulate_nights(records: int, options: Options, **sizes: int) -> tuple[Simul
 class _Clocked(SimulatedWorkers):
     """Measures the driver: the tasks of each phase, and the seconds that it needs for their results."""
 
-    def __init__(self, workers: SimulatedWorkers, jobs: int) -> None:
-        self.__dict__ = workers.__dict__
-        self.jobs = jobs
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         self.phases: dict[str, list[float]] = {}
         self.in_phases = 0.0
 
@@ -265,8 +260,9 @@ def simulate_cores(gigabytes: float, cores: int, measured: dict[str, Any]) -> di
     """
     options = Options(schema="0.2.0", jobs=cores)
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
-        simulation = _Simulation(int(gigabytes * 1e9 / RECORD), options, folder)
-        engine = simulation.clocked(cores)
+        simulation = _Simulation(int(gigabytes * 1e9 / RECORD), options, folder, workers=_Clocked)
+        engine = cast(_Clocked, simulation.engine)
+        engine.jobs = cores
         started = time.process_time()
         simulation.run()
         serial = time.process_time() - started - engine.in_phases

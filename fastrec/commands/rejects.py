@@ -10,6 +10,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Collection, Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -22,7 +23,7 @@ from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import current_limits
-from fastrec.normalize.corrections import PLACES, place_of
+from fastrec.normalize.corrections import PLACES, Place
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join
 
@@ -106,7 +107,7 @@ def rejects(
                 raw = line.exact_bytes()
                 file.write(raw + b"\n")
                 if places:
-                    place = place_of(line.source, line.line, line.offset, raw)
+                    place = Place(line.source, line.line, line.offset, sha256(raw).hexdigest())
                     places.write(msgspec.json.encode(place) + b"\n")
     return Rejects(
         lines=found.codes.total(),

@@ -39,35 +39,45 @@ _SHORTEST_HASH: Final = 6  # of a question in a label
 
 
 class GivenFile(msgspec.Struct, frozen=True):
-    """A file that influences the corpus. The manifest records only its digest."""
+    """A file, or two, that influence the corpus. The manifest records only a digest of their texts."""
 
     sha256: str
-    path: str = ""
+    paths: tuple[str, ...] = ()
 
     @classmethod
-    def at(cls, path: str) -> GivenFile:
-        return cls(sha256(_read(path)).hexdigest(), path)
+    def at(cls, *paths: str) -> GivenFile:
+        return cls(_digest_of(_read(paths)), paths)
+
+    def __str__(self) -> str:
+        return shown(self.paths[0])
 
     @property
-    def data(self) -> bytes:
-        data = _read(self.path)
-        if sha256(data).hexdigest() != self.sha256:
-            raise DamagedFileError(self.path, "it has changed during the run")
-        return data
+    def texts(self) -> list[bytes]:
+        texts = _read(self.paths)
+        if _digest_of(texts) != self.sha256:
+            raise DamagedFileError(self.paths[0], "it has changed during the run")
+        return texts
 
 
-def _read(path: str) -> bytes:
-    """Read a file, and the one beside it if it has extracted lines, which are JSON text without NUL."""
-    try:
-        data = Path(path).read_bytes()
-        places = Path(path + PLACES)
-        return data + b"\0" + places.read_bytes() if places.exists() else data
-    except OSError as exc:
-        raise UsageError(f"{shown(path)} cannot be read: {exc.strerror}") from exc
+def _read(paths: tuple[str, ...]) -> list[bytes]:
+    texts = []
+    for path in paths:
+        try:
+            texts.append(Path(path).read_bytes())
+        except OSError as exc:
+            hint = "; `fastrec rejects --extract` writes it beside the lines" if path.endswith(PLACES) else ""
+            raise UsageError(f"{shown(path)} cannot be read: {exc.strerror}{hint}") from exc
+    return texts
+
+
+def _digest_of(texts: list[bytes]) -> str:
+    return sha256(b"\0".join(texts)).hexdigest()  # the second one, of places, is JSON text: it has no NUL
 
 
 class Editor(Protocol):
     """Changes some of the records that the judge accepts."""
+
+    counts: Counter[str]  # of the changes in the piece that is read
 
     def change_of(self, record: Any) -> Any:
         """What may change in a record; nothing, for most of them."""
@@ -142,20 +152,23 @@ _decode_label = msgspec.json.Decoder(Label).decode
 def read_labels(file: GivenFile) -> dict[int, Label]:
     """The labels of a file by the number of their line; UsageError if a line is not a label."""
     labels = {}
-    for number, line in enumerate(file.data.split(b"\n"), start=1):
+    for number, line in enumerate(file.texts[0].split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             labels[number] = _decode_label(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as exc:
-            raise UsageError(f"{shown(file.path)}, line {number:,} is not a label: {exc}") from exc
+            raise UsageError(f"{file}, line {number:,} is not a label: {exc}") from exc
     return labels
 
 
 class Labeller:
     """Changes the verdicts of records, and counts the records of each label."""
 
-    def __init__(self, file: GivenFile, counts: Counter[str]) -> None:
+    counts: Counter[str]
+    """Lines by the number of a label, whether it changed the record (+) or not (=), and the record's digest."""
+
+    def __init__(self, file: GivenFile) -> None:
         labels = read_labels(file)
         last = {label.answer: number for number, label in labels.items()}
         self._labels = {number: labels[number] for number in last.values()}
@@ -164,8 +177,6 @@ class Labeller:
             question = f"id {label.sample_id}" if label.question is None else label.question
             self._by_name[label.evaluation, label.model, question].append(number)
         self._lengths = sorted({len(label.question) for label in self._labels.values() if label.question})
-        self._counts = counts
-        """Lines by the number of a label, whether it changed the record (+) or not (=), and the record's digest."""
 
     def change_of(self, record: Any) -> list[int] | None:
         """The labels for a question that may be about this record; None without any."""
@@ -204,7 +215,7 @@ class Labeller:
             record.evaluation.score, record.evaluation.is_correct = verdict["score"], verdict["is_correct"]
         digest = xxh3_64_hexdigest(spell(value))
         for number in about:
-            self._counts[f"{number} {'+' if changed and number == about[-1] else '='}{digest}"] += 1
+            self.counts[f"{number} {'+' if changed and number == about[-1] else '='}{digest}"] += 1
         return changed
 
 
@@ -244,7 +255,7 @@ def label_counts(file: GivenFile, counts: Counter[str]) -> tuple[LabelCounts, li
     unmatched = sorted(last - records.keys())
     several = sorted(number for number, found in records.items() if len(found) > 1)
     notices = [
-        f"{shown(file.path)}: {counted(len(numbers), 'label')} {what}: line {listed([*map(str, numbers)])}"
+        f"{file}: {counted(len(numbers), 'label')} {what}: line {listed([*map(str, numbers)])}"
         for numbers, what in ((unmatched, "without a record"), (several, "with several records, all changed"))
         if numbers
     ]
@@ -276,14 +287,11 @@ class _Fix(NamedTuple):
 @functools.lru_cache(maxsize=4)
 def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
     """The lines that were corrected, by shard, then by offset and digest of the original line."""
-    text, _, beside = file.data.partition(b"\0")
+    text, beside = file.texts
     lines, places = text.removesuffix(b"\n").split(b"\n"), beside.splitlines()
-    name = shown(file.path)
-    if not places:
-        raise UsageError(f"{name}{PLACES} is missing: `fastrec rejects --extract` writes it beside the lines")
     if len(lines) != len(places):
         raise UsageError(
-            f"{name} has {counted(len(lines), 'line')}, {name}{PLACES} {len(places):,}: "
+            f"{file} has {counted(len(lines), 'line')}, {file}{PLACES} {len(places):,}: "
             "keep each line in its place, also those that are not corrected"
         )
     fixes: defaultdict[str, dict[tuple[int, str], _Fix]] = defaultdict(dict)
@@ -291,14 +299,10 @@ def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
         try:
             place = msgspec.json.decode(described, type=Place)
         except msgspec.MsgspecError as exc:
-            raise UsageError(f"{name}{PLACES}, line {number:,} is damaged: {exc}") from exc
+            raise UsageError(f"{file}{PLACES}, line {number:,} is damaged: {exc}") from exc
         if line.strip() and place.offset is not None and sha256(line).hexdigest() != place.sha256:
             fixes[place.source][place.offset, place.sha256] = _Fix(number, line)
     return dict(fixes)
-
-
-def place_of(source: str, line: int, offset: int | None, raw: bytes) -> Place:
-    return Place(source, line, offset, sha256(raw).hexdigest())
 
 
 def fix_lines(
@@ -337,5 +341,5 @@ def fix_counts(file: GivenFile, counts: Counter[str]) -> tuple[FixCounts, list[s
     notices = []
     if unmatched:
         lines = counted(unmatched, "corrected line")
-        notices.append(f"{shown(file.path)}: {lines} for which no shard has a rejected line at the same place")
+        notices.append(f"{file}: {lines} for which no shard has a rejected line at the same place")
     return FixCounts(given=given, fixed=counts["fixed"], rejected=counts["rejected"], unmatched=unmatched), notices

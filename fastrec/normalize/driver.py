@@ -45,7 +45,7 @@ from fastrec.normalize.kept import (
     write_kept,
 )
 from fastrec.normalize.names import unused_rules
-from fastrec.normalize.options import MaxRejects, Options
+from fastrec.normalize.options import MaxRejects
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards
 from fastrec.normalize.plan import plan_parts
@@ -107,8 +107,6 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         for part in parts:
             lines_read.codes.update(part.left_out)
         summary = _summarize(context, line_counts, lines_read, counts, census)
-        for notice in _unused(context.options, lines_read):
-            context.notice(notice)
     if context.options.strict_labels and summary.labels and (summary.labels.unmatched or summary.labels.ambiguous):
         raise FastrecError("--strict-labels: a label matches no record or several; nothing was published")
     left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.options.leaves_out else []
@@ -200,32 +198,27 @@ def _summarize(
         for example in lines.wrong_hashes
     ]
     repaired, repairable = repair_documents(lines)
+    options = context.options
+    labels, of_labels = label_counts(options.labels, lines.labelled) if options.labels else (None, [])
+    fixes, of_fixes = fix_counts(options.fixes, lines.fixed) if options.fixes else (None, [])
+    for notice in (*unused_rules(options.map, lines.renamed), *of_labels, *of_fixes):
+        context.notice(notice)
     return summarize(
         line_counts,
         lines.codes,
-        hash_counts(context.options.hash_algorithm, context.target, lines.recipes, wrong_hashes),
+        hash_counts(options.hash_algorithm, context.target, lines.recipes, wrong_hashes),
         counts.tally,
         census,
         schema=context.target,
         versions=lines.versions,
         notes=lines.notes,
-        renamed={str(rule): lines.renamed[str(rule)] for rule in context.options.map},
-        labels=label_counts(labels, lines.labelled)[0] if (labels := context.options.labels) else None,
-        fixes=fix_counts(fixes, lines.fixed)[0] if (fixes := context.options.fixes) else None,
+        renamed={str(rule): lines.renamed[str(rule)] for rule in options.map},
+        labels=labels,
+        fixes=fixes,
         repaired=repaired,
         repairable=repairable,
         same_run=same_run_summary(census.same_run),
     )
-
-
-def _unused(options: Options, lines: LineStatistics) -> Iterator[str]:
-    """Notices about rules, labels and fixes that match nothing, or too much."""
-    if unused := unused_rules(options.map, lines.renamed):
-        yield unused
-    if options.labels:
-        yield from label_counts(options.labels, lines.labelled)[1]
-    if options.fixes:
-        yield from fix_counts(options.fixes, lines.fixed)[1]
 
 
 def _write_rejects(

@@ -57,8 +57,10 @@ def read_names(path: str) -> tuple[NameRule, ...]:
 class Renamer:
     """Changes the names of judged records, and counts the lines by rule."""
 
-    def __init__(self, rules: Sequence[NameRule], target: Schema, counts: Counter[str], *, keep_names: bool) -> None:
-        self._keep_names, self._counts = keep_names, counts
+    counts: Counter[str]
+
+    def __init__(self, rules: Sequence[NameRule], target: Schema, *, keep_names: bool) -> None:
+        self._keep_names = keep_names
         self._exact = {(_FIELDS[rule.section], rule.old): rule for rule in rules}
         self._patterns = [
             (_FIELDS[rule.section], re.compile("(.*)".join(map(re.escape, rule.old.split("*"))), re.DOTALL), rule)
@@ -84,7 +86,7 @@ class Renamer:
                 value.setdefault("metadata", {}).setdefault(f"original_{field}", value[field])
             value[field] = new
             setattr(record, field, new)
-            self._counts[str(rule)] += 1
+            self.counts[str(rule)] += 1
         return True
 
     def _changes(self, names: tuple[Any, ...]) -> list[tuple[str, str, NameRule]]:
@@ -104,7 +106,7 @@ class Renamer:
         return None
 
 
-def unused_rules(rules: Sequence[NameRule], counts: Counter[str]) -> str | None:
-    """A notice about the rules that matched no record; None if all did."""
+def unused_rules(rules: Sequence[NameRule], counts: Counter[str]) -> list[str]:
+    """A notice about the rules that matched no record; none if all did."""
     unused = [str(rule) for rule in rules if not counts[str(rule)]]
-    return f"--map: no record has these names: {', '.join(unused)}" if unused else None
+    return [f"--map: no record has these names: {', '.join(unused)}"] if unused else []

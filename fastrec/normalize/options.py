@@ -16,7 +16,7 @@ from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
 from fastrec.limits import Limits, current_limits
-from fastrec.normalize.corrections import GivenFile, read_fixes, read_labels
+from fastrec.normalize.corrections import PLACES, GivenFile, read_fixes, read_labels
 from fastrec.normalize.names import NameRule, read_names
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
@@ -325,13 +325,12 @@ def make_options(**given: Any) -> Options:
     given["repair"] = repair_codes(field_names("repair", given.get("repair", ())))
     path = given.pop("map", None)
     given["map"] = () if path is None else read_names(os.fspath(path))
-    for name in ("labels", "fixes"):
-        if (path := given.pop(name, None)) is not None:
-            given[name] = GivenFile.at(os.fspath(path))
-    if labels := given.get("labels"):
-        read_labels(labels)
-    if fixes := given.get("fixes"):
-        read_fixes(fixes)
+    if (path := given.pop("labels", None)) is not None:
+        given["labels"] = GivenFile.at(os.fspath(path))
+        read_labels(given["labels"])
+    if (path := given.pop("fixes", None)) is not None:
+        given["fixes"] = GivenFile.at(os.fspath(path), os.fspath(path) + PLACES)
+        read_fixes(given["fixes"])
     patterns = as_tuple("hash", given.pop("hash", ()))
     if algorithms := [one for one in patterns if one in HASHES]:
         given["hash_algorithm"] = algorithms[-1]

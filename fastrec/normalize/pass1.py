@@ -211,7 +211,13 @@ class _Sorter:
         self._buffer = _RunBuffer(task)
         options, target = task.options, TARGETS[task.target]
         self._judging = options.for_judge(target)
+        self._shape = target.shape
         self._fixes = read_fixes(options.fixes) if options.fixes else {}
+        self._editors: list[Editor] = []
+        if options.map:
+            self._editors.append(Renamer(options.map, target, keep_names=options.keep_names))
+        if options.labels:  # they have the new names
+            self._editors.append(Labeller(options.labels))
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
@@ -250,12 +256,9 @@ class _Sorter:
         stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
         statistics = LineStatistics()
         judge = _judge_of(self._judging, trusted=piece.slice.shard.trusted)
-        target, fixes = TARGETS[self._task.target], self._fixes.get(source)
-        renamer = (
-            Renamer(options.map, target, statistics.renamed, keep_names=options.keep_names) if options.map else None
-        )
-        labeller = Labeller(options.labels, statistics.labelled) if options.labels else None
-        editors: list[Editor] = [editor for editor in (renamer, labeller) if editor]  # labels have the new names
+        fixes, editors = self._fixes.get(source), self._editors
+        for editor in editors:
+            editor.counts = statistics.renamed if isinstance(editor, Renamer) else statistics.labelled
         lowest = highest = b""
         for batch, normal, _, _ in judge_slice(
             judge,
@@ -270,7 +273,7 @@ class _Sorter:
             if fixes and batch.rejected:
                 fix_lines(batch, normal, judge, fixes, statistics.fixed)
             if editors:
-                normal = edit_records(batch, normal, editors, target.shape)
+                normal = edit_records(batch, normal, editors, self._shape)
             if buffer and not buffer.has_room(len(normal)):
                 self._spill()
             if keys := buffer.add(piece.number, batch, normal):

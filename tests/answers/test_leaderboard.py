@@ -16,6 +16,7 @@ from scipy import stats as scipy_stats
 
 import fastrec
 from fastrec.answers import leaderboard as implementation
+from fastrec.answers.index import open_index
 from fastrec.cli import cli
 from tests.answers.test_ranks import make_corpus, naive_ranges, record
 from tests.samples import sample_of
@@ -234,3 +235,13 @@ def test_formats(corpus):
     page = run("html")
     assert page.startswith("<!doctype html>")
     assert page.count("<table") == 2
+
+
+def test_a_limit_keeps_the_largest_evaluations(corpus, tmp_path):
+    """The first page of the viewer and the report show only so many; the others are counted."""
+    with open_index(corpus, cache=tmp_path) as index:
+        boards = [implementation.make_leaderboard(index, most=most) for most in (None, 2)]
+    assert [[one.title for one in board.evaluations] for board in boards] == [["A", "B", "C"], ["A", "C"]]
+    assert [board.left_out for board in boards] == [0, 1]
+    assert "1 evaluation with fewer questions left out; `fastrec leaderboard` has all." in boards[1].notes()
+    assert not any("left out" in line for line in boards[0].notes())

@@ -274,8 +274,9 @@ def test_standard_output_gets_the_lines_and_nothing_else(fresh: Path) -> None:
 def test_an_existing_file_is_not_overwritten(fresh: Path, tmp_path: Path) -> None:
     """It may have lines that were already fixed."""
     fixed = tmp_path / "fixed.jsonl"
-    assert invoke(fresh, "--extract", fixed).stderr.startswith(
+    assert invoke(fresh, "--extract", fixed).stderr == (
         f"{len(bad_lines())} rejected lines written to {fixed}\n"
+        f"note: correct the lines in their places, then: fastrec normalize … --fixes {fixed}\n"
     )
     fixed.write_bytes(b"fixed")
     done = run(fresh, "--extract", fixed)

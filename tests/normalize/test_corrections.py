@@ -207,5 +207,5 @@ def test_a_fix_that_is_wrong_or_without_a_line_is_reported(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="keep each line in its place"):
         make_options(fixes=fix)
     Path(f"{fix}.places.jsonl").unlink()
-    with pytest.raises(UsageError, match="is missing"):
+    with pytest.raises(UsageError, match=r"places\.jsonl cannot be read: .*`fastrec rejects --extract` writes it"):
         make_options(fixes=fix)

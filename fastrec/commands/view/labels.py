@@ -10,7 +10,6 @@ import errno
 import os
 import sys
 import threading
-from collections import Counter
 from datetime import UTC, datetime
 from typing import Annotated
 from urllib.parse import parse_qsl
@@ -37,7 +36,7 @@ class LabelFile:
 
     def read(self) -> Labeller:
         with self._lock:
-            return Labeller(GivenFile.at(self._path), Counter())
+            return Labeller(GivenFile.at(self._path))
 
     def add(self, label: Label) -> None:
         values = {name: value for name, value in msgspec.structs.asdict(label).items() if value not in (None, {})}

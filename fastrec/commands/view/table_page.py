@@ -177,14 +177,17 @@ def _metadata(addresses: Addresses, state: PageState, row: QuestionRow, keys: Se
     """Make a cell for each key, with a link to the questions that have the same value."""
     cells = []
     for key in keys:
-        query = replace(state.query, where=(*state.query.where, _condition(key, value := row.metadata.get(key, ""))))
-        link = tag("a", value, href=addresses.table(replace(state, query=query, page=1))) if value else None
-        cells.append(tag("td", link, class_="meta", data_label=key))
+        value: Html | str = row.metadata.get(key, "")
+        if value.strip() == value != "":  # a condition cannot have white space around its value
+            query = replace(state.query, where=(*state.query.where, _condition(key, value)))
+            value = tag("a", value, href=addresses.table(replace(state, query=query, page=1)))
+        cells.append(tag("td", value, class_="meta", data_label=key))
     return joined(*cells)
 
 
 def _condition(key: str, value: str) -> str:
-    return f"{spell_path(('metadata', key))}={value}"
+    space = " " if value.startswith("~") else ""  # =~ is another operator
+    return f"{spell_path(('metadata', key))}={space}{value}"
 
 
 def _head(addresses: Addresses, scope: Scope, state: PageState, keys: Sequence[str]) -> Html:
