@@ -101,52 +101,26 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
 
 def _equal_runs(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int]] | None:
     """Find the runs that both have in common (start in a, start in b, length); None if they differ too much."""
-    trace = _trace(a, b)
-    if trace is None:
-        return None
-    x, y = len(a), len(b)
-    runs: list[tuple[int, int, int]] = []
-    for edits in range(len(trace) - 1, 0, -1):
-        furthest, diagonal = trace[edits], x - y
-        below, above = furthest[diagonal - 1 + edits], furthest[diagonal + 1 + edits]
-        down = diagonal == -edits or (diagonal != edits and below < above)
-        before_x, before = (above, diagonal + 1) if down else (below, diagonal - 1)
-        turn_x = before_x if down else before_x + 1
-        if x > turn_x:
-            runs.append((turn_x, turn_x - diagonal, x - turn_x))
-        x, y = before_x, before_x - before
-    if x:
-        runs.append((0, 0, x))
-    return runs[::-1]
-
-
-def _trace(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
-    """How far each diagonal was reached before each edit; None if there are too many edits.
-
-    Before the edit number d, the diagonals are those from -d to d. The list has one more at its end.
-    """
-    ends = len(a), len(b)
-    numbers: dict[str, int] = {}
-    left, right = ([numbers.setdefault(word, len(numbers)) for word in words] for words in (a, b))
-    left.append(-1)  # equal to no word: the loop below needs no bounds
-    right.append(-2)
-    most = min(sum(ends), _MOST_EDITS)
-    furthest = [0] * (2 * most + 3)
-    trace: list[list[int]] = []
+    most, ends = min(len(a) + len(b), _MOST_EDITS), (len(a), len(b))
+    # By diagonal: how far it was reached, and the runs on the way, as a linked list. Below zero, they are at the end.
+    reached, runs_to = [0] * (2 * most + 3), [()] * (2 * most + 3)
     for edits in range(most + 1):
-        trace.append(furthest[most - edits : most + edits + 2])
         for diagonal in range(-edits, edits + 1, 2):
-            at = diagonal + most
-            below, above = furthest[at - 1], furthest[at + 1]
-            x = above if diagonal == -edits or (diagonal != edits and below < above) else below + 1
-            y = x - diagonal
-            if 0 <= y <= ends[1] and x <= ends[0]:
-                while left[x] == right[y]:
-                    x += 1
-                    y += 1
-            furthest[at] = x
+            down = diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
+            before = diagonal + 1 if down else diagonal - 1
+            x, runs = reached[before] if down else reached[before] + 1, runs_to[before]
+            start, y = x, x - diagonal
+            while x < ends[0] and y < ends[1] and a[x] == b[y]:
+                x += 1
+                y += 1
+            reached[diagonal] = x
+            runs_to[diagonal] = ((start, start - diagonal, x - start), runs) if x > start else runs
             if (x, y) == ends:
-                return trace
+                found, runs = [], runs_to[diagonal]
+                while runs:
+                    run, runs = runs
+                    found.append(run)
+                return found[::-1]
     return None
 
 
