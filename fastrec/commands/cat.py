@@ -35,7 +35,7 @@ from fastrec.corpus.scan import (
     VERIFY_HINT,
     LineHead,
     Order,
-    PartFile,
+    PartTask,
     Position,
     key_mark,
     lines_with,
@@ -47,7 +47,7 @@ from fastrec.corpus.scan import (
 )
 from fastrec.corpus.sources import decode_source, line_begin, need_sources, source_lines, sources_file
 from fastrec.engine import check_jobs, jobs_for
-from fastrec.errors import CorpusError, FastrecError, UsageError, shown
+from fastrec.errors import CorpusError, FastrecError, UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.parse import parse
 from fastrec.limits import LIMITS, Limits, current_limits
@@ -373,17 +373,13 @@ def _with_known_fields(blocks: Generator[bytes], parts: Sequence[Shard], filters
         check_fields(parts, filters.where, nothing_matches=True)
 
 
-class _SearchTask(msgspec.Struct, frozen=True):
-    part: PartFile
+class _SearchTask(PartTask, frozen=True):
     selection: Selection
     sort_fields: tuple[str, ...]
     limit: int | None  # no more lines than this are needed
     limits: Limits
     output: str = ""  # the file for the matching lines, if a worker searches the part
     sources: str = ""  # the file with the sources of the part, if they are wanted
-
-    def __str__(self) -> str:
-        return f"reading {shown(self.part.path)}"
 
 
 def _search(tasks: Sequence[_SearchTask], jobs: int, limits: Limits) -> Generator[bytes]:

@@ -34,7 +34,6 @@ from fastrec.commands.diff.questions import (
     Changes,
     Compared,
     MismatchError,
-    ModelName,
     Read,
     Scope,
     Totals,
@@ -46,7 +45,7 @@ from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
 from fastrec.filters import FilterArguments, Strings, as_tuple, field_names, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import matching_corpus
-from fastrec.summary.document import ModelSummary
+from fastrec.summary.document import ModelSummary, filled
 from fastrec.summary.significance import adjust, paired_test, power, to_double
 
 
@@ -63,7 +62,9 @@ def _compare_models(
     """Combine what the tasks counted of each model with the two summaries; CorpusError if they do not add up."""
     models = []
     graded = old.graded | new.graded
-    for name in sorted(old.models.keys() | new.models.keys() | changes.read.keys(), key=_position):
+    names = old.models.keys() | new.models.keys() | changes.read.keys()
+    # Records without a metric come first.
+    for name in sorted(names, key=lambda name: (name[0], name[1] is not None, name[1] or "", name[2])):
         evaluation, metric, model_id = name
         before, after = old.models.get(name), new.models.get(name)
         scored = (evaluation, metric) in changes.scored
@@ -105,11 +106,6 @@ def _compare_models(
     for (model, _), value in zip(tested, adjust([p for _, p in tested]), strict=True):
         model.p_adjusted = value
     return models
-
-
-def _position(name: ModelName) -> tuple[str, bool, str, str]:
-    evaluation, metric, model_id = name  # records without a metric come first
-    return evaluation, metric is not None, metric or "", model_id
 
 
 def _status(before: ModelSummary | None, after: ModelSummary | None, compared: Compared, *, enough: bool) -> Status:
@@ -318,8 +314,8 @@ def diff(
         if not any(model.old_records and _matches(pattern, model) for model in models)
     ]
     found = Difference(
-        old=_side(before),
-        new=_side(after),
+        old=filled(Side, before.manifest, corpus=utf8(before.path)),
+        new=filled(Side, after.manifest, corpus=utf8(after.path)),
         by=plan.by,
         question=plan.fields,
         errors_as_wrong=errors_as_wrong,
@@ -345,9 +341,3 @@ def diff(
     )
     found.failures = list(_find_failures(found))
     return found
-
-
-def _side(corpus: Corpus) -> Side:
-    manifest = corpus.manifest
-    hashes = {"text_xxh3_128": manifest.text_xxh3_128, "text_sha256": manifest.text_sha256}
-    return Side(corpus=utf8(corpus.path), records=manifest.records, **hashes)

@@ -134,10 +134,7 @@ def _shift_turns(record: Record) -> None:
 # The interaction types that can have a warning, and the change of a record that causes it.
 WARNINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[Record], object]]]] = {
     "warn.num_turns_missing": (MANY, lambda record: record["evaluation"].pop("num_turns")),
-    "warn.num_turns": (
-        MANY,
-        lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3),
-    ),
+    "warn.num_turns": (MANY, lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3)),
     "warn.tool_calls_count": (MANY, _count_one_more_call),
     "warn.turn_idx": (MANY, _shift_turns),
     "warn.attribution_turn": (

@@ -41,15 +41,7 @@ from fastrec.engine import check_jobs, is_small, make_engine
 from fastrec.engine.base import Engine, collector_off
 from fastrec.errors import LogError, ShardError, UsageError, is_out_of_memory, listed, out_of_memory, shown, utf8
 from fastrec.filters import Strings, as_tuple
-from fastrec.harnesses.convert import (
-    Bundle,
-    Converted,
-    Converter,
-    LineMaker,
-    MetricTotals,
-    read_bundles,
-    write_bundles,
-)
+from fastrec.harnesses.convert import Bundle, Converted, Converter, LineMaker, MetricTotals, read_bundles, write_bundles
 from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named

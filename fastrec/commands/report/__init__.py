@@ -32,16 +32,7 @@ from fastrec.commands.report.evaluations import costs_table, evaluation_tables, 
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
-from fastrec.filters import (
-    NAME_FILTERS,
-    FilterArguments,
-    Filters,
-    Paths,
-    Strings,
-    as_tuple,
-    make_filters,
-    several_paths,
-)
+from fastrec.filters import FilterArguments, Filters, Paths, Strings, as_tuple, make_filters, several_paths
 from fastrec.html import Html, fill, joined, soft, tag
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
@@ -166,7 +157,6 @@ def report(
             models = {model.model_id for one in chosen for model in one.models}
             costs = find_costs(directory, manifest, priced, metric_of, models)
         calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
-        by_name = Filters(**{kind: getattr(wanted, kind) for kind in NAME_FILTERS})
         bodies = {
             "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
             "Line counts": sections.line_counts(summary, manifest),
@@ -175,7 +165,7 @@ def report(
             "Cost": costs_table(costs, limits),
             "Accuracy, cost and latency": scatter_plots(found, costs),
             "Calibration": reliability_plots(calibration, limits),
-            "Trend": trend_plots(paths, by_name, jobs=jobs, progress=progress, limits=limits),
+            "Trend": trend_plots(paths, wanted.split()[0], jobs=jobs, progress=progress, limits=limits),
             "Models by evaluation": joined(*notes, evaluation_tables(drawn, found, limits)),
             "Questions": question_cards(index, questions, name, drawn),
             "Distributions": histograms(drawn, found),

@@ -21,14 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.verify.part import (
-    CheckedPart,
-    CheckTask,
-    Problem,
-    Problems,
-    check_inputs,
-    check_part,
-)
+from fastrec.commands.verify.part import CheckedPart, CheckTask, Problem, Problems, check_inputs, check_part
 from fastrec.corpus.manifest import (
     MANIFEST,
     SUMMARY,

@@ -30,9 +30,9 @@ from fastrec.corpus.manifest import (
     text_hash,
     text_hasher,
 )
-from fastrec.corpus.scan import PartFile
+from fastrec.corpus.scan import PartTask
 from fastrec.corpus.sources import decode_source, source_lines
-from fastrec.errors import CorpusError, ShardError, shown
+from fastrec.errors import CorpusError, ShardError
 from fastrec.judge.findings import describe, json_path
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
@@ -224,14 +224,10 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
         yield from problems
 
 
-class CheckTask(msgspec.Struct, frozen=True):
-    part: PartFile
+class CheckTask(PartTask, frozen=True):
     options: Options
     statistics: str  # path prefix of the files for the census and the counts
     sources: str  # path of the sources of the part; empty if there are none
-
-    def __str__(self) -> str:
-        return f"reading {shown(self.part.path)}"
 
 
 class CheckedPart(msgspec.Struct):

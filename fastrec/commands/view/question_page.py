@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from string import ascii_uppercase
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -29,24 +29,24 @@ from fastrec.answers.transcript import Transcript, decoded, transcript_of
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses, answer_name_text, query_pairs
 from fastrec.commands.view.layout import (
     FIGURES,
+    LONGEST_NAME,
     MOST,
     Frame,
+    answer_text,
     block,
     facts,
     figures,
     hidden_fields,
     key_link,
-    middle,
     name_filter,
     short,
     verdict,
 )
-from fastrec.commands.view.markdown import answer_text
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, soft, tag
 from fastrec.normalize.corrections import Label, Labeller
-from fastrec.wording import SIGNS, even_scores, score_text, signs_of, tally_facts
+from fastrec.wording import SIGNS, cut_middle, even_scores, score_text, signs_of, tally_facts
 
 _LONGEST: Final = 20_000  # characters of each text that are compared
 _MOST_EDITS: Final = 1_200
@@ -103,7 +103,8 @@ def _equal_runs(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int]
     """Find the runs that both have in common (start in a, start in b, length); None if they differ too much."""
     most, ends = min(len(a) + len(b), _MOST_EDITS), (len(a), len(b))
     # By diagonal: how far it was reached, and the runs on the way, as a linked list. Below zero, they are at the end.
-    reached, runs_to = [0] * (2 * most + 3), [()] * (2 * most + 3)
+    reached = [0] * (2 * most + 3)
+    runs_to: list[Any] = [()] * len(reached)
     for edits in range(most + 1):
         for diagonal in range(-edits, edits + 1, 2):
             down = diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
@@ -226,7 +227,7 @@ def _marked(pieces: Sequence[Piece], side: str) -> Html:
 
 def _name(here: QuestionAddresses, one: NumberedAnswer) -> Html:
     model = one.answer.model_id
-    return tag("a", middle(model), href=here.answer(one.name), class_="model", title=model)
+    return tag("a", cut_middle(model, LONGEST_NAME), href=here.answer(one.name), class_="model", title=model)
 
 
 def _repeat(one: NumberedAnswer) -> Html | None:
@@ -255,7 +256,9 @@ def _row(here: QuestionAddresses, one: NumberedAnswer) -> Html:
     summary = tag(
         "summary",
         verdict(answer.outcome),
-        tag("span", tag("span", middle(name), class_="model", title=name), _repeat(one), class_="who"),
+        tag(
+            "span", tag("span", cut_middle(name, LONGEST_NAME), class_="model", title=name), _repeat(one), class_="who"
+        ),
         *(tag("span", value, class_="figure") for value in figures(answer, one.score)),
         tag("span", short(start, _START), class_="excerpt", dir="auto"),
         class_="grid",
