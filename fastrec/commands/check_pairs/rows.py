@@ -22,16 +22,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from xxhash import xxh3_64_intdigest
 
-from fastrec.commands.check_pairs.aggregate import (
-    LARGEST,
-    Aggregate,
-    NotAggregate,
-    Pair,
-    decode_aggregate,
-    path_finding,
-    quoted,
-    result_findings,
-)
+from fastrec.commands.check_pairs.aggregate import Aggregate, NotAggregate, Pair, path_finding, quoted, read_aggregate
 from fastrec.errors import ShardError, shown, utf8
 from fastrec.judge.findings import Finding, FindingGroups, Location, SliceFindings
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
@@ -42,9 +33,11 @@ from fastrec.schemas.schema import LABELS
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
-from fastrec.storage import hash_of_file, join, parent_and_name, storage_of
+from fastrec.storage import hash_of_file, join, parent_and_name
 
 _MOST_JOINED: Final = 10_000  # combinations of ids to remember
+_SETTINGS: Final = JudgeSettings(normal=False, records=True)  # without normal forms, which is a third faster
+_judge = lru_cache(maxsize=1)(Judge)
 
 
 class Tally(msgspec.Struct):
@@ -84,7 +77,7 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
     found, stats = Rows(FindingGroups(limits.finding_groups)), ReadStats()
     source = utf8(piece.shard.path)
     joiner = _Joiner(aggregate) if aggregate else None
-    for judged in judge_slice(_judge(), piece, chunk_bytes=limits.chunk_bytes, stats=stats):
+    for judged in judge_slice(_judge(_SETTINGS), piece, chunk_bytes=limits.chunk_bytes, stats=stats):
         batch = judged.batch
         found.counts.update(lines=batch.lines, rows=batch.lines - batch.blank, invalid=len(batch.rejected))
         for invalid in batch.rejected:
@@ -97,12 +90,6 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
             _add_rows(judged, joiner, found, source)
     found.counts["text_bytes"] = stats.text_bytes
     return found
-
-
-@lru_cache(maxsize=1)
-def _judge() -> Judge:
-    """Make the judge of this process. It keeps records without normal forms, which is a third faster."""
-    return Judge(JudgeSettings(normal=False, records=True))
 
 
 def _check_labels(judged: JudgedChunk, found: Rows, source: str) -> None:
@@ -269,20 +256,18 @@ def _chosen_samples(pair: Pair) -> Shard:
 
 
 def check_task(task: CheckTask) -> list[CheckedPiece]:
-    read_aggregate = lru_cache(maxsize=1)(_read_aggregate)  # the pieces of a pair follow each other
-    return [_check_piece(piece, task.limits, read_aggregate) for piece in task.pieces]
+    read = lru_cache(maxsize=1)(read_aggregate)  # the pieces of a pair follow each other
+    return [_check_piece(piece, task.limits, read) for piece in task.pieces]
 
 
-def _check_piece(
-    piece: Piece, limits: Limits, read_aggregate: Callable[[str], Aggregate | NotAggregate]
-) -> CheckedPiece:
+def _check_piece(piece: Piece, limits: Limits, read: Callable[[str], Aggregate | NotAggregate]) -> CheckedPiece:
     checked, pair = CheckedPiece(), piece.pair
     try:
-        found = read_aggregate(pair.aggregate) if pair.aggregate else None
+        found = read(pair.aggregate) if pair.aggregate else None
         if isinstance(found, Aggregate):
             checked.aggregate = found
             if piece.is_first:
-                checked.findings += result_findings(found.results)
+                checked.findings += _result_findings(found)
                 checked.findings += _statement_findings(pair, found)
         elif found:
             checked.is_ignored = not (found.is_meant or pair.is_meant)
@@ -297,12 +282,15 @@ def _check_piece(
     return checked
 
 
-def _read_aggregate(path: str) -> Aggregate | NotAggregate:
-    storage = storage_of(path)
-    size = storage.size_of(path)
-    if size > LARGEST:
-        return NotAggregate(f"not an aggregate: expected at most {LARGEST:,} bytes, found {size:,}")
-    return decode_aggregate(storage.read_all(path))
+def _result_findings(aggregate: Aggregate) -> Iterator[Finding]:
+    """Find results that cannot be told apart."""
+    seen: set[str | None] = set()
+    for number, result in enumerate(aggregate.results):
+        if result.id is not None and result.id in seen:
+            path = f"$.evaluation_results[{number}].evaluation_result_id"
+            message = f"expected another id for each result, found {quoted(result.id)} again"
+            yield Finding("pair.duplicate_result", path, message)
+        seen.add(result.id)
 
 
 def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:

@@ -29,10 +29,7 @@ _FITS: Final[dict[str, Callable[[Schema], bool]]] = {
     "open": lambda schema: not schema.closed,
     "metrics": lambda schema: "evaluation_result_id" in schema.shape.fields,
 }
-_BYTES: Final = {
-    "@list": b"[" * _DEEP + b"]" * _DEEP,
-    "@object": b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP,
-}
+_BYTES: Final = {"@list": b"[" * _DEEP + b"]" * _DEEP, "@object": b'{"a": ' * _DEEP + b"null" + b"}" * _DEEP}
 _CHANGES: Final[dict[str, Callable[[bytes], bytes]]] = {
     "@cut": lambda line: line[: len(line) // 3].decode(errors="ignore").encode(),  # between characters
     "@twice": lambda line: line + b" " + line,

@@ -32,7 +32,7 @@ from fastrec.answers.index import Index, cache_of, open_index, reduce_repeats
 from fastrec.answers.similar_names import compare_similar
 from fastrec.answers.trials import parse_repeats
 from fastrec.commands.stats.joins import find_joins, find_overlap
-from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
+from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import (
     VERIFY_HINT,
     PartTask,
@@ -180,11 +180,11 @@ def stats(
         )
         found = ranked(chosen)
         found.calibration = calibration
-        test = partial(_add_ranks, indexed=indexed, errors_as_wrong=errors_as_wrong)
+        test = partial(_add_ranks, errors_as_wrong=errors_as_wrong)
         about_questions = hashes or joins or overlap or names or prices
         tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score") or repeats.kind != "mean")
         if tests and not common:
-            test(found.evaluations, corpus)
+            test(found.evaluations, partial(indexed, corpus))
         found.others = len(choice(summary, wanted, metrics="all")) - len(chosen)
         if hashes:
             known = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
@@ -210,18 +210,18 @@ def stats(
                     by_group.evaluations = reduce_repeats(by_group.evaluations, index, repeats)
             parts = ranked(choice(by_group, metrics="all"))
             if tests:
-                test(parts.evaluations, grouped)
+                test(parts.evaluations, partial(indexed, grouped))
             add_groups(found, parts, groups, note)
         if overlap:
             found.overlap = find_overlap(corpus, manifest, **reading)
         if joins:
             found.joins = find_joins(chosen, corpus, manifest, **reading)
         if common:
-            corpus, manifest, _ = _by_question(made, options, stack, progress, note)
-            recounted = _only_common(chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, **reading)
+            made = _by_question(made, options, stack, progress, note)
+            recounted = _only_common(chosen, made, errors_as_wrong=errors_as_wrong, **reading)
             found.evaluations = ranked(recounted).evaluations
             if tests:
-                test(found.evaluations, corpus, common=True)
+                test(found.evaluations, partial(indexed, made.directory), common=True)
         return found
 
 
@@ -229,19 +229,14 @@ _Notice = Callable[[str], None]
 
 
 def _add_ranks(
-    evaluations: Sequence[EvaluationStats],
-    corpus: str,
-    *,
-    indexed: Callable[[str], Index],
-    errors_as_wrong: bool,
-    common: bool = False,
+    evaluations: Sequence[EvaluationStats], indexed: Callable[[], Index], *, errors_as_wrong: bool, common: bool = False
 ) -> None:
     """Test which models differ. The index does not know the scores of errors, so these cannot count as wrong."""
     tested = [one for one in evaluations if len(one.by_model) > 1 and not (errors_as_wrong and one.errors)]
     if tested:
         # Imported only now: numpy takes longer than the rest of the command.
         add_ranks = import_module("fastrec.answers.ranks").add_ranks
-        with indexed(corpus) as index:
+        with indexed() as index:
             add_ranks(tested, index, common=common)
 
 
@@ -336,8 +331,7 @@ class _CommonQuestions(Sums):
 
 def _only_common(
     chosen: Sequence[Chosen],
-    corpus: str,
-    manifest: Manifest,
+    made: ScratchCorpus,
     *,
     errors_as_wrong: bool,
     jobs: int,
@@ -346,6 +340,7 @@ def _only_common(
 ) -> list[Chosen]:
     """Recount the chosen models of a corpus on the questions that all of them have answered."""
     models: _Models = {}
+    corpus, manifest, _ = made
     for one in chosen:
         everyone = frozenset(encode_text(model.model_id) for model in one.models)
         answering = frozenset(encode_text(model.model_id) for model in one.models if errors_as_wrong or model.answers)
@@ -372,9 +367,7 @@ def _only_common(
     return recounted
 
 
-@lru_cache(maxsize=1)
-def _judge(schema: str) -> Judge:
-    return Judge(JudgeSettings(schema=schema, sample_hash="fill"))  # keeps the hashes, which identify the questions
+_judge = lru_cache(maxsize=1)(Judge)
 
 
 def _read_part(task: _PartTask) -> _CommonQuestions:
@@ -408,8 +401,9 @@ def _answers(task: _PartTask) -> Iterator[_Answer]:
     row_of = row_maker(TARGETS[task.schema])
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
     records, last = 0, b""
+    judge = _judge(JudgeSettings(schema=task.schema, sample_hash="fill"))  # keeps the hashes, which identify questions
     # No limit on the line length: `normalize` accepted these lines.
-    for judged in judge_slice(_judge(task.schema), Slice(shard_at(path)), max_line_bytes=sys.maxsize):
+    for judged in judge_slice(judge, Slice(shard_at(path)), max_line_bytes=sys.maxsize):
         batch = judged.batch
         for invalid in batch.rejected:
             raise CorpusError(path, f"not a valid record: {invalid.findings[0].message}; {VERIFY_HINT}", invalid.line)

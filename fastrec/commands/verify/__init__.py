@@ -41,7 +41,7 @@ from fastrec.corpus.store_output import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -267,7 +267,6 @@ def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, progress: Progress 
         UsageError: The directory is not a corpus, or another argument is invalid.
         OSError: The manifest or the directory cannot be read.
     """
-    limits = current_limits()
     started = time.perf_counter()
     check_jobs(jobs)
     directory = os.fspath(corpus)
@@ -279,7 +278,7 @@ def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, progress: Progress 
     else:
         options = _options_of(manifest)
         if isinstance(options, Options):
-            _check(directory, manifest, options, verification, jobs=jobs, progress=progress, limits=limits)
+            _check(directory, manifest, options, verification, jobs=jobs, progress=progress)
         else:
             verification.problems.append(Problem(MANIFEST, None, "manifest.options", options))
     verification.seconds = time.perf_counter() - started
@@ -304,17 +303,10 @@ def _options_of(manifest: Manifest) -> Options | str:
 
 
 def _check(
-    corpus: str,
-    manifest: Manifest,
-    options: Options,
-    verification: Verification,
-    *,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    corpus: str, manifest: Manifest, options: Options, result: Verification, *, jobs: int, progress: Progress | None
 ) -> None:
-    problems = verification.problems
-    verification.skipped = manifest.skipped
+    problems = result.problems
+    result.skipped = manifest.skipped
     storage = storage_of(corpus)
     is_file = {
         utf8(path.removeprefix(join(corpus, ""))): is_url(path)
@@ -326,7 +318,7 @@ def _check(
     if left:
         for name in left:
             del is_file[name]
-        verification.notices.append(
+        result.notices.append(
             f"{counted(len(left), 'file')} of runs that have not published anything are beside the corpus: the next "
             "`normalize --overwrite` that succeeds removes those of runs that have ended"
         )
@@ -343,18 +335,18 @@ def _check(
             name = part.entry.sources.file if part.entry.sources else ""
             sources = join(corpus, name) if is_plain(name) and is_file.get(name) else ""
             tasks.append(CheckTask(part, options, f"{scratch}/{number}", sources))
-        results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+        results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=current_limits())
         checked = list(with_progress(results, parts, progress, "check"))
         problems += _in_order(checked)
         problems += check_inputs([part.sources for part in checked if part.sources], manifest)
-        verification.parts = len(checked)
-        verification.records = sum(part.records for part in checked)
-        verification.text_bytes = sum(part.text_bytes for part in checked)
+        result.parts = len(checked)
+        result.records = sum(part.records for part in checked)
+        result.text_bytes = sum(part.text_bytes for part in checked)
         statistics = None
         if len(checked) == len(manifest.parts) and all(part.valid for part in checked):
             statistics = [task.statistics for task in tasks]
         else:
-            verification.notices.append(
+            result.notices.append(
                 f"the statistics in {SUMMARY} were not checked, because a part is missing or has invalid lines"
             )
         summary, found = _check_summary(corpus, manifest, options, statistics)

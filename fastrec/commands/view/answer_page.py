@@ -25,15 +25,8 @@ from fastrec.answers.index import Index
 from fastrec.answers.table import QuestionRow
 from fastrec.answers.transcript import Call, Transcript, Turn
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses
-from fastrec.commands.view.layout import Frame, answer_text, block, facts, key_link, verdict
-from fastrec.commands.view.question_page import (
-    NumberedAnswer,
-    folded,
-    label_text,
-    markdown_switch,
-    question_card,
-    repeat_text,
-)
+from fastrec.commands.view.layout import Frame, answer_text, block, facts, folded, key_link, verdict
+from fastrec.commands.view.question_page import NumberedAnswer, label_text, markdown_switch, question_card, repeat_text
 from fastrec.errors import UsageError, counted, shown
 from fastrec.html import Html, joined, soft, tag
 from fastrec.normalize.corrections import GivenFile, Label, Labeller

@@ -17,6 +17,7 @@ from markdown_it.token import Token
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
+from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
 from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, tokens_text
 
@@ -48,12 +49,6 @@ def _bar(width: int, class_: str) -> Html:
     return tag("svg", filled, class_=f"bar {class_}", viewBox=f"0 0 {_BAR} 8", aria_hidden="true")
 
 
-def short(text: str, most: int) -> str:
-    """Put the beginning of a text on one line."""
-    line = " ".join(text[: most * 4].split())
-    return line if len(line) <= most and len(text) <= most * 4 else line[:most].rstrip() + "…"
-
-
 def name_filter(elements: str) -> Html:
     """Make a box that hides the elements whose models have other names; it needs the script."""
     box = {"placeholder": "filter models", "aria_label": "Filter models", "data_filter": elements}
@@ -72,6 +67,11 @@ def block(text: str, most: int | None, whole: str | None = None, *, class_: str 
     note = f"… {len(text) - most:,} more characters"
     more = tag("a", note, href=whole, class_="more") if whole else tag("span", note, class_="more")
     return tag("div", multiline(text[:most]), more, class_=f"{class_} cut", dir="auto")
+
+
+def folded(title: str, text: str, most: int | None, address: str | None, *, class_: str = "text") -> Html:
+    size = tag("span", counted(len(text), "character"), class_="soft")
+    return tag("details", tag("summary", f"{title} ", size), block(text, most, address, class_=class_), class_="folded")
 
 
 def answer_text(text: str, most: int | None, whole: str | None, *, plain: bool) -> Html:

@@ -36,10 +36,10 @@ from fastrec.commands.view.layout import (
     block,
     facts,
     figures,
+    folded,
     hidden_fields,
     key_link,
     name_filter,
-    short,
     verdict,
 )
 from fastrec.commands.view.table_page import metric_links, metric_name
@@ -175,11 +175,17 @@ def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[
     return made
 
 
+def _short(text: str, most: int) -> str:
+    """Put the beginning of a text on one line."""
+    line = " ".join(text[: most * 4].split())
+    return line if len(line) <= most and len(text) <= most * 4 else line[:most].rstrip() + "…"
+
+
 def repeat_text(one: NumberedAnswer) -> str:
     """Say which of several answers of its model it is; empty if there is only one."""
     if one.total == 1:
         return ""
-    trial = (f" · {name} {short(value, _TRIAL)}" for name, value in one.trial.items())
+    trial = (f" · {name} {_short(value, _TRIAL)}" for name, value in one.trial.items())
     return f"answer {one.name.ordinal:,} of {one.total:,}{''.join(trial)}"
 
 
@@ -260,7 +266,7 @@ def _row(here: QuestionAddresses, one: NumberedAnswer) -> Html:
             "span", tag("span", cut_middle(name, LONGEST_NAME), class_="model", title=name), _repeat(one), class_="who"
         ),
         *(tag("span", value, class_="figure") for value in figures(answer, one.score)),
-        tag("span", short(start, _START), class_="excerpt", dir="auto"),
+        tag("span", _short(start, _START), class_="excerpt", dir="auto"),
         class_="grid",
     )
     link = tag("p", _name(here, one))
@@ -274,11 +280,11 @@ def _body(here: QuestionAddresses, one: NumberedAnswer, most: int, text: Html | 
     transcript = one.transcript
     made = []
     if one.answer.error:
-        made.append(tag("p", "Error: ", short(one.answer.error, _CARD_TEXT), class_="error-text"))
+        made.append(tag("p", "Error: ", _short(one.answer.error, _CARD_TEXT), class_="error-text"))
     said = transcript.final_text
     extracted = [value for value in dict.fromkeys(transcript.extracted) if value and not said.startswith(value)]
     if extracted:
-        values = joined(*(tag("code", short(value, _EXTRACTED)) for value in extracted[:5]))
+        values = joined(*(tag("code", _short(value, _EXTRACTED)) for value in extracted[:5]))
         made.append(tag("p", "Extracted: ", values, class_="extracted"))
     reasoning = "\n\n".join(turn.reasoning for turn in transcript.turns if turn.reasoning)
     if reasoning:
@@ -289,11 +295,6 @@ def _body(here: QuestionAddresses, one: NumberedAnswer, most: int, text: Html | 
         counts = f"Transcript: {counted(len(transcript.turns), 'turn')}, {counted(calls, 'tool call')}"
         made.append(tag("p", tag("a", counts, href=address)))
     return made
-
-
-def folded(title: str, text: str, most: int | None, address: str | None, *, class_: str = "text") -> Html:
-    size = tag("span", counted(len(text), "character"), class_="soft")
-    return tag("details", tag("summary", f"{title} ", size), block(text, most, address, class_=class_), class_="folded")
 
 
 NO_MORE: Final = "no-more"  # the anchor of a note that is visible only if an address has it
