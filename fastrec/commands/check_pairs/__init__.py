@@ -26,7 +26,7 @@ from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, utf8
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.sources.shard import gather_tasks, total_text
 from fastrec.storage import is_private, parent_and_name
@@ -224,7 +224,7 @@ def check_pairs(
     tasks = [CheckTask(some, limits) for some in gather_tasks(pieces, limits.task_bytes)]
     size = total_text(pieces)
     results = run_in_order(check_task, tasks, text_bytes=size, jobs=jobs, limits=limits)
-    check = _Check(PairCheck(ignored=ignored, bad_files=bad_files), limits)
+    check = _Check(PairCheck(ignored=ignored, bad_files=bad_files))
     progress = progress or Progress()
     progress.start("check", size)
     checked = zip(pieces, chain.from_iterable(results), strict=True)
@@ -240,10 +240,9 @@ def check_pairs(
 
 
 class _Check:
-    def __init__(self, report: PairCheck, limits: Limits) -> None:
+    def __init__(self, report: PairCheck) -> None:
         self._report = report
-        self._limits = limits
-        self._groups = FindingGroups(limits.finding_groups)
+        self._groups = FindingGroups(current_limits().finding_groups)
         self._folders: set[str] = set()
 
     def add(self, parts: Sequence[tuple[Piece, CheckedPiece]]) -> None:
@@ -267,7 +266,7 @@ class _Check:
             self._find(path, Finding("pair.several_samples", "$", f"expected one samples file, found {names}"))
         if any(one.error for _, one in parts):
             return  # a file counts as a whole or not at all
-        rows = Rows(FindingGroups(self._limits.finding_groups))
+        rows = Rows(FindingGroups(current_limits().finding_groups))
         for _, one in parts:
             if one.rows:
                 rows += one.rows

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from fastrec.errors import counted, listed
 from fastrec.filters import Filters
 from fastrec.html import Html, joined, lazy, num, row, short_cell, short_row, soft, table, tag
-from fastrec.limits import Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.progress import Progress
 from fastrec.summary.calibration import Calibration
 from fastrec.summary.document import LineCounts
@@ -378,12 +378,11 @@ _MOST_CHANGES: Final = 500
 _COUNTS: Final = LineCounts.__struct_fields__
 
 
-def trend_plots(
-    paths: Sequence[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
-) -> Html:
+def trend_plots(paths: Sequence[str], filters: Filters, *, jobs: int, progress: Progress | None) -> Html:
     """Show how models changed over corpora: plots, a table of changes, and the line counts of each corpus."""
     if not paths:
         return Html("")
+    limits = current_limits()
     trend = collect_trend(paths, filters=filters, jobs=jobs, progress=progress, limits=limits)
     names = [corpus.name for corpus in trend.corpora]
     ends = names if len(names) == 1 else [names[0], names[-1]]

@@ -203,7 +203,7 @@ def stats(
             with indexed(corpus) as index:
                 found.names = compare_similar(index, records)
         if groups:
-            grouped = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))[0]
+            (grouped,) = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))
             by_group = read_summary(grouped, read_manifest(grouped))
             if repeats.kind != "mean":
                 with indexed(grouped) as index:
@@ -213,12 +213,12 @@ def stats(
                 test(parts.evaluations, partial(indexed, grouped))
             add_groups(found, parts, groups, note)
         if overlap:
-            found.overlap = find_overlap(corpus, manifest, **reading)
+            found.overlap = find_overlap(corpus, manifest, jobs=jobs, progress=progress)
         if joins:
-            found.joins = find_joins(chosen, corpus, manifest, **reading)
+            found.joins = find_joins(chosen, corpus, manifest, jobs=jobs, progress=progress)
         if common:
             made = _by_question(made, options, stack, progress, note)
-            recounted = _only_common(chosen, made, errors_as_wrong=errors_as_wrong, **reading)
+            recounted = _only_common(chosen, made, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress)
             found.evaluations = ranked(recounted).evaluations
             if tests:
                 test(found.evaluations, partial(indexed, made.directory), common=True)
@@ -330,17 +330,11 @@ class _CommonQuestions(Sums):
 
 
 def _only_common(
-    chosen: Sequence[Chosen],
-    made: ScratchCorpus,
-    *,
-    errors_as_wrong: bool,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    chosen: Sequence[Chosen], made: ScratchCorpus, *, errors_as_wrong: bool, jobs: int, progress: Progress | None
 ) -> list[Chosen]:
     """Recount the chosen models of a corpus on the questions that all of them have answered."""
     models: _Models = {}
-    corpus, manifest, _ = made
+    (corpus, manifest, _), limits = made, current_limits()
     for one in chosen:
         everyone = frozenset(encode_text(model.model_id) for model in one.models)
         answering = frozenset(encode_text(model.model_id) for model in one.models if errors_as_wrong or model.answers)

@@ -48,7 +48,7 @@ from fastrec.corpus.scan import (
     with_progress,
 )
 from fastrec.judge.parse import parse
-from fastrec.limits import Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import REASONS, EvaluationJoins, Overlap, OverlapExample, PairJoins, QuestionGroup
@@ -95,9 +95,10 @@ _decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
 
 
 def find_joins(
-    chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
+    chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None
 ) -> list[EvaluationJoins]:
     """Find out which questions the chosen models have in common, for each evaluation."""
+    limits = current_limits()
     evaluations: dict[str, list[Chosen]] = defaultdict(list)
     for one in chosen:
         evaluations[one.evaluation.evaluation_name].append(one)
@@ -328,11 +329,9 @@ def _examples(
     return found
 
 
-def find_overlap(
-    corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
-) -> list[Overlap]:
+def find_overlap(corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None) -> list[Overlap]:
     """Compare all pairs of evaluations; those with the most questions in common come first."""
-    parts = parts_of(corpus, manifest)
+    parts, limits = parts_of(corpus, manifest), current_limits()
     tasks = [_Task(part, limits, manifest.sort_fields) for part in parts]
     done = run_in_order(_questions, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     by_hash: dict[str, dict[str, tuple[str, bytes]]] = {}  # by evaluation, hash and id of the first such question

@@ -188,11 +188,26 @@ def _check_rejects(
     """Check the rejects file: its checksum, its lines, their order, and that all line counts agree with it."""
     path = join(corpus, listed.file)
     problems = Problems(listed.file)
+    codes, sources, repairs, rejected = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    previous = ("", 0)
     with problems.reading():
         problems.compare_file(path, listed)
-        codes, sources, repairs = _read_rejects(path, problems)
+        for number, line in numbered_lines(path):
+            try:
+                found = decode_rejected(path, number, line)
+            except CorpusError as exc:
+                problems.add("rejects.entry", exc.reason, number)
+                continue
+            codes[found.code] += 1
+            sources[found.source] += 1
+            if found.repairs:
+                repairs.update([_ANY, *found.repairs])
+            location = (found.source, found.line)
+            if location <= previous:
+                message = f"expected a line after {previous[0]}:{previous[1]}, found {location[0]}:{location[1]}"
+                problems.add("rejects.order", message, number)
+            previous = location
         problems.compare("rejects.count", "rejected lines", listed.records, codes.total())
-        rejected: Counter[str] = Counter()
         for entry in inputs:
             rejected[entry.path] += entry.rejected
         counts = [("of", f"{MANIFEST} says", rejected, sources)]
@@ -200,34 +215,10 @@ def _check_rejects(
             repairable = Counter(summary.repairable.by_code | {_ANY: summary.repairable.lines})
             counts.append(("of code", _SUMMARY_SAYS, Counter(summary.rejected_by_code), codes))
             counts.append(("to be kept with", _SUMMARY_SAYS, repairable, repairs))
-        for what, by, said, found in counts:
-            for name in sorted({*said, *found}):
-                problems.compare("rejects.count", f"rejected lines {what} {name}", said[name], found[name], by)
+        for what, by, said, read in counts:
+            for name in sorted({*said, *read}):
+                problems.compare("rejects.count", f"rejected lines {what} {name}", said[name], read[name], by)
     yield from problems
-
-
-def _read_rejects(path: str, problems: Problems) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Count the rejected lines by code, by source and by repair, and report those that are damaged or out of order."""
-    codes: Counter[str] = Counter()
-    repairs: Counter[str] = Counter()
-    sources: Counter[str] = Counter()
-    previous = ("", 0)
-    for number, line in numbered_lines(path):
-        try:
-            rejected = decode_rejected(path, number, line)
-        except CorpusError as exc:
-            problems.add("rejects.entry", exc.reason, number)
-            continue
-        codes[rejected.code] += 1
-        sources[rejected.source] += 1
-        if rejected.repairs:
-            repairs.update([_ANY, *rejected.repairs])
-        location = (rejected.source, rejected.line)
-        if location <= previous:
-            message = f"expected a line after {previous[0]}:{previous[1]}, found {location[0]}:{location[1]}"
-            problems.add("rejects.order", message, number)
-        previous = location
-    return codes, sources, repairs
 
 
 class Verification(msgspec.Struct, kw_only=True):
