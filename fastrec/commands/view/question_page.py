@@ -55,20 +55,14 @@ _SENTENCES: Final = re.compile(r"[^.!?\n]*[.!?\n]+\s*|[^.!?\n]+")
 _NOISE: Final = 2  # so many equal words between two differences do not count
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A piece of both texts: equal, or different; then one side may be empty."""
-
-    left: str
-    right: str
-    equal: bool
+Piece = tuple[str, str]  # of both texts: equal, or different; then one of them may be empty
 
 
 def differences(left: str, right: str) -> tuple[list[Piece], bool]:
     """Compare the beginnings of two texts; return pieces, and whether the texts were compared word by word.
 
     >>> differences("It is 42.", "It is 43.")[0]
-    [Piece(left='It is ', right='It is ', equal=True), Piece(left='42', right='43', equal=False), \
-Piece(left='.', right='.', equal=True)]
+    [('It is ', 'It is '), ('42', '43'), ('.', '.')]
     """
     left, right = left[:_LONGEST], right[:_LONGEST]
     by_words = _compare(_WORDS.findall(left), _WORDS.findall(right))
@@ -130,9 +124,9 @@ def _pieces(a: Sequence[str], b: Sequence[str], blocks: Sequence[tuple[int, int,
     x = y = 0
     for i, j, length in [*blocks, (len(a), len(b), 0)]:
         if i > x or j > y:
-            yield Piece("".join(a[x:i]), "".join(b[y:j]), equal=False)
+            yield "".join(a[x:i]), "".join(b[y:j])
         if length:
-            yield Piece("".join(a[i : i + length]), "".join(b[j : j + length]), equal=True)
+            yield "".join(a[i : i + length]), "".join(b[j : j + length])
         x, y = i + length, j + length
 
 
@@ -216,17 +210,17 @@ def _compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnsw
         note += f" Only the first {_LONGEST:,} characters are compared."
     if texts[0] == texts[1]:
         note = "Both answers are equal, to the letter."
-    sides = _card(here, left, _marked(pieces, "left")), _card(here, right, _marked(pieces, "right"))
+    sides = _card(here, left, _marked(pieces, 0)), _card(here, right, _marked(pieces, 1))
     return joined(soft(note), tag("div", *sides, class_="cards pair"))
 
 
-def _marked(pieces: Sequence[Piece], side: str) -> Html:
+def _marked(pieces: Sequence[Piece], side: int) -> Html:
     made: list[Child] = []
     for piece in pieces:
-        text: str = getattr(piece, side)
-        marked = "" if piece.equal else text.rstrip() or text  # a mark does not end with white space
+        text = piece[side]
+        marked = "" if piece[0] == piece[1] else text.rstrip() or text  # a mark does not end with white space
         if marked:
-            made.append(tag("mark", multiline(marked), class_=side))
+            made.append(tag("mark", multiline(marked), class_=("left", "right")[side]))
         made.append(multiline(text[len(marked) :]))
     return tag("div", *made, class_="text", dir="auto")
 
