@@ -41,15 +41,11 @@ _judge = lru_cache(maxsize=1)(Judge)
 
 
 class Tally(msgspec.Struct):
-    """Sums over the rows of one result. Rows with an error are counted apart."""
+    """Sums over rows of one result: over those with an error, or over the others."""
 
     rows: int = 0
-    """Rows without an error."""
     score: float = 0.0
     correct: int = 0
-    error_rows: int = 0
-    error_score: float = 0.0
-    error_correct: int = 0
 
     def __iadd__(self, other: Tally) -> Self:
         for name in self.__struct_fields__:
@@ -60,15 +56,15 @@ class Tally(msgspec.Struct):
 class Rows(SliceFindings):
     """The rows of slices. The counts are lines, rows (lines that are not blank), invalid rows and text_bytes."""
 
-    tallies: defaultdict[int, Tally] = msgspec.field(default_factory=lambda: defaultdict(Tally))
-    """By number of the result."""
+    tallies: defaultdict[tuple[int, bool], Tally] = msgspec.field(default_factory=lambda: defaultdict(Tally))
+    """By number of the result, and whether the rows have an error."""
     hashes: Any = msgspec.field(default_factory=lambda: array("Q"))
     """A hash of each row."""
 
     def __iadd__(self, other: Self) -> Self:
         self.hashes += other.hashes
-        for number, tally in other.tallies.items():
-            self.tallies[number] += tally
+        for key, tally in other.tallies.items():
+            self.tallies[key] += tally
         return super().__iadd__(other)
 
 
@@ -116,15 +112,10 @@ def _add_rows(judged: JudgedChunk, joiner: _Joiner, found: Rows, source: str) ->
             found.groups.add(finding, Location(source, line))
         if result is None:
             continue
-        tally, evaluation = tallies[result], record.evaluation
-        if record.error:
-            tally.error_rows += 1
-            tally.error_score += _float(evaluation.score)
-            tally.error_correct += evaluation.is_correct
-        else:
-            tally.rows += 1
-            tally.score += _float(evaluation.score)
-            tally.correct += evaluation.is_correct
+        tally, evaluation = tallies[result, bool(record.error)], record.evaluation
+        tally.rows += 1
+        tally.score += _float(evaluation.score)
+        tally.correct += evaluation.is_correct
 
 
 def _result_ids(judged: JudgedChunk) -> Iterable[str | UnsetType]:
