@@ -103,9 +103,7 @@ def find_joins(
     for one in chosen:
         evaluations[one.evaluation.evaluation_name].append(one)
     everyone: dict[str, list[str]] = {}
-    models: dict[Scope, dict[str, int]] = msgspec.field(
-        default_factory=dict
-    )  # each with its number, which is the same for all metrics of an evaluation
+    models: dict[Scope, dict[str, int]] = {}  # each with its number, which is the same for all metrics of an evaluation
     for name, some in evaluations.items():
         everyone[name] = sorted({model.model_id for one in some for model in one.models})
         numbers = {model_id: number for number, model_id in enumerate(everyone[name])}
