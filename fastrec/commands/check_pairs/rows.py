@@ -81,34 +81,27 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
             finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
             found.groups.add(finding, Location(source, invalid.line))
         found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, judged.data.split(b"\n"))))
-        _check_labels(judged, found, source)
-        if joiner:
-            _add_rows(judged, joiner, found, source)
+        _check_rows(judged, joiner, found, source)
     found.counts["text_bytes"] = stats.text_bytes
     return found
 
 
-def _check_labels(judged: JudgedChunk, found: Rows, source: str) -> None:
-    """Find rows that are valid by another version than the one that they are labelled with: others refuse them."""
-    for record, line in zip(judged.batch.records, judged.batch.numbers, strict=True):
-        label = record.schema_version
-        if finding := _label_finding(type(record), label) if label in LABELS else None:
-            found.groups.add(finding, Location(source, line))
-
-
 @lru_cache(maxsize=64)
 def _label_finding(kind: type[Any], label: str) -> Finding | None:
+    """Find a row that is valid by another version than the one that it is labelled with: others refuse it."""
     schema = schema_of_class(kind)
     if label in schema.labels:
         return None
     return Finding("pair.version", "$.schema_version", f"expected a record of {label}, found one of {schema.name}")
 
 
-def _add_rows(judged: JudgedChunk, joiner: _Joiner, found: Rows, source: str) -> None:
+def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source: str) -> None:
     tallies, batch = found.tallies, judged.batch
     for record, line, result_id in zip(batch.records, batch.numbers, _result_ids(judged), strict=True):
-        result, findings = joiner.join(record, result_id)
-        for finding in findings:
+        label = record.schema_version
+        mismatch = _label_finding(type(record), label) if label in LABELS else None
+        result, findings = joiner.join(record, result_id) if joiner else (None, [])
+        for finding in [mismatch, *findings] if mismatch else findings:
             found.groups.add(finding, Location(source, line))
         if result is None:
             continue

@@ -3,13 +3,11 @@
     find ──▶ plan each log ──▶ convert its slices to work files ──▶ write its shard ──▶ compare with its aggregates
 
 Slices of all logs are converted in parallel; meanwhile, finished shards are written. A log with damage anywhere has no
-shard. `import.json` accounts for each log: its samples, records, what was left out and why, and whether the records
-reproduce the figures that the log states.
+shard. `import.json` accounts for each log.
 
-Planning, converting and writing are tasks, which run in workers. A slice becomes a work file of bundles. Only when all
-slices of a log are converted is it known which metrics are graded. Then their bundles become lines, which say so. A
-shard is one frame of zstd, because simple readers stop after the first. So the shard of a large log is compressed by
-the threads of zstd.
+Planning, converting and writing are tasks. A slice becomes a work file of bundles: only when all slices of a log are
+converted is it known which metrics are graded. Then the bundles become lines, which say so. A shard is one frame of
+zstd, because simple readers stop after the first. So the shard of a large log is compressed by the threads of zstd.
 """
 
 from __future__ import annotations
