@@ -147,9 +147,9 @@ def _latency_scale(values: Sequence[float]) -> tuple[float, float] | None:
     return (math.log(min(above)), math.log(max(above))) if above else None
 
 
-def _latency_range(quantiles: Sequence[float | None], scale: tuple[float, float] | None) -> Html:
+def _latency_range(quantiles: Sequence[float | None], scale: tuple[float, float]) -> Html:
     """Draw the median as a dot, the 90th percentile as a thick line and the 99th as a thin one."""
-    if scale is None or None in quantiles:
+    if None in quantiles:
         return Html("")
     low, high = scale
     positions = [
