@@ -2,12 +2,10 @@
 
 Harnesses whose logs are large or come in many versions are folders, with these modules besides their own:
 
+    __init__.py    `plan`: what a log says about its run, and its slices; mostly `samples`, which reads a slice
     files.py       `role_of`: tells what a file is; `logs_of`: groups files into logs
     structs.py     the parts of the files that are read
-    planning.py    `plan`: what a log says about its run, and its slices
     sample.py      makes a `Sample` with its scores of one sample of the log
-
-`samples`, which reads a slice, is in one of the last two.
 """
 
 from __future__ import annotations
