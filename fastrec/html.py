@@ -99,9 +99,9 @@ def soft(*children: Child) -> Html:
     return tag("p", *children, class_="soft")
 
 
-def num(value: float | None, spec: str = ",", *more: Child, class_: str = "num", none: str = "") -> Html:
-    """Make a cell with a formatted number, which its column is sorted by; `none` is shown instead of None."""
-    return tag("td", none if value is None else format(value, spec), *more, class_=class_, data_v=value)
+def num(value: float | None, spec: str = ",", *more: Child) -> Html:
+    """Make a cell with a formatted number, which its column is sorted by; None is empty."""
+    return tag("td", "" if value is None else format(value, spec), *more, class_="num", data_v=value)
 
 
 def code(text: str) -> Html:

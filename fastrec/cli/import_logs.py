@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +18,7 @@ from fastrec.cli.console import (
     terminal_width,
     width_of,
 )
-from fastrec.cli.options import choice_option, prepare_reading, shared
+from fastrec.cli.options import choice_option, flag, option, prepare_reading, shared, together
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, print_table
 from fastrec.errors import arguments, counted, listed, shown
@@ -50,18 +50,10 @@ _TABLE_OPTIONS = {
 }
 
 
-def _table_options(function: Callable[..., None]) -> Callable[..., None]:
-    for name, text in reversed(_TABLE_OPTIONS.items()):
-        function = click.option(f"--{name}", default="", metavar="NAME", help=text)(function)
-    function = click.option("--guess", is_flag=True, help="Print the command for a table, and do nothing.")(function)
-    path = click.Path(dir_okay=False)
-    return click.option("--columns", type=path, help="TOML file with the options of a table, as keys.")(function)
-
-
 @click.command(short_help="Turn logs of evaluation harnesses, or tables, into shards of records.")
-@click.argument("paths", nargs=-1, type=click.Path())
-@click.option("-o", "--output", type=click.Path(), required=True, metavar="DIR",
-              help="Directory for the shards. Replaces an earlier import there.")  # fmt: skip
+@shared("paths")
+@option("-o --output", "Directory for the shards. Replaces an earlier import there.", type=click.Path(), required=True,
+        metavar="DIR")  # fmt: skip
 @choice_option("--from from_", _HARNESSES, f"Harness whose logs are imported: {', '.join(_HARNESSES[1:])}; auto: "
                "recognise it by the content.", metavar="HARNESS")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
@@ -69,10 +61,12 @@ def _table_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--metadata", default="all", show_default=True, metavar="all|none|NAME,...",
               help="Metadata of samples to keep. Values of more than 4,096 characters are cut, unless you name "
                    "their field.")  # fmt: skip
-@_table_options
+@option("--columns", "TOML file with the options of a table, as keys.", type=click.Path(dir_okay=False))
+@flag("--guess", "Print the command for a table, and do nothing.")
+@together(*(click.option(f"--{name}", default="", metavar="NAME", help=text) for name, text in _TABLE_OPTIONS.items()))
 @shared("jobs")
-@click.option("--strict", is_flag=True, help="Exit 1 if the records do not reproduce the figures of a log.")
-@click.option("--skip-bad-logs", is_flag=True, help="Exit 0 even if some logs could not be imported.")
+@flag("--strict", "Exit 1 if the records do not reproduce the figures of a log.")
+@flag("--skip-bad-logs", "Exit 0 even if some logs could not be imported.")
 @choice_option("--format output_format", ["text", "json"], "Output format; json prints the account of all logs.")
 @shared("no_progress")
 @click.option("-v", "--verbose", count=True,

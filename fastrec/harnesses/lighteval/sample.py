@@ -76,13 +76,9 @@ _RESPONSE: Final = ("input", "text", "text_post_processed", "reasonings", "logpr
 _TOKENS: Final = ("input_tokens", "output_tokens")
 _EXTRACTED: Final = "extracted_predictions"
 
-COLUMNS: Final = (
-    *(f"model_response.{name}" for name in (*_RESPONSE, *_TOKENS)),
-    "metric",
-)
 _FLAT: Final = ("example", "full_prompt", "predictions", "choices", "gold", "gold_index", "specifics", "metrics")
 _FLAT_TOKENS: Final = ("input_tokens", "cont_tokens")
-FLAT_COLUMNS: Final = (*_FLAT, *_FLAT_TOKENS)
+_COLUMNS: Final = [*(f"model_response.{name}" for name in (*_RESPONSE, *_TOKENS)), "metric", *_FLAT, *_FLAT_TOKENS]
 
 
 def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -90,8 +86,7 @@ def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
 
     All fields of documents are metadata, but for images: a record has no place for them.
     """
-    wanted = [*COLUMNS, *FLAT_COLUMNS]
-    wanted += [name for name in filled if name.startswith("doc.") and name != "doc.images"]
+    wanted = _COLUMNS + [name for name in filled if name.startswith("doc.") and name != "doc.images"]
     return wanted, [name for name in filled if name not in wanted and name.partition(".")[0] not in wanted]
 
 
