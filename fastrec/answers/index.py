@@ -31,7 +31,18 @@ from typing import Any, Final, Self
 import msgspec
 
 from fastrec.answers.database import Database, open_database
-from fastrec.answers.marks import OUTCOMES_BY_FLAGS, Cut, Facts, Marks, values_or_none
+from fastrec.answers.marks import (
+    MEAN,
+    OUTCOMES_BY_FLAGS,
+    Cut,
+    Facts,
+    Marks,
+    RepeatsAs,
+    Trial,
+    mean_of,
+    unpack_trials,
+    values_or_none,
+)
 from fastrec.answers.reading import Answer, find_phrase, read_answers
 from fastrec.answers.scan import (
     Question,
@@ -43,7 +54,6 @@ from fastrec.answers.scan import (
     scan_part,
 )
 from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
-from fastrec.answers.trials import MEAN, RepeatsAs, Trial, mean_of, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
     PartFile,

@@ -20,9 +20,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from stringzilla import count, find
 
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, facts_of, mark, mean_length
+from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, facts_of, mark, mean_length, pack_trials
 from fastrec.answers.table import Scope
-from fastrec.answers.trials import pack_trials
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell

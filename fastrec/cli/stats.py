@@ -115,7 +115,7 @@ def _total(tokens: Tokens) -> str:
 
 def stats_sections(found: Stats, most: int | None = None) -> Sections:
     """Make a table for each evaluation, with at most `most` models."""
-    from fastrec.answers.similar_names import similar_pairs
+    from fastrec.answers.further_tables import similar_pairs
     from fastrec.summary.present_ranking import about, facts_in_words, legend, unranked_in_words
 
     sections = []
@@ -181,7 +181,7 @@ _JOINS: Final = (
 
 def _questions_sections(found: Stats) -> Sections:
     """Make a table of hashes and one of joins for each evaluation, as far as they were asked for."""
-    from fastrec.answers.costs import total_costs
+    from fastrec.answers.further_tables import total_costs
 
     sections = [
         _hashes_section(name, list(models))

@@ -9,7 +9,7 @@ from glob import escape
 from operator import itemgetter
 from typing import Any, Final, Literal
 
-from fastrec.answers.costs import total_costs
+from fastrec.answers.further_tables import total_costs
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
 from fastrec.answers.shown import tally_facts
