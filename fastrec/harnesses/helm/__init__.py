@@ -26,37 +26,37 @@ instances. Aggregates of `stats.json` of another kind are not compared.
 
 from __future__ import annotations
 
+import json
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import LogError, counted
-from fastrec.harnesses.helm.sample import mean_of, samples
-from fastrec.harnesses.helm.structs import (
+from fastrec.harnesses.helm.sample import (
     FOREIGN,
     LANGUAGE_MODELING,
     METHOD,
-    AdapterSpec,
-    AggregateStat,
-    CountedStat,
     Entry,
-    Envelope,
+    Key,
+    LogObject,
     LogSlice,
-    RequestKey,
-    RunSpec,
+    MetricName,
+    Perturbation,
+    Stat,
     canonical,
-    hash_of,
     key_of,
-    labels_of,
+    mean_of,
     metric_id,
+    samples,
 )
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.log import HEAD_BYTES, Aggregate, BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo
-from fastrec.harnesses.values import decoder, number_of, open_plain, read_document
+from fastrec.harnesses.values import decoder, number_of, open_plain, read_document, spell
 from fastrec.storage import parent_and_name
 
 __all__ = ["logs_of", "plan", "role_of", "samples"]
@@ -134,6 +134,83 @@ def _problem(roles: defaultdict[str, list[FoundFile]]) -> str:
     if "run_spec" not in roles and "scenario" not in roles:
         return "it is a run of HELM without run_spec.json and scenario.json: its task is unknown"
     return ""
+
+
+class _KeyInstance(LogObject):
+    id: str | int | None = None
+    perturbation: Perturbation | None = None
+
+
+class _KeyResult(LogObject):
+    request_datetime: int | float | None = None
+
+
+class RequestKey(LogObject):
+    """Of a request state: what it is joined by, and when it was sent."""
+
+    instance: _KeyInstance
+    train_trial_index: int = 0
+    result: _KeyResult | None = None
+
+
+class CountedStat(msgspec.Struct, frozen=True, gc=False):
+    """A metric, and how many values it has; it can be hashed."""
+
+    name: MetricName
+    count: int | float = 1
+
+
+class AggregateName(MetricName, frozen=True, gc=False):
+    perturbation: Perturbation | None = None
+
+
+class AggregateStat(Stat):
+    name: AggregateName
+
+
+class AdapterSpec(LogObject):
+    method: str = ""
+    model: str = ""
+    model_deployment: str = ""
+
+
+class RunSpec(LogObject):
+    """Also a scenario, which has a name only."""
+
+    name: str
+    adapter_spec: AdapterSpec | None = None
+
+
+class Envelope(LogObject):
+    """`scenario_state.json` without its requests."""
+
+    adapter_spec: AdapterSpec | None = None
+
+
+def hash_of(key: Key) -> int:
+    text = f"{key.trial}\0{key.perturbation}\0{key.instance}"
+    return xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+
+
+def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
+    """Name each perturbation, given the canonical descriptions of all of a run.
+
+    The name alone is enough, unless the run has several of that name: then what tells them apart is added, as in
+    `typos(prob=0.1)`.
+    """
+    by_name: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for text in perturbations:
+        fields = json.loads(text)
+        by_name[spell(fields.get("name", "unnamed"))][text] = fields
+    labels = {}
+    for name, same in by_name.items():
+        first, *others = same.values()
+        names = sorted({field for fields in same.values() for field in fields})
+        differing = [field for field in names if any(one.get(field) != first.get(field) for one in others)]
+        for text, fields in same.items():
+            marks = ",".join(f"{field}={spell(fields[field])}" for field in differing if field in fields)
+            labels[text] = f"{name}({marks})" if len(same) > 1 else name
+    return labels
 
 
 def plan(log: Log) -> LogPlan:

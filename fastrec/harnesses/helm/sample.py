@@ -8,34 +8,174 @@ any other                    all completions of all requests      none
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from fastrec.errors import LogError
-from fastrec.harnesses.helm.structs import (
-    FOREIGN,
-    LANGUAGE_MODELING,
-    METHOD,
-    Completion,
-    Entry,
-    Instance,
-    Key,
-    LogSlice,
-    MediaList,
-    MetricName,
-    Request,
-    RequestState,
-    Stat,
-    key_of,
-    metric_id,
-)
-from fastrec.harnesses.helm.structs import Input as HelmInput
 from fastrec.harnesses.log import Log, RunInfo, Sample, Score, extracted
 from fastrec.harnesses.values import decoder, number_of, open_plain, read_at, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 from fastrec.storage import parent_and_name
+
+# The parts of HELM's files that become records. Everything else, above all the tokens, is skipped by the decoder. The
+# oldest runs have plain text where newer ones have objects: inputs and outputs of instances.
+
+_T = TypeVar("_T")
+
+FOREIGN: Final = "is not as HELM writes it"
+
+METHOD: Final = "adapter_method"  # the key of the metadata that names the method of adaptation
+
+LANGUAGE_MODELING: Final = "language_modeling"
+"""The method that sends a request for each part of a long text."""
+
+Perturbation = dict[str, Any]
+"""The description of a perturbation. All of it is its identity: one name may have several descriptions."""
+
+
+class LogObject(msgspec.Struct, gc=False):
+    """An object of a log; keys that are not fields are skipped."""
+
+
+class Media(LogObject):
+    content_type: str = ""
+    text: str | None = None
+    location: str | None = None
+
+
+class MediaList(LogObject):
+    media_objects: list[Media] = []
+
+
+class HelmInput(LogObject):
+    """A question, or an answer: of a reference."""
+
+    text: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    multimedia_content: MediaList | None = None
+
+
+class Reference(LogObject):
+    """A possible answer; the right ones have the tag `correct`."""
+
+    output: HelmInput | str = ""
+    tags: list[str] | None = None
+
+
+class Instance(LogObject):
+    id: str | int | None = None
+    input: HelmInput | str = ""
+    references: list[Reference] | None = None
+    split: str | None = None
+    sub_split: str | None = None
+    perturbation: Perturbation | None = None
+    extra_data: Any = None
+    contrast_inputs: Any = None
+    contrast_references: Any = None
+
+
+class Request(LogObject):
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    multimodal_prompt: MediaList | None = None
+
+
+class _Token(LogObject):
+    """Not read: a record has no place for its log-probability."""
+
+
+class Completion(LogObject):
+    text: str | None = None
+    tokens: list[_Token] | None = None
+    logprob: float | None = None
+    finish_reason: Any = None
+    thinking: HelmInput | None = None
+    multimodal_content: MediaList | None = None
+
+
+class Result(LogObject):
+    success: bool = True
+    completions: list[Completion] | None = None
+    error: Any = None
+    request_time: float | None = None
+
+
+class RequestState(LogObject):
+    instance: Instance
+    train_trial_index: int = 0
+    reference_index: int | None = None
+    request_mode: str | None = None
+    output_mapping: dict[str, str | None] | None = None
+    request: Request | None = None
+    result: Result | None = None
+    annotations: Any = None
+
+
+class MetricName(msgspec.Struct, frozen=True, gc=False):
+    """A metric, and the instances that it is about. HELM gives the scores of an instance its own perturbation."""
+
+    name: str
+    split: str | None = None
+    sub_split: str | None = None
+
+
+class Stat(LogObject):
+    name: MetricName
+    count: int | float = 1
+    sum: Any = None
+    mean: Any = None
+
+
+class Entry(LogObject, Generic[_T]):
+    """What one metric object of HELM says about an instance; several entries may have the same key."""
+
+    instance_id: str | int
+    train_trial_index: int = 0
+    perturbation: Perturbation | None = None
+    stats: list[_T] | None = None
+
+
+class LogSlice(msgspec.Struct, frozen=True):
+    """A slice: byte ranges of whole items, as pairs of start and end."""
+
+    requests: list[tuple[int, int]]
+    entries: list[tuple[int, int]]
+    labels: dict[str, str]
+    """What to call each perturbation of the run, by its canonical description."""
+    empty_metrics: frozenset[str]  # metrics that have no value in the whole run
+
+
+class Key(NamedTuple):
+    """The identity of a sample, by which requests and scores are joined."""
+
+    instance: str
+    perturbation: str
+    """Its description as canonical JSON; empty if there is none."""
+    trial: int
+
+
+def key_of(instance: str | int | None, perturbation: Perturbation | None, trial: int, path: str) -> Key:
+    if instance is None:
+        raise LogError(path, "has an instance without an id")
+    return Key(str(instance), canonical(perturbation) if perturbation else "", trial)
+
+
+def canonical(perturbation: Perturbation) -> str:
+    """The description of a perturbation as one text, whatever the order of its fields.
+
+    >>> canonical({"name": "typos", "prob": 0.1, "seed": None})
+    '{"name":"typos","prob":0.1}'
+    """
+    fields = {name: value for name, value in sorted(perturbation.items()) if value is not None}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def metric_id(name: MetricName, label: str) -> str:
+    return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)
 
 
 def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
