@@ -40,8 +40,8 @@ from fastrec.corpus.scan import decode_lines, parts_of
 from fastrec.errors import NoMatchError, UsageError, counted, listed, shown
 from fastrec.filters import Filters
 from fastrec.judge.parse import parse
-from fastrec.summary.calibration import Calibration, calibrate
 from fastrec.summary.present_ranking import ModelCost, SimilarModels
+from fastrec.summary.significance import Calibration, calibrate
 from fastrec.where import number_of, parse_path, values_of
 from fastrec.wording import cost_text
 

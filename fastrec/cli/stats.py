@@ -36,9 +36,9 @@ from fastrec.cli.tables import (
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.summary.calibration import Calibration
     from fastrec.summary.document import ModelRecipes, Tokens
     from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, Overlap, QuestionGroup, Stats
+    from fastrec.summary.significance import Calibration
 
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.

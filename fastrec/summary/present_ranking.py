@@ -10,11 +10,10 @@ import msgspec
 from fastrec.errors import UsageError, counted, listed
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
-from fastrec.summary.calibration import Calibration
 from fastrec.summary.document import Latency, ModelRecipes, ModelSummary, ScopeNames, Summary, Tokens, filled
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
-from fastrec.summary.significance import score_interval, wilson_interval
+from fastrec.summary.significance import Calibration, score_interval, wilson_interval
 from fastrec.where import GroupBy, with_groups
 from fastrec.wording import title_of
 
