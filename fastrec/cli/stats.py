@@ -90,6 +90,12 @@ _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | 
     "score_high": "score_high",
 }
 _CSV_RANKS: Final = ("rank_best", "rank_worst", "unranked")
+_CSV_TABLES: Final[dict[str, tuple[str, dict[str, str]]]] = {  # attributes, and those that have another name as columns
+    "calibration": ("evaluation_name metric model_id answers left_out confidence accuracy ece brier", {}),
+    "costs": ("evaluation_name model_id answers unknown right priced cost cost_per_right", {}),
+    "overlap": ("first second hashes inputs", {"first": "evaluation_name", "second": "other_evaluation_name"}),
+    "names": ("name other common same rename", {"name": "model_id", "other": "other_model_id"}),
+}
 
 
 Sections = tuple[list[Section], list[Sequence[str]]]  # tables, and the lines that explain them
@@ -302,8 +308,8 @@ def _spelled(group: QuestionGroup) -> str:
 
 
 def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
-    """Make one table of the recipes of all models, or of all pairs of models."""
-    from fastrec.summary.present_ranking import REASONS, ModelCost
+    """Make one table of the recipes of all models, of all pairs of models, or of what else was asked for."""
+    from fastrec.summary.present_ranking import REASONS
 
     if found.hashes is not None:
         recipes = [
@@ -312,20 +318,10 @@ def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
             for recipe in _recipes_of([one])
         ]
         return ["evaluation_name", "model_id", "recipe", "lines"], recipes
-    if found.calibration is not None:
-        fields = [
-            "evaluation_name", "metric", "model_id", "answers", "left_out", "confidence", "accuracy", "ece", "brier",
-        ]  # fmt: skip
-        return fields, [[getattr(one, name) for name in fields] for one in found.calibration]
-    if found.costs is not None:
-        fields = list(ModelCost.__struct_fields__)
-        return fields, [[getattr(one, name) for name in fields] for one in found.costs]
-    if found.overlap is not None:
-        rows = [[one.first, one.second, one.hashes, one.inputs] for one in found.overlap]
-        return ["evaluation_name", "other_evaluation_name", "hashes", "inputs"], rows
-    if found.names is not None:
-        rows = [[one.name, one.other, one.common, one.same, one.rename] for one in found.names]
-        return ["model_id", "other_model_id", "common", "same", "rename"], rows
+    for table, (fields, renamed) in _CSV_TABLES.items():
+        if (items := getattr(found, table)) is not None:
+            names = fields.split()
+            return [renamed.get(name, name) for name in names], list(map(attrgetter(*names), items))
     names = [
         "evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric", "ids",
         "apart", *REASONS,

@@ -124,12 +124,6 @@ def _names_of(scope: Scope) -> list[str]:
     return [name, *([scope.metric, f"{name}/{scope.metric}"] if scope.metric else [])]
 
 
-def judgements(scopes: Sequence[_Scope]) -> list[_Scope]:
-    """Return the metrics that judge answers. An evaluation that has none of them keeps all."""
-    judged = {one.evaluation_name for one in scopes if one.kind == "judgement"}
-    return [one for one in scopes if one.kind == "judgement" or one.evaluation_name not in judged]
-
-
 def others_in_words(others: int) -> list[str]:
     """Say how many metrics are not shown because they judge nothing; nothing if there are none."""
     return [f"{counted(others, 'other metric')} judge no answer; --metrics all shows them."] if others else []
@@ -143,7 +137,8 @@ def matching_scopes(
 ) -> list[tuple[_Scope, set[str]]]:
     """Find the evaluations and metrics whose names match the filters, each with its matching models.
 
-    Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are chosen.
+    Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are chosen. An evaluation
+    that has none of them keeps all.
     """
     if metrics not in METRICS:
         raise UsageError(f"metrics must be one of {', '.join(METRICS)}, not {metrics!r}")
@@ -153,7 +148,8 @@ def matching_scopes(
     check_patterns("metric", filters.metric, {one.metric or "" for one in found}, where)
     found = [one for one in found if filters.accepts_metric(one.metric)]
     if metrics == "judgements" and not filters.metric:
-        found = judgements(found)
+        judged = {one.evaluation_name for one in found if one.kind == "judgement"}
+        found = [one for one in found if one.kind == "judgement" or one.evaluation_name not in judged]
     models = {model for one in found for model in models_of(one)}
     for pattern in [pattern for pattern in filters.model if not _matches(pattern, models)]:
         elsewhere = {one.evaluation_name for one in scopes if _matches(pattern, models_of(one))}

@@ -250,42 +250,40 @@ _SampleScores = tuple[list[Score], dict[str, float]]
 """The scores of a sample, and the numbers of its tokens and the predicted index, by name of the metric."""
 
 
-class ScoreReader:
-    """Reads the scores of samples; it keeps the names of metrics, which come again with every sample.
+def _scores_of(
+    entries: Sequence[Entry[Stat]],
+    perturbation: str,
+    log_slice: LogSlice,
+    names: dict[tuple[MetricName, str], str],
+    *,
+    adds_up: bool,
+) -> _SampleScores:
+    """Read the scores of a sample; `names` keeps the names of metrics, which come again with every sample.
 
     Several metric objects of HELM may state the same metric: equal values count once, different ones are an error. Only
     in language modeling, entries are about different requests of one instance; they are added up, as HELM does itself.
     """
-
-    def __init__(self, labels: dict[str, str], empty_metrics: frozenset[str], adds_up: bool) -> None:
-        self._labels = labels
-        self._empty_metrics = empty_metrics
-        self._adds_up = adds_up
-        self._names: dict[tuple[MetricName, str], str] = {}
-
-    def read(self, entries: Sequence[Entry[Stat]], perturbation: str) -> _SampleScores:
-        names = self._names
-        scores: dict[str, Score] = {}
-        totals: dict[str, float] = {}
-        stats: Iterable[Stat] = [stat for entry in entries for stat in entry.stats or ()]
-        if self._adds_up and len(entries) > 1:
-            stats = _added(stats)
-        for stat in stats:
-            name = stat.name
-            key = (name, perturbation)
-            metric = names.get(key)
-            if metric is None:
-                metric = names[key] = metric_id(name, self._labels.get(perturbation, perturbation))
-            mean = stat.mean
-            if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
-                scores[metric] = Score(metric=metric, value=mean)  # nearly always
-            elif metric not in self._empty_metrics:
-                score = _score(metric, stat)
-                earlier = scores.get(metric)
-                scores[metric] = score if earlier is None else _combined(earlier, score)
-            if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
-                totals[name.name] = total
-        return list(scores.values()), totals
+    scores: dict[str, Score] = {}
+    totals: dict[str, float] = {}
+    stats: Iterable[Stat] = [stat for entry in entries for stat in entry.stats or ()]
+    if adds_up and len(entries) > 1:
+        stats = _added(stats)
+    for stat in stats:
+        name = stat.name
+        key = (name, perturbation)
+        metric = names.get(key)
+        if metric is None:
+            metric = names[key] = metric_id(name, log_slice.labels.get(perturbation, perturbation))
+        mean = stat.mean
+        if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
+            scores[metric] = Score(metric=metric, value=mean)  # nearly always
+        elif metric not in log_slice.empty_metrics:
+            score = _score(metric, stat)
+            earlier = scores.get(metric)
+            scores[metric] = score if earlier is None else _combined(earlier, score)
+        if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
+            totals[name.name] = total
+    return list(scores.values()), totals
 
 
 def mean_of(stat: Stat) -> float | None:
@@ -449,9 +447,10 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
         key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state)
         requests.setdefault(key, []).append(one)
     method = run.metadata.get(METHOD, "")
-    reader = ScoreReader(log_slice.labels, log_slice.empty_metrics, method == LANGUAGE_MODELING)
+    names: dict[tuple[MetricName, str], str] = {}
     for key, some in requests.items():
-        found = reader.read(entries.get(key, ()), key.perturbation)
+        adds_up = method == LANGUAGE_MODELING
+        found = _scores_of(entries.get(key, ()), key.perturbation, log_slice, names, adds_up=adds_up)
         yield _sample_of(key, some, found, method, log_slice.labels)
 
 

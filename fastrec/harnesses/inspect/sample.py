@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -115,15 +115,12 @@ class Scoring(msgspec.Struct, frozen=True):
     """Whether the aggregates include scores of samples that failed: they do since 2026."""
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What scores need to know about the sample: what the model said, and where."""
+class Answers(NamedTuple):
+    """What scores need to know about the sample."""
 
-    texts: list[str]
-    """What the model said: an explanation that repeats it is left out."""
-    turn: int
-    """The message with the answer."""
-    source: str
-    """The field of the record that has it."""
+    texts: list[str]  # what the model said: an explanation that repeats it is left out
+    turn: int  # the message with the answer
+    source: str  # the field of the record that has it
     choices: int
 
 
