@@ -184,20 +184,15 @@ def make_filters(**given: Unpack[FilterArguments]) -> Filters:
         if name == "sample_id":
             value = [str(one) if type(one) is int else one for one in _listed(value)]
         if name not in ("right", "wrong", "errors"):
-            values[name] = _patterns(name, value)
+            values[name] = as_tuple(name, value)
+            for pattern in values[name]:
+                try:
+                    pattern.encode()
+                except UnicodeEncodeError as exc:
+                    raise UsageError(f"no record can have the value {pattern!r}: it is not valid UTF-8") from exc
     for condition in values.get("where", ()):
         parse_condition(condition)
     return Filters(**values)
-
-
-def _patterns(name: str, values: Strings) -> tuple[str, ...]:
-    patterns = as_tuple(name, values)
-    for pattern in patterns:
-        try:
-            pattern.encode()
-        except UnicodeEncodeError as exc:
-            raise UsageError(f"no record can have the value {pattern!r}: it is not valid UTF-8") from exc
-    return patterns
 
 
 def similar(patterns: Sequence[str], names: Iterable[str | None]) -> list[str]:

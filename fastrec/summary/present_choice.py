@@ -87,14 +87,12 @@ def choose(
 
     With `errors_as_wrong`, records with an error are answers as well.
     """
-
-    def models_of(one: EvaluationSummary) -> list[str]:
-        return [model.model_id for model in one.by_model]
-
     counts = metrics_of(summary.evaluations)
     chosen = []
     evaluations = with_directions(summary.evaluations, lower_is_better)
-    for one, names in matching_scopes(evaluations, filters or Filters(), models_of, metrics):
+    for one, names in matching_scopes(
+        evaluations, filters or Filters(), lambda one: [model.model_id for model in one.by_model], metrics
+    ):
         models = [model for model in one.by_model if model.model_id in names]
         answering = sum(errors_as_wrong or model.answers > 0 for model in models)
         common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
