@@ -143,7 +143,6 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return matches_any(sample_hash, self.hash)
 
     def accepts_fields(self, record: Mapping[str, Any]) -> bool:
-        """Whether all conditions on fields hold for a decoded record."""
         return all(parse_condition(text).matches(record) for text in self.where)
 
     def accepts_outcome(self, *, is_correct: bool, has_error: bool) -> bool:

@@ -361,7 +361,6 @@ class Database:
         return found
 
     def _found(self, found: Sequence[tuple[int, int | None]]) -> list[QuestionRow]:
-        """Return the rows of questions in some scopes, or in all that have them."""
         by_scope: dict[int, set[int]] = {}
         for place, scope in found:
             for number in range(len(self.scopes)) if scope is None else [scope]:

@@ -49,8 +49,6 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Prices per million tokens."""
-
     input: float
     output: float
     cached: float | None = None
@@ -177,7 +175,6 @@ _Answer = tuple[tuple[str, str | None, str], tuple[float | None, bool]]
 
 
 def find_calibration(index: Index, field: str, filters: Filters) -> list[Calibration]:
-    """Compute the calibration of each chosen model, evaluation and metric."""
     is_metric = any(scope.metric == field for scope in index.scopes)
     found: dict[tuple[str, str | None, str], list[tuple[float | None, bool]]] = {}
     for name, answer in (_by_metric if is_metric else _by_field)(index, field, filters):

@@ -96,7 +96,6 @@ def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
 
 
 def cached_files() -> list[Path]:
-    """The files and directories of fastrec in the cache directory."""
     with suppress(OSError):
         return sorted(path for path in cache_directory().iterdir() if path.suffix in CACHED)
     return []
@@ -405,7 +404,6 @@ class Index(Database):
                     same = [(one, other) for one, other in same if one is not pair[0] and other is not pair[1]]
 
     def records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
-        """The records of each question by model."""
         scope = self.scope(query)
         models = enumerate(scope.models if scope else ())
         chosen = [(at, model) for at, model in models if not query.models or model in query.models]
@@ -448,7 +446,6 @@ class Index(Database):
         return next(iter(self.rows(query, [number])), None)
 
     def _position(self, query: Query, name: str) -> tuple[array[int], int | None]:
-        """The numbers of the questions that a query chooses, and the position of one among them."""
         ids, number = self.ids(query), self.number_of(query, name)
         try:
             return ids, None if number is None else ids.index(number)
@@ -574,7 +571,6 @@ def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters
 
 
 def choose_model(pattern: str, models: Collection[str]) -> str:
-    """Choose the one model that a pattern matches."""
     if pattern in models:
         return pattern
     found = [model for model in models if matches_any(model, [pattern])]

@@ -165,7 +165,6 @@ class Leaderboard(Tabular, kw_only=True):
         return joined(*made, *(tag("p", line, class_="soft") for line in self.notes()))
 
     def to_page(self) -> Html:
-        """A page of its own."""
         head = joined(tag("meta", charset="utf-8"), tag("title", "Leaderboard"), tag("style", _STYLE))
         return Html("<!doctype html>" + tag("html", tag("head", head), tag("body", self.to_html()), lang="en"))
 
@@ -173,7 +172,6 @@ class Leaderboard(Tabular, kw_only=True):
         return self.to_html()
 
     def groups(self) -> list[tuple[str, list[BoardModel]]]:
-        """The groups with their titles, in order."""
         by_number: dict[int, list[BoardModel]] = {}
         for model in self.models:
             by_number.setdefault(model.group, []).append(model)
@@ -375,7 +373,6 @@ def _some(sums: PairSums, places: Sequence[int]) -> PairSums:
 
 
 def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequence[str]) -> dict[str, list[Any]]:
-    """What is compared within a group, for each of its models."""
     names = ("mean", "mean_rank", "win_share", "rank_best", "rank_worst")
     found: dict[str, list[Any]] = {name: [None] * len(models) for name in names}
     if not columns:

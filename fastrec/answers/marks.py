@@ -165,7 +165,6 @@ def _flags_of(flags: bytes, models: Sequence[int]) -> bytes:
 
 
 def _answering(flags: bytes, models: Sequence[int], answers: int) -> Sequence[int]:
-    """Return the models with an answer, given the flags of all, and their number."""
     if answers == len(models):
         return models
     return [model for model, kind in zip(models, flags, strict=True) if kind & ANSWERS]
@@ -216,8 +215,6 @@ def _spread(values: Sequence[float]) -> float:
 
 
 class Trial(NamedTuple):
-    """One of several records of a model and question."""
-
     flag: int  # `RIGHT`, `WRONG` or `ERROR`
     score: float
     answer: int  # trials of a model with the same extracted answer have the same number

@@ -171,7 +171,6 @@ class LineReader:
         return end + 1
 
     def _length(self, data: bytearray, start: int, end: int) -> int:
-        """Return the length of an output, or of all messages."""
         text = data[start:end]
         if not self._single:
             return _total_of_turns(_decode_turns(text))
@@ -257,8 +256,6 @@ Item = TypeVar("Item")
 
 
 class ScopeRecords(msgspec.Struct, array_like=True, gc=False):
-    """The records of a question in one scope."""
-
     scope: int
     sample_ids: list[bytes]
     """Distinct ids as they are spelled in JSON, that of the first record first."""
@@ -442,7 +439,6 @@ class _Scanner:
         return question
 
     def _end(self, end: int) -> None:
-        """End a stretch of lines."""
         if self._question:
             self._question.ranges.append((self._task.number, self._start, end))
 

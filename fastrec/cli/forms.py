@@ -188,7 +188,6 @@ def _text(value: Any) -> str:
 
 
 def _prompt(connection: DuckDBPyConnection) -> None:
-    """Read queries line by line until a semicolon, and run them."""
     with _history():
         if sys.stdin.isatty():
             click.echo("SQL over the tables answers, questions, models and records. \\d lists them, \\q leaves.")

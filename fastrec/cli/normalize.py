@@ -197,7 +197,6 @@ def _print_skipped(result: Import, paths: Sequence[str], *, is_all: bool) -> Non
 
 
 def _print_fields(result: Import) -> None:
-    """Print which fields of logs are not in the records, or not whole."""
     fields = Counter[tuple[str, str, str]]()
     for log in result.logs:
         for field, reasons in log.fields_left_out.items():

@@ -231,7 +231,6 @@ _MOST: Final = 1000  # completions
 
 
 def given_filters(options: Mapping[str, Any]) -> bool:
-    """Return whether any filter is given among the parameters of a command."""
     from fastrec.filters import Filters
 
     return any(options[name] for name in Filters.__struct_fields__)

@@ -333,7 +333,6 @@ def add_groups(totals: Stats, grouped: Stats, groups: Sequence[GroupBy], notice:
 
 
 def largest(stats: Stats, number: int) -> Stats:
-    """Leave only the evaluations and metrics with the most records, in the same order."""
     if len(stats.evaluations) <= number:
         return stats
     by_size = sorted(range(len(stats.evaluations)), key=lambda at: -stats.evaluations[at].records)
@@ -528,7 +527,6 @@ def about(evaluation: EvaluationStats) -> str:
 
 
 def has_repeats(evaluation: EvaluationStats) -> bool:
-    """Whether a model has several answers to a question."""
     return any(model.answers > model.questions for model in evaluation.by_model)
 
 

@@ -258,12 +258,10 @@ class ModelTally(Sums):
         return self
 
     def answers(self) -> Totals:
-        """Sums over records without an error."""
         score, squared = self.score - self.error_score, self.score_squared - self.error_score_squared
         return Totals(self.records - self.errors, self.correct, score, squared)
 
     def with_errors(self) -> Totals:
-        """Sums over all records, with errors as wrong."""
         return Totals(self.records, self.correct, self.score, self.score_squared)
 
     def latency_quantiles(self, shares: Sequence[float]) -> list[int | None]:

@@ -302,7 +302,6 @@ def _score(metric: str, stat: Stat) -> Score:
 
 
 def _combined(earlier: Score, score: Score) -> Score:
-    """Return what two statements about one metric say together."""
     if earlier.value == score.value or score.problem == _EMPTY:
         return earlier
     if earlier.problem == _EMPTY:
