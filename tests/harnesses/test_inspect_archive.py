@@ -207,8 +207,8 @@ def test_the_path_of_an_error_is_that_of_the_log(tmp_path):
 
 def test_a_sample_that_needs_too_much_memory_is_reported(tmp_path, monkeypatch):
     """The limit is on what the decoded sample needs; text that is skipped counts once."""
-    monkeypatch.setattr(inspect, "MAX_SAMPLE_MEMORY", 1 << 20)
-    monkeypatch.setattr(inspect, "_LARGE_SAMPLE", 1 << 10)
+    monkeypatch.setattr(archives, "MAX_SAMPLE_MEMORY", 1 << 20)
+    monkeypatch.setattr(archives, "_LARGE_SAMPLE", 1 << 10)
     path = tmp_path / "log.eval"
     short = [{"role": "user", "content": "a"}] * 5_000
     for large in (

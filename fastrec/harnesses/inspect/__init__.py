@@ -7,18 +7,12 @@ told by scores that the log has: results that were recomputed after an edit name
 
 `accuracy` and `mean` are means, over samples, of the means over their epochs. If each sample has a score in each epoch,
 that is the mean of all scores. Other reducers are applied to the scores of each sample (`REDUCERS`).
-
-A slice is members of an archive, or items of a JSON document. A chunked sample has several members.
-`sample.json` is the sample without its messages; `messages/N.json` is the part of the sequence of all messages that
-begins with message N, and `message_refs` says which of them the sample has.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -26,26 +20,101 @@ import msgspec
 
 from fastrec.errors import LogError
 from fastrec.harnesses.convert import REDUCERS, reducer_of
-from fastrec.harnesses.inspect.files import ARCHIVE, Archive, directory_of, logs_of, role_of, unpack_members
-from fastrec.harnesses.inspect.messages import Attachments
-from fastrec.harnesses.inspect.sample import OLD_SCORE, Parts, Scorer, Scoring, sample_of, scores_in
-from fastrec.harnesses.inspect.structs import (
-    Entry,
-    Header,
-    LoggedMessage,
-    LoggedSample,
-    Metric,
-    Results,
-    SampleAttachments,
-    SampleEvents,
-    SlowSample,
+from fastrec.harnesses.inspect.files import (
+    ARCHIVE,
+    Archive,
+    LogSlice,
+    check_item,
+    directory_of,
+    logged_samples,
+    logs_of,
+    role_of,
+    sample_members,
+    samples,
+    unpack_members,
 )
+from fastrec.harnesses.inspect.messages import Failure, LogObject
+from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
 from fastrec.harnesses.json_array import JsonArray
-from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import row_of
-from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at
+from fastrec.harnesses.values import decoder, open_plain
 
 __all__ = ["logs_of", "plan", "role_of", "samples"]
+
+# The header is `header.json`, `_journal/start.json`, or the document without its samples.
+
+
+class Named(LogObject):
+    name: str | None = None
+
+
+class Config(LogObject):
+    epochs: int | None = None
+
+
+class ScorerSpec(LogObject):
+    name: str
+    metrics: Any = None
+
+
+class Spec(LogObject):
+    task: str
+    model: str
+    created: str
+    run_id: str | None = None
+    eval_id: str | None = None
+    dataset: Named | None = None
+    config: Config | None = None
+    packages: dict[str, Any] | None = None
+    scorers: list[ScorerSpec] | None = None
+
+
+class Metric(LogObject):
+    name: str = ""
+    group: str | None = None  # the metric that has several values, of which this is one
+    value: Any = None
+
+
+class Entry(LogObject):
+    """The aggregates of one scorer, or of one key of its scores, by one reducer."""
+
+    name: str = ""
+    scorer: str = ""
+    reducer: str | None = None
+    unscored_samples: int | None = None
+    scored_samples: int | None = None
+    metrics: dict[str, Metric] = msgspec.field(default_factory=dict)
+
+
+class Results(LogObject):
+    total_samples: int | None = None
+    completed_samples: int | None = None
+    logged_samples: int | None = None
+    early_stopping: Any = None
+    scores: list[Entry] | None = None
+    scorer: Named | None = None
+    """Instead of `scores`, with `metrics`, in logs of 2024."""
+    metrics: dict[str, Metric] | None = None
+
+
+class Header(LogObject):
+    eval: Spec
+    version: int = 2
+    status: str = "started"
+    results: Results | None = None
+    error: Failure | None = None
+    invalidated: bool | None = None
+
+    @property
+    def expected_samples(self) -> int | None:
+        """The number of samples that the log should have; None if the run left out some that were planned."""
+        results = self.results
+        if self.status != "success" or results is None:
+            return None
+        is_partial = results.logged_samples is not None or results.early_stopping is not None
+        return None if is_partial else results.total_samples
+
 
 _decode_header: Final = decoder(Header)
 
@@ -206,12 +275,7 @@ _LAST_VERSION: Final = 3
 _LOOK_AT: Final = 32  # samples, to learn the names of scores
 
 
-class _Summary(msgspec.Struct):
-    """One sample in a list of summaries; they are only counted."""
-
-
-_decode_summary: Final = decoder(_Summary)
-_decode_summaries: Final = decoder(list[_Summary])
+_decode_summaries: Final = decoder(list[LogObject])  # they are only counted
 
 
 def plan(log: Log) -> LogPlan:
@@ -262,18 +326,10 @@ def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
 def _plan_document(path: str) -> LogPlan:
     with open_plain(path) as reader:
         array = JsonArray(path, reader.read, "samples")
-        items = [(start, size) for start, size, _ in array.items(_check_item)]
+        items = [(start, size) for start, size, _ in array.items(check_item)]
     header = _decoded(path, "it", array.envelope)
     slices = [LogSlice(items=tuple(some)) for some in _slices(items, lambda one: one[1])]
     return _plan(path, header, [], slices)
-
-
-def _check_item(text: memoryview) -> None:
-    """Raise ValueError if a text is not the whole of an item."""
-    try:
-        _decode_skipped(text)
-    except REFUSALS:
-        _decode_summary(_finite(text))
 
 
 def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
@@ -287,7 +343,7 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
 
 
 def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -> LogPlan:
-    found = (sample for one in slices for sample, _ in _logged_samples(path, one))
+    found = (sample for one in slices for sample, _ in logged_samples(path, one))
     seen = _scores_seen(islice(found, _LOOK_AT), _old_score_name(header))
     scoring = _scoring_of(header, seen)
     means, not_compared = figures_of(header, seen)
@@ -314,207 +370,3 @@ def _slices(items: Iterable[Any], size_of: Any) -> Iterator[list[Any]]:
             run, size = [], 0
     if run:
         yield run
-
-
-_CHUNK: Final = re.compile(
-    r"(samples/.+_epoch_\d+)/(?:sample|metadata|skeleton|(messages|events|calls|attachments)/(\d+|stats|uuids))\.json",
-    re.DOTALL,
-)
-_SEQUENCES: Final = ("messages", "attachments", "events", "metadata")
-# A quote without a backslash before it is not inside a text, so this is the value of a key.
-_NOT_FINITE: Final = re.compile(rb'(?<!\\)"(\s*+:\s*+)(NaN|-?Infinity)(?=\s*+[,}])')
-
-Buffer = bytes | bytearray | memoryview
-
-_decode_sample: Final = decoder(SlowSample)
-_decode_messages: Final = decoder(list[LoggedMessage])
-_decode_metadata: Final = decoder(dict[str, Any])
-_decode_texts: Final = decoder(list[str])
-_decode_attachments: Final = decoder(SampleAttachments)
-_decode_events: Final = decoder(SampleEvents)
-_decode_skipped: Final = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_fast: Final = msgspec.json.Decoder(LoggedSample).decode
-_decode_fields: Final = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_DECODED: Final = {*LoggedSample.__struct_fields__, "attachments"} - {"events", "store"}
-
-MAX_SAMPLE_MEMORY: Final = 1_400_000_000
-"""What a sample may need while it is converted, besides what the process has anyway."""
-_LARGE_SAMPLE: Final = 8 << 20  # the memory of a smaller one is not estimated
-_WIDTH: Final = 7  # copies of the text of values, as measured: in the sample, in its record, in lines …
-_WIDE: Final = 5  # more bytes of text, as measured, where a character takes four
-_VALUE_BYTES: Final = 160  # of an object in memory, as measured with short messages and nested lists
-
-
-class SampleMembers(msgspec.Struct, frozen=True):
-    """The members of one sample, packed; only a chunked sample has more than the first."""
-
-    sample: bytes
-    messages: bytes = b""
-    attachments: bytes = b""
-    events: bytes = b""
-    metadata: bytes = b""
-
-    @property
-    def size(self) -> int:
-        parts = (self.sample, self.messages, self.attachments, self.metadata)
-        return sum(member.size for part in parts for member in unpack_members(part))
-
-
-def sample_members(directory: Mapping[str, bytes]) -> tuple[list[SampleMembers], int]:
-    """Return the members of each sample in the order of the directory, and the number of chunked ones cut short."""
-    whole: dict[str, bytes] = {}
-    chunks: dict[str, dict[str, dict[int, bytes]]] = {}
-    for name, member in directory.items():
-        if not name.startswith("samples/"):
-            continue
-        chunk = _CHUNK.fullmatch(name)
-        if chunk is not None:
-            sequences = chunks.setdefault(chunk[1], {name: {} for name in _SEQUENCES})
-            if chunk[2] in sequences and chunk[3].isdecimal():
-                sequences[chunk[2]][int(chunk[3])] = member
-            if name.endswith("/metadata.json"):
-                sequences["metadata"][0] = member
-            if name.endswith("/sample.json"):
-                whole[chunk[1]] = member
-        elif name.endswith(".json"):
-            whole[name] = member
-    samples = []
-    for name, member in whole.items():
-        sequences = chunks.pop(name, {})
-        parts = (sequences.get(key, {}) for key in _SEQUENCES)
-        samples.append(SampleMembers(member, *(b"".join(part[start] for start in sorted(part)) for part in parts)))
-    return samples, len(chunks)
-
-
-class LogSlice(msgspec.Struct, frozen=True):
-    """A slice of a log: samples of an archive, or start and size of adjacent samples of a document."""
-
-    scoring: Scoring = Scoring()
-    members: tuple[SampleMembers, ...] = ()
-    items: tuple[tuple[int, int], ...] = ()
-
-
-def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has it
-    path = log.files[0].path
-    for sample, parts in _logged_samples(path, log_slice):
-        try:
-            yield sample_of(sample, parts, log_slice.scoring)
-        except (ValueError, RecursionError) as exc:
-            raise LogError(path, f"sample {sample.id} cannot be read: {exc}") from exc
-
-
-def _logged_samples(path: str, log_slice: LogSlice) -> Iterator[tuple[LoggedSample, Parts]]:
-    members, items = log_slice.members, log_slice.items
-    return samples_in_archive(path, members) if members else samples_in_document(path, items)
-
-
-def samples_in_archive(path: str, samples: Iterable[SampleMembers]) -> Iterator[tuple[LoggedSample, Parts]]:
-    with open_plain(path) as reader:
-        archive = Archive(path, reader)
-        for members in samples:
-            (member,) = unpack_members(members.sample)
-            text = archive.read(member)
-            try:
-                sample = decode_sample(text)
-                if sample.message_refs is None:
-                    yield sample, _parts_of(text)
-                else:
-                    yield _chunked(sample, archive, members)
-            except _TooLargeError as exc:
-                raise archive.error(member, str(exc)) from exc
-            except ValueError as exc:
-                raise archive.error(member, f"is not a sample: {exc}") from exc
-
-
-def _chunked(sample: LoggedSample, archive: Archive, members: SampleMembers) -> tuple[LoggedSample, Parts]:
-    texts = [archive.read(member) for member in unpack_members(members.messages)]
-    _check_memory(b",".join(texts))
-    chunks = [_decode_messages(memoryview(text)) for text in texts]
-    pool = [message for chunk in chunks for message in chunk]
-    for member in unpack_members(members.metadata):
-        sample.metadata = _decode_metadata(memoryview(archive.read(member)))
-    if members.events:
-        sample.events = msgspec.Raw(b"[0]")  # they are not read
-    for start, end in sample.message_refs or ():
-        if not 0 <= start <= end <= len(pool):
-            raise ValueError(f"it refers to messages {start} to {end}, and there are {len(pool)}")
-        sample.messages += pool[start:end]
-
-    def attachments() -> dict[str, str]:
-        chunks = [_decode_texts(memoryview(archive.read(member))) for member in unpack_members(members.attachments)]
-        return {str(index): text for index, text in enumerate(text for chunk in chunks for text in chunk)}
-
-    return sample, (Attachments(attachments), list)
-
-
-def samples_in_document(path: str, items: Sequence[tuple[int, int]]) -> Iterator[tuple[LoggedSample, Parts]]:
-    first, end = items[0][0], sum(items[-1])
-    with open_plain(path) as reader:
-        text = memoryview(read_at(reader, end - first, first))
-    for start, size in items:
-        item = text[start - first : start - first + size]
-        try:
-            yield decode_sample(item), _parts_of(item)
-        except ValueError as exc:
-            place = f"between byte {start:,} and byte {start + size:,}"
-            raise LogError(path, f"has a damaged sample {place}: {exc}") from exc
-
-
-class _TooLargeError(ValueError):
-    """A sample that is refused because of the memory that it would need."""
-
-
-def _check_memory(text: Buffer) -> None:
-    """Refuse a sample that would need too much memory, before it is decoded.
-
-    A value takes far more memory than its text. Each one has a comma or an opening bracket before it or in it. Fields
-    that are skipped do not count, above all `events`.
-    """
-    if len(text) < _LARGE_SAMPLE:
-        return
-    fields: Sequence[Buffer] = [text]
-    with suppress(*REFUSALS):
-        found = _decode_fields(text)
-        fields = [memoryview(value) for name, value in found.items() if name in _DECODED]
-    need = len(text) + _WIDTH * sum(map(len, fields))
-    for value in fields:
-        if need > MAX_SAMPLE_MEMORY:
-            break  # without a copy of the text
-        part = bytes(value)
-        if not part.isascii() or b"\\u" in part:  # then a character takes up to four bytes
-            need += _WIDE * len(part)
-        need += _VALUE_BYTES * sum(map(part.count, (b",", b"{", b"[")))
-    if need > MAX_SAMPLE_MEMORY:
-        most = f"{MAX_SAMPLE_MEMORY / 1e9:.1f} GB"
-        raise _TooLargeError(f"needs {need / 1e9:,.1f} GB of memory or more to convert, and the limit is {most}")
-
-
-def decode_sample(text: Buffer) -> LoggedSample:
-    _check_memory(text)
-    with suppress(*REFUSALS):
-        return _decode_fast(text)
-    with suppress(*REFUSALS):
-        return _decode_fast(_finite(text))
-    return _decode_sample(memoryview(text))
-
-
-def _finite(text: Buffer) -> bytes:
-    """Put quotes around NaN and Infinity where they are the value of a key: msgspec is much faster than `json`."""
-    return _NOT_FINITE.sub(rb'"\1"\2"', bytes(text))
-
-
-def _parts_of(text: Buffer) -> Parts:
-    def attachments() -> dict[str, str]:
-        found = _decode_attachments(memoryview(text))
-        old = found.transcript.content if found.transcript else None
-        return (old or {}) | (found.attachments or {})
-
-    def events() -> Any:
-        try:
-            found = _decode_events(memoryview(text))
-        except ValueError:  # events of an unknown kind: the output has the tokens of the last call
-            return None
-        old = found.transcript.events if found.transcript else None
-        return found.events or old
-
-    return Attachments(attachments), events
