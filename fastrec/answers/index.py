@@ -215,22 +215,22 @@ def build_index(
         results = run_in_order(scan_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
         for task, _ in zip(tasks, with_progress(results, parts, progress, "index"), strict=True):
             _insert(database, read_batches(task.rows, Rows))
-        _insert(database, _joined(tasks, scopes))
+        # Join the questions that may have records in several parts.
+        pieces = merge(*(read_batches(task.pieces, Question) for task in tasks), key=lambda question: question.key)
+        joined = (join_questions(list(group)) for _, group in groupby(pieces, key=lambda question: question.key[:3]))
+        _insert(database, (rows_of(question, scopes) for question in joined))
         for number, one in enumerate(scopes):
-            _insert_scope(database, number, one)
+            sql = "SELECT min(low), max(high) FROM question WHERE scope = ?"
+            low, high = database.execute(sql, (number,)).fetchone() if one.graded else (0.0, 1.0)
+            distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
+            row = (number, msgspec.json.encode(one), msgspec.json.encode(one.models), distance)
+            database.execute("INSERT INTO scope VALUES (?, ?, ?, ?)", row)
         database.execute("COMMIT")
         database.executescript(_INDEXES)
 
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:
     return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
-
-
-def _joined(tasks: Iterable[ScanTask], scopes: Sequence[Scope]) -> Iterator[Rows]:
-    """Join the questions that may have records in several parts."""
-    pieces = merge(*(read_batches(task.pieces, Question) for task in tasks), key=lambda question: question.key)
-    for _, group in groupby(pieces, key=lambda question: question.key[:3]):
-        yield rows_of(join_questions(list(group)), scopes)
 
 
 def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
@@ -250,14 +250,6 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
             if entry[2].count(b",") and len(several := _decode_ids(entry[2])) > 1:
                 ids = [(bytes(sample_id), *entry[:2]) for sample_id in several]
                 database.executemany("INSERT INTO several_ids VALUES (?, ?, ?)", ids)
-
-
-def _insert_scope(database: sqlite3.Connection, number: int, scope: Scope) -> None:
-    sql = "SELECT min(low), max(high) FROM question WHERE scope = ?"
-    low, high = database.execute(sql, (number,)).fetchone() if scope.graded else (0.0, 1.0)
-    distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
-    row = (number, msgspec.json.encode(scope), msgspec.json.encode(scope.models), distance)
-    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?)", row)
 
 
 class Index(Database):

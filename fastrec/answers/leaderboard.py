@@ -21,7 +21,6 @@ import numpy as np
 from fastrec.answers.index import Index, choose_scopes
 from fastrec.answers.ranks import (
     Array,
-    Bools,
     PairSums,
     blocks_of,
     pair_sums,
@@ -390,17 +389,14 @@ def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequenc
         found["mean_rank"] = _estimates(len(models) - wins)
         found["win_share"] = _estimates(wins / (len(models) - 1))
     if total and len(models) > 1:
-        some = [_some(one.sums, at) for one, at in zip(columns, places, strict=True)]
-        ranges = rank_ranges(_better(some, weights))
+        some = [(_some(one.sums, at), n) for one, at, n in zip(columns, places, weights, strict=True) if n]
+        if len(some) == 1:  # the same test as in a table of this evaluation
+            better = significant(some[0][0], lower=False)
+        else:
+            better = significant_mean([one for one, _ in some], [weight for _, weight in some])
+        ranges = rank_ranges(better)
         found["rank_best"], found["rank_worst"] = (list(ends) for ends in zip(*ranges, strict=True))
     return found
-
-
-def _better(sums: Sequence[PairSums], weights: Sequence[float]) -> Bools:
-    counting = [(one, weight) for one, weight in zip(sums, weights, strict=True) if weight]
-    if len(counting) == 1:  # the same test as in a table of this evaluation
-        return significant(counting[0][0], lower=False)
-    return significant_mean([one for one, _ in counting], [weight for _, weight in counting])
 
 
 def _wins(values: Array) -> Array:

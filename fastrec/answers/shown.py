@@ -185,7 +185,11 @@ def read_question(
         if shown is not None:
             shown.tallies.append(filled(Tally, row, graded=graded[query.evaluation_name, query.metric]))
     if shown is not None:
-        numbered = _number(sorted(answers.values(), key=lambda one: one.model_id))
+        numbered = sorted(answers.values(), key=lambda one: one.model_id)
+        for _, group in groupby(numbered, key=lambda one: one.model_id):
+            same = list(group)
+            for at, (one, trial) in enumerate(zip(same, tell_apart([one.trial for one in same]), strict=True), start=1):
+                one.number, one.total, one.trial = at, len(same), trial
         for answer in numbered:
             answer.verdicts = [
                 one
@@ -194,15 +198,6 @@ def read_question(
             ]
         shown.answers = [answer for answer in numbered if answer.verdicts]
     return shown
-
-
-def _number(answers: Sequence[ShownAnswer]) -> Sequence[ShownAnswer]:
-    """Number the answers of each model, and keep of their trials what tells them apart."""
-    for _, group in groupby(answers, key=lambda one: one.model_id):
-        same = list(group)
-        for number, (one, trial) in enumerate(zip(same, tell_apart([one.trial for one in same]), strict=True), start=1):
-            one.number, one.total, one.trial = number, len(same), trial
-    return answers
 
 
 def _add(answers: dict[bytes, ShownAnswer], answer: Answer, question: ShownQuestion) -> None:

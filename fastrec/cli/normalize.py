@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -138,7 +137,10 @@ def import_logs(
         if output_format == "json":
             print_json(result)
         else:
-            _print_skipped(result, paths, is_all=bool(verbose))
+            for kind, files in result.skipped_files.items():
+                named = listed([*map(shown, files)], len(files) if verbose else _EXAMPLES)
+                step = f"; for them: fastrec normalize {arguments(paths)} -o corpus" if "record" in kind else ""
+                print_notice(f"{counted(len(files), 'file')} skipped, {kind}: {named}{step}")
             _print_account(result)
             if result.logs:
                 click.echo(f"next: fastrec normalize {arguments([options['output']])} -o corpus")
@@ -186,14 +188,6 @@ def _print_account(result: Import) -> None:
         print_table(Table(columns(["log", "figure", "stated", "recomputed"]), _fitting(rows[:_MOST_ROWS])))
     if len(rows) > _MOST_ROWS:
         click.echo(f"… and {len(rows) - _MOST_ROWS:,} more: see import.json")
-
-
-def _print_skipped(result: Import, paths: Sequence[str], *, is_all: bool) -> None:
-    """Say which files were skipped and why: all of them, or some examples of each kind."""
-    for kind, files in result.skipped_files.items():
-        named = listed([*map(shown, files)], len(files) if is_all else _EXAMPLES)
-        step = f"; for them: fastrec normalize {arguments(paths)} -o corpus" if "record" in kind else ""
-        print_notice(f"{counted(len(files), 'file')} skipped, {kind}: {named}{step}")
 
 
 def _print_fields(result: Import) -> None:

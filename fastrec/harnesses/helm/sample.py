@@ -333,7 +333,9 @@ def _sample_of(
         shown = [one for one in requests if one.request_mode != "calibration"] or requests
     instance = shown[0].instance
     texts, right = _references_of(instance)
-    metadata = _metadata(key, instance, labels)
+    said = {"trial": str(key.trial), "split": instance.split, "sub_split": instance.sub_split}
+    said["perturbation"] = labels.get(key.perturbation, key.perturbation)
+    metadata = {name: text for name, text in said.items() if text}
     if right and len(texts) > 1:
         metadata["reference_index"] = ",".join(map(str, right))
     completions = [one for state in shown if state.result for one in state.result.completions or ()]
@@ -358,6 +360,10 @@ def _sample_of(
     if answer is not None:
         metadata["choice_index"] = str(answer)
         answers.append(extracted(texts[answer], method=extraction))
+    fields: dict[str, Any] = {name: getattr(instance, name) for name in ("contrast_inputs", "contrast_references")}
+    fields["annotations"], extra = shown[0].annotations, instance.extra_data
+    times = [one.result.request_time for one in requests if one.result and one.result.request_time is not None]
+    total = sum(times) * 1000
     return Sample(
         sample_id=key.instance,
         input=_input_of(instance, shown, texts, right),
@@ -365,25 +371,12 @@ def _sample_of(
         output=output,
         answers=answers,
         token_usage=_token_usage(totals),
-        performance=_performance(requests),
+        performance=Performance(generation_time_ms=total) if times and 0 <= total < _INFINITY else None,
         error=_error(requests),
         metadata=metadata,
-        fields=_fields(instance, shown[0].annotations),
+        fields=fields | (extra if isinstance(extra, dict) else {"extra_data": extra}),
         unread=["tokens"] if any(one.tokens for one in completions) else (),
     )
-
-
-def _metadata(key: Key, instance: Instance, labels: dict[str, str]) -> dict[str, str]:
-    said = {"trial": str(key.trial), "split": instance.split, "sub_split": instance.sub_split}
-    said["perturbation"] = labels.get(key.perturbation, key.perturbation)
-    return {name: text for name, text in said.items() if text}
-
-
-def _fields(instance: Instance, annotations: Any) -> dict[str, Any]:
-    names = ("contrast_inputs", "contrast_references")
-    fields = {name: getattr(instance, name) for name in names} | {"annotations": annotations}
-    extra = instance.extra_data
-    return fields | (extra if isinstance(extra, dict) else {"extra_data": extra})
 
 
 def _text(completion: Completion) -> str:
@@ -411,12 +404,6 @@ def _token_usage(totals: dict[str, float]) -> TokenUsage | None:
     if asked is None or said is None or not 0 <= asked < _MANY or not 0 <= said < _MANY:
         return None
     return TokenUsage(input_tokens=round(asked), output_tokens=round(said), total_tokens=round(asked) + round(said))
-
-
-def _performance(requests: list[RequestState]) -> Performance | None:
-    times = [one.result.request_time for one in requests if one.result and one.result.request_time is not None]
-    total = sum(times) * 1000
-    return Performance(generation_time_ms=total) if times and 0 <= total < float("inf") else None
 
 
 def _error(requests: list[RequestState]) -> str:

@@ -131,21 +131,19 @@ def _run_of(header: Header, seen: Seen) -> RunInfo:
     spec = header.eval
     dataset = spec.dataset.name if spec.dataset else None
     metadata = {"eval_id": spec.eval_id, "run_id": spec.run_id, "dataset": dataset}
+    lower = (
+        _resolve(entry, seen)
+        for entry in _entries(header.results)
+        if any((row := row_of("inspect", name)) and row.lower for name in entry.metrics)
+    )
     return RunInfo(
         task=spec.task,
         model=spec.model,
         started=spec.created,
         version=str((spec.packages or {}).get("inspect_ai", "")),
         metadata={name: value for name, value in metadata.items() if value},
-        lower_is_better=frozenset(_lower_is_better(header, seen)),
+        lower_is_better=frozenset(f"{scorer}:{key}" if key else scorer for scorer, key in lower),
     )
-
-
-def _lower_is_better(header: Header, seen: Seen) -> Iterator[str]:
-    for entry in _entries(header.results):
-        scorer, key = _resolve(entry, seen)
-        if any((row := row_of("inspect", name)) and row.lower for name in entry.metrics):
-            yield f"{scorer}:{key}" if key else scorer
 
 
 def _notes_of(header: Header) -> list[str]:

@@ -59,7 +59,10 @@ def plan(log: Log) -> LogPlan:
     if not survey.rows:
         raise LogError(details, "these details have no rows")
     named = parquet.first_task(details)
-    task = _listed(named, results) if named else _flat_task(details, results, parquet, is_flat=is_flat)
+    if named:  # until 0.12, the results call it by its suite, too
+        task = next((name for name in results.tasks if name == named or name.endswith(f"|{named}")), named)
+    else:
+        task = _flat_task(details, results, parquet, is_flat=is_flat)
     metrics = results.metrics_of(task)
     aggregates, not_compared = _aggregates(results, task, metrics, survey.columns["metrics" if is_flat else "metric"])
     columns, unread = columns_of(survey.filled)
@@ -96,11 +99,6 @@ def _started(results: Results, paths: Iterable[str]) -> str:
         if date := date_of(path):
             return date
     return "" if clock is None else str(clock)
-
-
-def _listed(task: str, results: Results) -> str:
-    """A task as the results call it: until 0.12, also by its suite."""
-    return next((name for name in results.tasks if name == task or name.endswith(f"|{task}")), task)
 
 
 def _flat_task(path: str, results: Results, parquet: Any, *, is_flat: bool) -> str:
