@@ -70,23 +70,18 @@ NAME_FILTERS: Final = ("evaluation", "metric", "model", "exclude_evaluation", "e
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """The filters of a command. An empty one matches every record."""
 
-    evaluation: tuple[str, ...] = ()
-    """Patterns of `evaluation_name`."""
+    evaluation: tuple[str, ...] = ()  # patterns of `evaluation_name`
     metric: tuple[str, ...] = ()
     """Patterns of `evaluation_result_id`. Records without a metric have an empty one."""
-    model: tuple[str, ...] = ()
-    """Patterns of `model_id`."""
-    sample_id: tuple[str, ...] = ()
-    """Patterns of `sample_id`; 5 matches the integer 5 and the string "5"."""
-    hash: tuple[str, ...] = ()
-    """Patterns of `sample_hash`."""
+    model: tuple[str, ...] = ()  # patterns of `model_id`
+    sample_id: tuple[str, ...] = ()  # patterns of `sample_id`; 5 matches the integer 5 and the string "5"
+    hash: tuple[str, ...] = ()  # patterns of `sample_hash`
     exclude_evaluation: tuple[str, ...] = ()
     exclude_model: tuple[str, ...] = ()
     right: bool = False
     wrong: bool = False
     errors: bool = False
-    where: tuple[str, ...] = ()
-    """Conditions on fields, all of which must hold: see `fastrec.where`."""
+    where: tuple[str, ...] = ()  # conditions on fields, all of which must hold: see `fastrec.where`
 
     def __bool__(self) -> bool:
         return self != _NONE

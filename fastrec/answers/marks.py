@@ -38,8 +38,7 @@ ERROR: Final = 4
 OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = ("none", "right", "wrong", "mixed", "error", "right", "wrong", "mixed")
 _SHARES: Final = (0.0, 1.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.5)
 """By the flags of a model, unless it is right and wrong."""
-VALUES_BY_FLAGS: Final = (None, 1.0, 0.0, 0.5, None, 1.0, 0.0, 0.5)
-"""The same; None without an answer."""
+VALUES_BY_FLAGS: Final = (None, 1.0, 0.0, 0.5, None, 1.0, 0.0, 0.5)  # the same; None without an answer
 ANSWERS: Final = RIGHT | WRONG
 _LARGEST: Final = sys.float_info.max
 _SQUARED: Final = 1e140  # the squares of smaller scores can be added up

@@ -84,8 +84,7 @@ class _Verdict(msgspec.Struct, gc=False):
 
 class Key(msgspec.Struct, gc=False):
     evaluation_name: str
-    sample_id: Raw
-    """As it is spelled."""
+    sample_id: Raw  # as it is spelled
     sample_hash: str
     evaluation_result_id: str | UnsetType = UNSET
 
@@ -257,18 +256,15 @@ Item = TypeVar("Item")
 
 class ScopeRecords(msgspec.Struct, array_like=True, gc=False):
     scope: int
-    sample_ids: list[bytes]
-    """Distinct ids as they are spelled in JSON, that of the first record first."""
+    sample_ids: list[bytes]  # distinct ids as they are spelled in JSON, that of the first record first
     records: list[RecordMark]
 
 
 class Question(msgspec.Struct, array_like=True, gc=False):
     evaluation_name: str
     sample_hash: str
-    sample_id: bytes
-    """As it is spelled in JSON, if the hash is split; else empty."""
-    place: int
-    """Of its first record: the number of the part, and the offset in its text."""
+    sample_id: bytes  # as it is spelled in JSON, if the hash is split; else empty
+    place: int  # of its first record: the number of the part, and the offset in its text
     asked: Asked
     ranges: list[tuple[int, int, int]]
     """Where its records are: the number of a part, and the start and end of a stretch of its text."""
@@ -358,8 +354,7 @@ class ScanTask(msgspec.Struct, frozen=True):
     turns_field: str
     limits: Limits
     rows: str  # the file for packed questions
-    pieces: str
-    """The file for questions that may have more records in other parts, by name and hash."""
+    pieces: str  # the file for questions that may have more records in other parts, by name and hash
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"

@@ -18,8 +18,7 @@ class Names(msgspec.Struct):
     """Which names the records of a corpus have, each once, in the order of the summary."""
 
     evaluations: list[str]
-    metrics: list[str | None]
-    """None stands for records without a metric."""
+    metrics: list[str | None]  # None stands for records without a metric
     models: list[str]
 
 
@@ -69,10 +68,8 @@ class Chosen(msgspec.Struct):
     metrics: int
     count: int
     answering: int
-    models: list[ModelSummary]
-    """Their numbers; empty if only common questions count and there are none."""
-    common_questions: int | None
-    """Questions that all of these have answered, if known."""
+    models: list[ModelSummary]  # their numbers; empty if only common questions count and there are none
+    common_questions: int | None  # questions that all of these have answered, if known
 
 
 def choose(

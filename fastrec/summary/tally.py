@@ -27,8 +27,7 @@ from fastrec.summary.rows import USUAL_TYPE, Column, Sums, from_portable, to_por
 _UNIT_BITS: Final = 1_074
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
-Outcome = Sequence[Any]
-"""Of a record: whether it is correct, its score, and whether it has an error."""
+Outcome = Sequence[Any]  # of a record: whether it is correct, its score, and whether it has an error
 
 NO_OUTCOME: Final[Outcome] = (False, 0, False)
 

@@ -30,8 +30,7 @@ FOREIGN: Final = "is not as HELM writes it"
 
 METHOD: Final = "adapter_method"  # the key of the metadata that names the method of adaptation
 
-LANGUAGE_MODELING: Final = "language_modeling"
-"""The method that sends a request for each part of a long text."""
+LANGUAGE_MODELING: Final = "language_modeling"  # the method that sends a request for each part of a long text
 
 Perturbation = dict[str, Any]
 """The description of a perturbation. All of it is its identity: one name may have several descriptions."""
@@ -144,8 +143,7 @@ class LogSlice(msgspec.Struct, frozen=True):
 
     requests: list[tuple[int, int]]
     entries: list[tuple[int, int]]
-    labels: dict[str, str]
-    """What to call each perturbation of the run, by its canonical description."""
+    labels: dict[str, str]  # what to call each perturbation of the run, by its canonical description
     empty_metrics: frozenset[str]  # metrics that have no value in the whole run
 
 
@@ -153,8 +151,7 @@ class Key(NamedTuple):
     """The identity of a sample, by which requests and scores are joined."""
 
     instance: str
-    perturbation: str
-    """Its description as canonical JSON; empty if there is none."""
+    perturbation: str  # its description as canonical JSON; empty if there is none
     trial: int
 
 

@@ -93,8 +93,7 @@ class Results(LogObject):
     logged_samples: int | None = None
     early_stopping: Any = None
     scores: list[Entry] | None = None
-    scorer: Named | None = None
-    """Instead of `scores`, with `metrics`, in logs of 2024."""
+    scorer: Named | None = None  # instead of `scores`, with `metrics`, in logs of 2024
     metrics: dict[str, Metric] | None = None
 
 

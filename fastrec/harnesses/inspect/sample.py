@@ -32,8 +32,7 @@ from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
 _NOTHING: Final = msgspec.Raw(b"")
-SKIPPED: Final = ("events", "transcript", "store")
-"""Fields of a sample that are looked at, but not read."""
+SKIPPED: Final = ("events", "transcript", "store")  # fields of a sample that are looked at, but not read
 
 
 class Usage(LogObject):

@@ -90,10 +90,8 @@ _NAMES: Final = ("peft", "delta", "pretrained", "model", "path", "engine")
 class Results(msgspec.Struct, kw_only=True):
     """The `results_<date>.json` of a run: its tasks, their figures and settings, the model, and the date."""
 
-    results: dict[str, dict[str, Any] | None]
-    """By task or group: the figures, as `metric,filter`."""
-    configs: dict[str, msgspec.Raw] = {}
-    """By task, without groups."""
+    results: dict[str, dict[str, Any] | None]  # by task or group: the figures, as `metric,filter`
+    configs: dict[str, msgspec.Raw] = {}  # by task, without groups
     config: dict[str, Any] | None = None
     versions: Any = None
     n_shot: Any = msgspec.field(name="n-shot", default=None)
@@ -104,8 +102,7 @@ class Results(msgspec.Struct, kw_only=True):
     lm_eval_version: Any = None
     model_name: Any = None
     model_name_sanitized: Any = None
-    digest: str = ""
-    """Of the text."""
+    digest: str = ""  # of the text
 
     @property
     def tasks(self) -> list[str]:
