@@ -338,12 +338,19 @@ class Database:
         if len(text) >= shortest:
             beyond = prefix + b"\xff"
             searches += [("SELECT id, NULL FROM asked WHERE sample_hash BETWEEN ? AND ?", (prefix, beyond))]
+        by_scope: dict[int, set[int]] = {}
         with self._use() as connection:
             for sql, values in searches:
-                found = connection.execute(f"{sql} ORDER BY id LIMIT ?", (*values, limit)).fetchall()
-                if found:
-                    return self._found(found)[:limit]
-        return []
+                for place, scope in connection.execute(f"{sql} ORDER BY id LIMIT ?", (*values, limit)):
+                    for number in range(len(self.scopes)) if scope is None else [scope]:
+                        by_scope.setdefault(number, set()).add(place)
+                if by_scope:
+                    break
+        rows = []
+        for number, places in sorted(by_scope.items()):
+            name, metric = self.scopes[number].evaluation_name, self.scopes[number].metric
+            rows += self.rows(Query(evaluation_name=name, metric=metric), sorted(places))
+        return sorted(rows, key=lambda row: row.number)[:limit]
 
     def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
         """The shortest beginning of each `sample_hash`, of at least so many characters, that `find`s no other hash."""
@@ -359,17 +366,6 @@ class Database:
                         found[one] = one[:length]
                         break
         return found
-
-    def _found(self, found: Sequence[tuple[int, int | None]]) -> list[QuestionRow]:
-        by_scope: dict[int, set[int]] = {}
-        for place, scope in found:
-            for number in range(len(self.scopes)) if scope is None else [scope]:
-                by_scope.setdefault(number, set()).add(place)
-        rows = []
-        for number, places in sorted(by_scope.items()):
-            name, metric = self.scopes[number].evaluation_name, self.scopes[number].metric
-            rows += self.rows(Query(evaluation_name=name, metric=metric), sorted(places))
-        return sorted(rows, key=lambda row: row.number)
 
     def number_of(self, query: Query, name: str) -> int | None:
         """Find a question by its name; if the hash is split in another metric only, its first question here."""

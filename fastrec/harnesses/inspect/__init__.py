@@ -171,15 +171,6 @@ def _keys(seen: Seen, scorer: str) -> tuple[str, ...]:
     return tuple(value) if isinstance(value, dict) else ()
 
 
-def _scoring_of(header: Header, seen: Seen) -> Scoring:
-    results = header.results
-    completed = results.completed_samples if results else None
-    counts_failed = completed is not None and any(
-        (entry.scored_samples or 0) + (entry.unscored_samples or 0) > completed for entry in _entries(results)
-    )
-    return Scoring(_scorers_of(header, seen), _old_score_name(header), counts_failed)
-
-
 def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
     """The scorers whose scores every sample should have."""
     keys: dict[str, list[str]] = {}
@@ -342,7 +333,11 @@ def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
 def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -> LogPlan:
     found = (sample for one in slices for sample, _ in logged_samples(path, one))
     seen = _scores_seen(islice(found, _LOOK_AT), _old_score_name(header))
-    scoring = _scoring_of(header, seen)
+    completed = header.results.completed_samples if header.results else None
+    counts_failed = completed is not None and any(
+        (entry.scored_samples or 0) + (entry.unscored_samples or 0) > completed for entry in _entries(header.results)
+    )
+    scoring = Scoring(_scorers_of(header, seen), _old_score_name(header), counts_failed)
     means, not_compared = figures_of(header, seen)
     if not slices:
         notes = [*notes, "the log has no samples"]
