@@ -61,8 +61,6 @@ from fastrec.storage import parent_and_name
 
 __all__ = ["logs_of", "plan", "role_of", "samples"]
 
-NAME: Final = "helm"
-
 _OTHER: Final = "other"
 
 _STATE: Final = re.compile(rb'\s*\{\s*"(adapter_spec|annotator_specs|request_states)"\s*:')
@@ -120,7 +118,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
         if reason := _problem(roles):
             found.bad.append(BadLog(name, reason))
         else:
-            found.logs.append(Log(NAME, name, tuple(roles[role][0] for role in _ORDER if role in roles)))
+            found.logs.append(Log("helm", name, tuple(roles[role][0] for role in _ORDER if role in roles)))
     return found
 
 

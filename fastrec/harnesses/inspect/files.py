@@ -28,8 +28,6 @@ from fastrec.harnesses.log import FoundFile, Grouped, Log, RunInfo, Sample
 from fastrec.harnesses.values import REFUSALS, ReaderFile, decoder, open_plain, read_at
 from fastrec.storage.base import Reader
 
-NAME: Final = "inspect"
-
 _PACKED: Final = Struct("<QQQHL")  # the fields of a Member: 30 bytes, where the object itself takes 250
 _ENCRYPTED: Final = 1
 
@@ -241,7 +239,7 @@ def _has_keys(head: bytes) -> bool:
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    return Grouped(logs=[Log(NAME, file.path, (file,)) for file in files])
+    return Grouped(logs=[Log("inspect", file.path, (file,)) for file in files])
 
 
 # Parts of a sample that are needed seldom. They are long, so they are decoded in a second pass if they are needed.

@@ -31,8 +31,6 @@ from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at, spe
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 
-NAME: Final = "lm-eval"
-
 _CHUNK: Final = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times
 
@@ -310,7 +308,7 @@ def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str]
     first = used.setdefault((run.file.path, task), file.path)
     if first != file.path:
         return f"it has the samples of {task} of the same run as {shown(first)}"
-    found.logs.append(Log(NAME, file.path, (file, run.file), task))
+    found.logs.append(Log("lm-eval", file.path, (file, run.file), task))
     return ""
 
 
