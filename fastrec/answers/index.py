@@ -44,15 +44,7 @@ from fastrec.answers.marks import (
     values_or_none,
 )
 from fastrec.answers.reading import Answer, find_phrase, read_answers
-from fastrec.answers.scan import (
-    Question,
-    Rows,
-    ScanTask,
-    join_questions,
-    read_batches,
-    rows_of,
-    scan_part,
-)
+from fastrec.answers.scan import Question, Rows, ScanTask, join_questions, read_batches, rows_of, scan_part
 from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (

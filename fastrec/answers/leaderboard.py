@@ -19,15 +19,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.index import Index, choose_scopes
-from fastrec.answers.ranks import (
-    Array,
-    PairSums,
-    blocks_of,
-    pair_sums,
-    rank_ranges,
-    significant,
-    significant_mean,
-)
+from fastrec.answers.ranks import Array, PairSums, blocks_of, pair_sums, rank_ranges, significant, significant_mean
 from fastrec.answers.table import Query, Scope
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters, matches_any

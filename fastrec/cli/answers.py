@@ -26,16 +26,7 @@ from fastrec.cli.options import Count, command, complete_names, flag, format_opt
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
 from fastrec.errors import FastrecError, counted, listed
-from fastrec.wording import (
-    TESTS,
-    latency_text,
-    power_text,
-    score_text,
-    signs_of,
-    title_of,
-    tokens_text,
-    value_text,
-)
+from fastrec.wording import TESTS, latency_text, power_text, score_text, signs_of, title_of, tokens_text, value_text
 
 if TYPE_CHECKING:
     from fastrec.answers.shown import ShownAnswer, ShownQuestion, Verdict
