@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, Unpack
 
 from fastrec._version import __version__
-from fastrec.answers.calibration import find_calibration
-from fastrec.answers.costs import find_costs, read_prices
+from fastrec.answers.further_tables import find_calibration, find_costs, read_prices
 from fastrec.answers.index import cache_of, choose_scopes, open_index, reduce_repeats
 from fastrec.answers.leaderboard import choose_primary, make_leaderboard
+from fastrec.answers.marks import parse_repeats
 from fastrec.answers.ranks import add_ranks
-from fastrec.answers.trials import parse_repeats
 from fastrec.commands.report import sections
 from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots, scatter_plots, trend_plots
 from fastrec.commands.report.evaluations import costs_table, evaluation_tables, histograms, question_cards, tokens

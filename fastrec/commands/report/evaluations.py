@@ -10,9 +10,10 @@ from glob import escape
 from operator import itemgetter
 from typing import Any, Final, Literal
 
-from fastrec.answers.costs import total_costs
+from fastrec.answers.further_tables import total_costs
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
+from fastrec.answers.shown import tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
 from fastrec.commands.report.charts import are_shares, gallery, histogram, is_large, left_out, result_of, short
@@ -31,7 +32,7 @@ from fastrec.summary.present_ranking import (
     unranked_in_words,
 )
 from fastrec.summary.rows import from_portable
-from fastrec.wording import metrics_of, score_text, tally_facts, title_of
+from fastrec.wording import metrics_of, score_text, title_of
 
 _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 

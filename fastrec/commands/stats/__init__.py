@@ -26,11 +26,9 @@ from typing import Any, NamedTuple, Unpack
 
 import msgspec
 
-from fastrec.answers.calibration import find_calibration
-from fastrec.answers.costs import find_costs, read_prices
+from fastrec.answers.further_tables import compare_similar, find_calibration, find_costs, read_prices
 from fastrec.answers.index import Index, cache_of, open_index, reduce_repeats
-from fastrec.answers.similar_names import compare_similar
-from fastrec.answers.trials import parse_repeats
+from fastrec.answers.marks import parse_repeats
 from fastrec.commands.stats.joins import find_joins, find_overlap
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import (

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
-from fastrec.answers.shown import tell_apart, trial_of
+from fastrec.answers.shown import tally_facts, tell_apart, trial_of
 from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, decoded, transcript_of
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses, answer_name_text, query_pairs
@@ -46,7 +46,7 @@ from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, soft, tag
 from fastrec.normalize.corrections import Label, Labeller
-from fastrec.wording import SIGNS, cut_middle, even_scores, score_text, signs_of, tally_facts
+from fastrec.wording import SIGNS, cut_middle, even_scores, score_text, signs_of
 
 _LONGEST: Final = 20_000  # characters of each text that are compared
 _MOST_EDITS: Final = 1_200
