@@ -33,7 +33,7 @@ from fastrec.corpus.publish import (
 )
 from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
-from fastrec.engine.base import Engine, Phase, TimedEngine
+from fastrec.engine.base import Engine, Phase
 from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
@@ -220,7 +220,7 @@ def run_passes(
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     check_fields(shards, options.filters.where)
-    engine = TimedEngine(make_engine(options.jobs, options.engine, options.scheduler, options.limits))
+    engine = make_engine(options.jobs, options.engine, options.scheduler, options.limits)
     try:
         corpus = run_attempts(
             make_corpus,
@@ -236,7 +236,7 @@ def run_passes(
     except NoMatchError:
         check_fields(shards, options.filters.where, nothing_matches=True)
         raise
-    return msgspec.structs.replace(corpus, phases=tuple(engine.phases()))
+    return msgspec.structs.replace(corpus, phases=tuple(phase for phase in engine.times.values() if phase.tasks))
 
 
 def _find_kept(output: Output) -> Kept | str | None:

@@ -138,16 +138,12 @@ _UNFINISHED: Final = ".fastrec-writing"
 _MOST_UNNAMED: Final = 3  # in a notice
 
 
-class _Rejects(msgspec.Struct):
-    file: str
-
-
 class _Manifest(msgspec.Struct):
     """What reading the parts of a corpus needs of its manifest; `corpus.manifest` has all of it."""
 
     records: int
     parts: list[Listed]
-    rejects: _Rejects | None
+    rejects: Listed | None
 
 
 def check_format(manifest: str, document: dict[str, Any]) -> None:

@@ -156,9 +156,6 @@ class LocalStorage:
     create = _NewLocalFile
     open_log = _LocalLog
 
-    def open_stream(self, path: str) -> Reader:
-        return _LocalReader(path, stream=True)
-
     def canonical(self, path: str) -> str:
         return os.path.realpath(path)
 
@@ -213,6 +210,7 @@ class LocalStorage:
                 new.write(block)
 
     def link_or_copy(self, path: str, new_path: str) -> bool:
+        """Give a file a second name, or copy it if that is impossible; return whether it is a link."""
         try:
             os.link(os.path.realpath(path), new_path)  # some systems would link to a link
         except FileExistsError:
