@@ -1,15 +1,10 @@
 """`normalize`: turn shards into one sorted corpus.
 
-1. Find the shards and check the output path (`inputs`). Take the options apart (`options`), and guess the target.
-2. Pass 1 (`pass1_driver`, `pass1`): judge, normalize and sort records into runs on disk.
-3. Choose the cuts between parts, and merge runs if there are too many (`plan`).
-4. Pass 2 (`parts`, `pass2`): gather, deduplicate, count and compress each part.
-5. Check that line counts add up, and write summary and manifest (`driver`).
-6. With `--incremental`, keep what the next run can build on (`driver`, `kept`).
-7. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate.
+1. Find the shards and check the output path (`inputs`). Guess the target.
+2. Make the corpus and its documents (`driver`). Start again if the target was guessed wrong, or kept work is damaged.
+3. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate.
 
-If the target was guessed wrong, or kept work is damaged, steps 2 to 6 start again. Finished tasks are in a journal,
-from which the next run resumes if this one is interrupted (`resume`).
+Finished tasks are in a journal, from which the next run resumes if this one is interrupted (`resume`).
 """
 
 from __future__ import annotations

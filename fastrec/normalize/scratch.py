@@ -17,7 +17,7 @@ from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
 from fastrec.corpus.publish import LocalOutput
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, decode_lines, parts_of
+from fastrec.corpus.scan import VERIFY_HINT, decode_lines, parts_of
 from fastrec.errors import BadShardsError, CorpusError
 from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse
@@ -100,7 +100,10 @@ def matching_corpus(
         group_by=group_by,
         **given,
     )
-    shards = list(map(_listed_shard, parts_of(corpus, manifest)))
+    shards = [
+        msgspec.structs.replace(shard_at(part.path), listed=msgspec.convert(part.entry, Listed, from_attributes=True))
+        for part in parts_of(corpus, manifest)
+    ]
     with contextlib.ExitStack() as stack:
         try:
             made = stack.enter_context(scratch_corpus(shards, options, progress=progress))
@@ -183,12 +186,6 @@ def open_matching(
         open_index(directory, cache=cache_of(directory, (os.fspath(corpus),)), **reading) as index,
     ):
         yield index
-
-
-def _listed_shard(part: PartFile) -> Shard:
-    return msgspec.structs.replace(
-        shard_at(part.path), listed=msgspec.convert(part.entry, Listed, from_attributes=True)
-    )
 
 
 def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:

@@ -179,18 +179,14 @@ class LocalStorage:
             return file.read()
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
-        with naming(path):
-            file = _open_regular(path)  # a file object would take twice as long to open
-            try:
-                data = b""
-                while len(data) < size:
-                    more = os.pread(file, size - len(data), offset + len(data))
-                    if not more:
-                        raise ends_early(path, offset + len(data), offset + size)
-                    data += more
-                return data
-            finally:
-                os.close(file)
+        with naming(path), self.open_reader(path) as file:  # a file object would take twice as long to open
+            data = b""
+            while len(data) < size:
+                more = file.pread(size - len(data), offset + len(data))
+                if not more:
+                    raise ends_early(path, offset + len(data), offset + size)
+                data += more
+            return data
 
     def sync(self, path: str) -> None:
         with naming(path):
