@@ -82,7 +82,12 @@ def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
         with contextlib.ExitStack() as stack:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             stack.callback(os.close, descriptor)
-            holder = _lock(path, descriptor)
+            with naming(str(path)):
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    holder = None
+                except BlockingIOError:  # another process holds the lock, and says who it is
+                    holder = os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
             if holder is None and _is_same_file(path, descriptor):
                 stack.pop_all()
                 return descriptor
@@ -93,16 +98,6 @@ def _take_lock(path: Path, output: Path, wait_seconds: float) -> int:
         if not is_dead or time.monotonic() > deadline:
             raise LockedError(str(output), holder or "which has only just begun")
         time.sleep(0.05)
-
-
-def _lock(path: Path, descriptor: int) -> str | None:
-    """Lock a file; if another process holds the lock, return the description of that process."""
-    with naming(str(path)):
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return os.pread(descriptor, 1_000, 0).decode(errors="replace").strip()
-    return None
 
 
 def _is_running(process: int) -> bool:

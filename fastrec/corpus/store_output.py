@@ -106,7 +106,8 @@ class StoreOutput(Output):
         return [path for path in OBJECT_STORE.files_in(self._url) if path not in published]
 
     def rename(self, name: str, new_name: str) -> None:
-        OBJECT_STORE.move(self.staged(name), self.staged(new_name))
+        OBJECT_STORE.copy(self.staged(name), self.staged(new_name))
+        OBJECT_STORE.remove(self.staged(name))
 
     def write_marker(self, document: bytes) -> None:
         """Hold the manifest back until the output is published."""

@@ -6,8 +6,8 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, partial
-from typing import Any, Final, Protocol, Self, TypeVar
+from functools import cache, cached_property
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -19,10 +19,43 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-class Engine(Protocol):
-    """Runs tasks. A context manager: on exit, all processes that it started end."""
+Timed = tuple[Result, float, float]
+"""The result of a task, its time, and its processor time."""
+
+
+class Phase(msgspec.Struct):
+    """The time that some tasks took."""
+
+    name: str
+    """What they do; `driver` is the time in which no tasks ran, such as start, plan, summary and publishing."""
+    tasks: int = 0
+    """Number of tasks."""
+    seconds: float = 0.0
+    """From the first task to the last."""
+    cpu_seconds: float = 0.0
+    """Processor time of the tasks."""
+    waiting_seconds: float = 0.0
+    """Time of the tasks that was not processor time: they waited for disks, stores or a free processor."""
+
+
+PHASES: Final = {
+    "sort_pieces": "read and sort",
+    "merge_some": "merge runs",
+    "plan_region": "plan parts",
+    "make_part": "write parts",
+}
+OTHER_PHASE: Final = "check and count"
+
+
+class Engine:
+    """Runs tasks, and measures their times. A context manager: on exit, all processes that it started end."""
 
     jobs: int
+
+    @cached_property
+    def times(self) -> dict[str, Phase]:
+        """Where the time of all tasks so far went, by what they do."""
+        return {}
 
     def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
         """Run a task on each argument; yield the number of the argument and the result, as tasks finish.
@@ -30,7 +63,20 @@ class Engine(Protocol):
         Arguments are taken only a few ahead of the running tasks, so that they can be made lazily. An exception of a
         task is raised here.
         """
-        ...
+        name = PHASES.get(getattr(task, "__name__", ""), OTHER_PHASE)
+        phase, started = self.times.setdefault(name, Phase(name)), time.perf_counter()
+        for number, (result, seconds, cpu_seconds) in self._run_timed(task, arguments):
+            phase.tasks += 1
+            phase.cpu_seconds += cpu_seconds
+            phase.waiting_seconds += max(seconds - cpu_seconds, 0.0)
+            yield number, result
+        phase.seconds += time.perf_counter() - started
+
+    def _run_timed(
+        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
+    ) -> Iterator[tuple[int, Timed[Result]]]:
+        """Do what `run` does, by `run_task`."""
+        raise NotImplementedError
 
     def on_every_worker(self, _question: Callable[..., Result], *_arguments: Any) -> dict[str, Result]:
         """Call a function once on every worker of a cluster; return the answers by worker."""
@@ -46,15 +92,17 @@ class Engine(Protocol):
 class SerialEngine(Engine):
     jobs = 1
 
-    def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
-        for number, argument in enumerate(arguments):
-            yield number, run_task(task, argument)
+    def _run_timed(
+        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
+    ) -> Iterator[tuple[int, Timed[Result]]]:
+        return ((number, run_task(task, argument)) for number, argument in enumerate(arguments))
 
 
-def run_task(task: Callable[[Argument], Result], argument: Argument) -> Result:
+def run_task(task: Callable[[Argument], Result], argument: Argument) -> Timed[Result]:
     """Run a task. A panic of a native library is no `Exception`, and cannot be pickled: it becomes an error of ours."""
+    started, cpu_started = time.perf_counter(), time.process_time()
     try:
-        return task(argument)
+        return task(argument), time.perf_counter() - started, time.process_time() - cpu_started
     except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as exc:  # noqa: BLE001 - its class is not public
@@ -85,71 +133,3 @@ def collector_off() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-# Where the time of a run goes
-
-
-PHASES: Final = {
-    "sort_pieces": "read and sort",
-    "merge_some": "merge runs",
-    "plan_region": "plan parts",
-    "make_part": "write parts",
-}
-OTHER_PHASE: Final = "check and count"
-
-
-class Phase(msgspec.Struct):
-    """The time that some tasks took."""
-
-    name: str
-    """What they do; `driver` is the time in which no tasks ran, such as start, plan, summary and publishing."""
-    tasks: int = 0
-    """Number of tasks."""
-    seconds: float = 0.0
-    """From the first task to the last."""
-    cpu_seconds: float = 0.0
-    """Processor time of the tasks."""
-    waiting_seconds: float = 0.0
-    """Time of the tasks that was not processor time: they waited for disks, stores or a free processor."""
-
-
-class TimedEngine(Engine):
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._phases: dict[str, Phase] = {}
-
-    @property
-    def jobs(self) -> int:  # type: ignore[override]
-        return self._engine.jobs
-
-    def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
-        name = PHASES.get(getattr(task, "__name__", ""), OTHER_PHASE)
-        phase = self._phases.setdefault(name, Phase(name))
-        started = time.perf_counter()
-        for number, (seconds, cpu_seconds, result) in self._engine.run(partial(_timed, task), arguments):
-            phase.tasks += 1
-            phase.cpu_seconds += cpu_seconds
-            phase.waiting_seconds += max(seconds - cpu_seconds, 0.0)
-            yield number, result
-        phase.seconds += time.perf_counter() - started
-
-    def on_every_worker(self, question: Callable[..., Result], *arguments: Any) -> dict[str, Result]:
-        return self._engine.on_every_worker(question, *arguments)
-
-    def phases(self) -> list[Phase]:
-        return [phase for phase in self._phases.values() if phase.tasks]
-
-    def __enter__(self) -> Self:
-        self._engine.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._engine.__exit__(*exc)
-
-
-def _timed(task: Callable[[Argument], Result], argument: Argument) -> tuple[float, float, Result]:
-    """Run a task; return its time, its processor time, and its result. Runs in a worker."""
-    started, cpu_started = time.perf_counter(), time.process_time()
-    result = task(argument)
-    return time.perf_counter() - started, time.process_time() - cpu_started, result

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import Any, Final, Self
 
 from fastrec.build import differences, identity
-from fastrec.engine.base import Argument, Engine, Result, run_task
+from fastrec.engine.base import Argument, Engine, Result, Timed, run_task
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
@@ -47,7 +47,9 @@ class ClusterEngine(Engine):
         self._cluster: Any = None
         self._client: Any = None
 
-    def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
+    def _run_timed(
+        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
+    ) -> Iterator[tuple[int, Timed[Result]]]:
         waiting = enumerate(arguments)
         running: dict[Any, tuple[int, Argument]] = {}
         looked = time.monotonic()
@@ -196,7 +198,7 @@ def _bounded_client(address: Any, seconds: float) -> Any:
     return Client(address, timeout=seconds, set_as_default=False)
 
 
-def _run_alone(expected: dict[str, str], task: Callable[[Argument], Result], argument: Argument) -> Result:
+def _run_alone(expected: dict[str, str], task: Callable[[Argument], Result], argument: Argument) -> Timed[Result]:
     """Run a task. Runs in a worker, which may have joined after the builds of all others were compared."""
     if found := differences(identity(), expected):
         worker = _distributed().get_worker()

@@ -29,7 +29,7 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, InvalidS
 from itertools import islice
 from typing import Any, Final, Self
 
-from fastrec.engine.base import Argument, Engine, Result, run_task
+from fastrec.engine.base import Argument, Engine, Result, Timed, run_task
 from fastrec.errors import WorkerDiedError
 from fastrec.limits import LIMITS, Limits
 
@@ -60,9 +60,11 @@ class PoolEngine(Engine):
         self._dead_checks = 0
         self._progress: tuple[float, dict[int, int | None]] = (0.0, {})
 
-    def run(self, task: Callable[[Argument], Result], arguments: Iterable[Argument]) -> Iterator[tuple[int, Result]]:
+    def _run_timed(
+        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
+    ) -> Iterator[tuple[int, Timed[Result]]]:
         waiting = enumerate(arguments)
-        running: dict[Future[Result], tuple[int, Argument]] = {}
+        running: dict[Future[Timed[Result]], tuple[int, Argument]] = {}
         suspects: list[tuple[int, Argument]] = []
         while True:
             for numbered in islice(waiting, 0 if suspects else max(self.jobs * _AHEAD - len(running), 0)):
@@ -85,7 +87,7 @@ class PoolEngine(Engine):
                 yield from self._run_alone(task, suspects)
                 suspects = []
 
-    def _finished(self, running: Iterable[Future[Result]]) -> set[Future[Result]]:
+    def _finished(self, running: Iterable[Future[Any]]) -> set[Future[Any]]:
         """Wait until at least one task has finished; empty if none runs."""
         running = set(running)
         while running:
@@ -101,7 +103,7 @@ class PoolEngine(Engine):
 
     def _run_alone(
         self, task: Callable[[Argument], Result], suspects: list[tuple[int, Argument]]
-    ) -> Iterator[tuple[int, Result]]:
+    ) -> Iterator[tuple[int, Timed[Result]]]:
         """Run tasks one at a time in a pool of one worker; then start the full pool again."""
         self._end(kill=True)
         self._start(1)

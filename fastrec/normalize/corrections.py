@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from xxhash import xxh3_64_hexdigest
@@ -279,9 +279,7 @@ class Place(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class _Fix(NamedTuple):
-    number: int  # of the line in the file of fixes
-    text: bytes
+_Fix = tuple[int, bytes]  # the number of the line in the file of fixes, and the line
 
 
 @functools.lru_cache(maxsize=4)
@@ -301,7 +299,7 @@ def read_fixes(file: GivenFile) -> dict[str, dict[tuple[int, str], _Fix]]:
         except msgspec.MsgspecError as exc:
             raise UsageError(f"{file}{PLACES}, line {number:,} is damaged: {exc}") from exc
         if line.strip() and place.offset is not None and sha256(line).hexdigest() != place.sha256:
-            fixes[place.source][place.offset, place.sha256] = _Fix(number, line)
+            fixes[place.source][place.offset, place.sha256] = number, line
     return dict(fixes)
 
 
@@ -320,10 +318,11 @@ def fix_lines(
         if fix is None:
             batch.rejected.append(line)
             continue
-        judged = judge.judge_chunk(fix.text + b"\n", normal, line=line.line, offset=line.offset or 0)
+        number, text = fix
+        judged = judge.judge_chunk(text + b"\n", normal, line=line.line, offset=line.offset or 0)
         judged.lines = 0
         if judged.rejected:
-            judged.rejected = [_still_invalid(line, judged.rejected[0], fix.number)]
+            judged.rejected = [_still_invalid(line, judged.rejected[0], number)]
         counts["rejected" if judged.rejected else "fixed"] += 1
         batch += judged
 

@@ -392,21 +392,15 @@ def _kept_task(result: SortResult, positions: Mapping[int, int]) -> SortResult:
 
 def _kept_shards(shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShards, found_at: int) -> list[KeptShard]:
     """Describe shards, given with their numbers, so that the next run can tell whether they changed."""
-    hashes = {number: stats.raw_hash for number, stats in sorted_shards.decompressed.items()}
+    read = list(sorted_shards.decompressed.items())
+    read += [(one.piece.shard, one.read) for one in sorted_shards.pieces() if not one.piece.temporary]
     ranges: dict[int, list[tuple[int, int, str]]] = {}
-    for counts in sorted_shards.pieces():
-        piece, read = counts.piece, counts.read
-        if piece.temporary:
-            continue
-        if (piece.slice.start, piece.slice.end) == (0, None):
-            hashes[piece.shard] = read.raw_hash
-        else:
-            ranges.setdefault(piece.shard, []).append((read.raw_start, read.raw_bytes, read.raw_hash))
+    for number, stats in read:
+        ranges.setdefault(number, []).append((stats.raw_start, stats.raw_bytes, stats.raw_hash))
     return [
         KeptShard(
             path=shard.path,
             signature=shard.signature,
-            hash=hashes.get(number, ""),
             certain=is_url(shard.path) or found_at - shard.version > _RECENT,
             ranges=tuple(ranges.get(number, ())),
         )

@@ -164,12 +164,11 @@ def read_chunks(shard: Shard, options: Options, chunk_bytes: int, stats: ReadSta
     )
 
 
-class _Stream:
-    def __init__(self, rest: Iterator[Chunk | LongLine], stats: ReadStats) -> None:
-        self.rest = rest
-        self.stats = stats
-        self.read: list[tuple[str, int, int] | LongLine] = []  # a chunk is the path of its file, its offset and line
-        self.error: ShardError | None = None
+class _Stream(msgspec.Struct):
+    rest: Iterator[Chunk | LongLine]
+    stats: ReadStats
+    read: list[tuple[str, int, int] | LongLine] = []  # a chunk is the path of its file, its offset and line
+    error: ShardError | None = None
 
 
 class Streams:

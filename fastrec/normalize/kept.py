@@ -47,11 +47,10 @@ _BLOCK: Final = 1_024  # parts of the base that `Base.removed` looks at together
 class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     path: str
     signature: str  # `Shard.signature`; empty for a stream
-    hash: str  # 128-bit xxh3 of the bytes of the file; empty if unknown, or if there are `ranges`
     certain: bool
     """Whether it was last modified so long before it was read that a later change has another time."""
     ranges: tuple[tuple[int, int, str], ...] = ()
-    """Start, size and hash of all ranges in which the file was read, if its own hash is not known."""
+    """Start, size and hash (128-bit xxh3) of all ranges in which the file was read, which may be one."""
 
 
 class KeptFile(msgspec.Struct, frozen=True, array_like=True):
@@ -104,9 +103,8 @@ def recover_kept(path: str, next_path: str) -> Kept | str | None:
     if newer is None:
         return read_kept(path)
     storage = storage_of(path)
-    is_in_place = isinstance(newer, Kept) and all(
-        signature == file.signature
-        for file, signature in zip(newer.files, _signatures([file.path for file in newer.files]), strict=True)
+    is_in_place = isinstance(newer, Kept) and (
+        _signatures([file.path for file in newer.files]) == [file.signature for file in newer.files]
     )
     if is_in_place:
         storage.write_all(path, storage.read_all(next_path))
@@ -276,16 +274,13 @@ def _hashed(kept: KeptShard) -> _Hashed | None:
     """The hashes of all bytes of a kept shard by range; None if they are not known."""
     if not kept.signature:
         return None
-    size = int(_size_in(kept.signature))
-    if kept.hash:
-        return ((0, size, kept.hash),)
-    ranges = tuple(sorted(range_ for range_ in kept.ranges if range_[1]))
+    ranges = tuple(sorted(range_ for range_ in kept.ranges if range_[1])) or kept.ranges
     end = 0
     for start, length, content in ranges:
         if start != end or not content:
             return None
         end += length
-    return ranges if ranges and end == size else None
+    return ranges if ranges and end == int(_size_in(kept.signature)) else None
 
 
 def _size_in(signature: str) -> str:

@@ -75,7 +75,8 @@ class Renamer:
         names = tuple(getattr(record, field) for field in self._fields)
         changes = self._known.get(names)
         if changes is None:
-            changes = self._changes(names)
+            found = ((field, self._new_name(field, name)) for field, name in zip(self._fields, names, strict=True))
+            changes = [(field, *new) for field, new in found if new]
             if len(self._known) < _MOST_NAMES:
                 self._known[names] = changes
         return changes
@@ -89,17 +90,10 @@ class Renamer:
             self.counts[str(rule)] += 1
         return True
 
-    def _changes(self, names: tuple[Any, ...]) -> list[tuple[str, str, NameRule]]:
-        changes = []
-        for field, name in zip(self._fields, names, strict=True):
-            if isinstance(name, str) and (found := self._new_name(field, name)):
-                changes.append((field, *found))
-        return changes
-
-    def _new_name(self, field: str, name: str) -> tuple[str, NameRule] | None:
+    def _new_name(self, field: str, name: Any) -> tuple[str, NameRule] | None:
         if rule := self._exact.get((field, name)):
             return rule.new, rule
-        for of, pattern, rule in self._patterns:
+        for of, pattern, rule in self._patterns if isinstance(name, str) else ():  # a metric may be absent
             if of == field and (match := pattern.fullmatch(name)):
                 groups = iter(match.groups())
                 return re.sub(r"\*", lambda _: next(groups), rule.new), rule  # noqa: B023 - used at once

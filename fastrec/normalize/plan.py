@@ -106,7 +106,7 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     planned = regions
     if any(run.bounds for run in runs):  # fewer tasks, which make fewer and larger reads of each of many runs
         planned = sorted({*regions[_AT_ONCE - 1 :: _AT_ONCE], *also})
-    return _Planner(context, plan(planned, {})).plan()
+    return _plan_cuts(context, plan(planned, {}))
 
 
 def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -> list[bytes]:
@@ -278,69 +278,63 @@ class _Regions:
 # Choosing cuts
 
 
-class _Planner:
-    def __init__(self, context: RunContext, regions: Plan) -> None:
-        self._context = context
-        self._regions = regions
-        self._base = regions.base
+def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
+    """Choose cuts by the borders in all ranges, which are regions here."""
+    base = planned.base
+    tasks = (_region_task(context, planned, number) for number in range(len(planned.ranges)))
+    found = dict(context.engine.run(plan_region, tasks))
+    regions = [found[number] for number in range(len(found))]
+    for number, region in enumerate(regions):
+        if region.is_unchanged:
+            part = base.parts[_part_of(planned, number)]
+            regions[number] = Region(part.border, part.borders, is_unchanged=True)
+    lasts: dict[int, bytes] = {}
+    cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields, context.limits)
+    unchanged = {new: base.parts[_part_of(planned, number)] for number, new in _unchanged(regions, lasts, cuts)}
+    return msgspec.structs.replace(planned, ranges=list(pairwise([None, *cuts, None])), unchanged=unchanged)
 
-    def plan(self) -> Plan:
-        context = self._context
-        tasks = (self._task(number) for number in range(len(self._regions.ranges)))
-        found = dict(context.engine.run(plan_region, tasks))
-        regions = [found[number] for number in range(len(found))]
-        for number, region in enumerate(regions):
-            if region.is_unchanged:
-                part = self._base.parts[self._part_of(number)]
-                regions[number] = Region(part.border, part.borders, is_unchanged=True)
-        lasts: dict[int, bytes] = {}
-        cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields, context.limits)
-        return msgspec.structs.replace(
-            self._regions,
-            ranges=list(pairwise([None, *cuts, None])),
-            unchanged=self._unchanged(regions, lasts, cuts),
-        )
 
-    def _part_of(self, number: int) -> int:
-        low, _ = self._regions.ranges[number]
-        return 0 if low is None else bisect_right(self._base.cuts, low)
+def _part_of(planned: Plan, number: int) -> int:
+    low, _ = planned.ranges[number]
+    return 0 if low is None else bisect_right(planned.base.cuts, low)
 
-    def _task(self, number: int) -> RegionTask:
-        context, base, region = self._context, self._base, self._regions.ranges[number]
-        slices = self._regions.slices(number)
-        at = self._part_of(number)
-        is_whole = bool(base.parts) and base.is_within(at, *region)
-        return RegionTask(
-            low=region[0],
-            high=region[1],
-            slices=[piece for piece in slices if not piece.is_part],
-            base=[piece for piece in slices if piece.is_part],
-            statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
-            removed=base.removed(at) if is_whole else (),
-            path=context.output.working(f"borders-{number:05d}"),
-            sort_fields=context.sort_fields,
-            window_bytes=context.options.window_for(len(slices)),
-        )
 
-    def _unchanged(
-        self, regions: Sequence[Region], lasts: Mapping[int, bytes], cuts: Sequence[bytes]
-    ) -> dict[int, Part]:
-        """Find the new parts that have exactly the records of a part of the base; `lasts` are the last borders."""
-        unchanged: dict[int, Part] = {}
-        ends = [None, *cuts, None]
-        filled = sorted(lasts)
-        for before, number, after in zip([None, *filled], filled, [*filled[1:], None], strict=False):
-            new = bisect_right(cuts, regions[number].first)
-            low, high = ends[new], ends[new + 1]
-            # A cut may be lower than the border that follows it, but not as low as the one before.
-            begins = before is None or (low is not None and lasts[before] < low)
-            if high is None or after is None:
-                is_end = high is None and after is None
-            else:
-                is_end = lasts[number] < high <= regions[after].first
-            if regions[number].is_unchanged and begins and is_end:
-                unchanged[new] = self._base.parts[self._part_of(number)]
-        return unchanged
+def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
+    base, region, slices, at = planned.base, planned.ranges[number], planned.slices(number), _part_of(planned, number)
+    is_whole = bool(base.parts) and base.is_within(at, *region)
+    return RegionTask(
+        low=region[0],
+        high=region[1],
+        slices=[piece for piece in slices if not piece.is_part],
+        base=[piece for piece in slices if piece.is_part],
+        statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
+        removed=base.removed(at) if is_whole else (),
+        path=context.output.working(f"borders-{number:05d}"),
+        sort_fields=context.sort_fields,
+        window_bytes=context.options.window_for(len(slices)),
+    )
+
+
+def _unchanged(
+    regions: Sequence[Region], lasts: Mapping[int, bytes], cuts: Sequence[bytes]
+) -> Iterator[tuple[int, int]]:
+    """Yield the regions that are unchanged parts of the base, each with the new part that has exactly its records.
+
+    `lasts` are the last borders of the regions that have any.
+    """
+    ends = [None, *cuts, None]
+    filled = sorted(lasts)
+    for before, number, after in zip([None, *filled], filled, [*filled[1:], None], strict=False):
+        new = bisect_right(cuts, regions[number].first)
+        low, high = ends[new], ends[new + 1]
+        # A cut may be lower than the border that follows it, but not as low as the one before.
+        begins = before is None or (low is not None and lasts[before] < low)
+        if high is None or after is None:
+            is_end = high is None and after is None
+        else:
+            is_end = lasts[number] < high <= regions[after].first
+        if regions[number].is_unchanged and begins and is_end:
+            yield number, new
 
 
 def _borders(regions: Sequence[Region], lasts: dict[int, bytes]) -> Iterator[Border]:

@@ -1,15 +1,10 @@
 """`normalize`: turn shards into one sorted corpus.
 
-1. Find the shards and check the output path (`inputs`). Take the options apart (`options`), and guess the target.
-2. Pass 1 (`pass1_driver`, `pass1`): judge, normalize and sort records into runs on disk.
-3. Choose the cuts between parts, and merge runs if there are too many (`plan`).
-4. Pass 2 (`parts`, `pass2`): gather, deduplicate, count and compress each part.
-5. Check that line counts add up, and write summary and manifest (`driver`).
-6. With `--incremental`, keep what the next run can build on (`driver`, `kept`).
-7. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate.
+1. Find the shards and check the output path (`inputs`). Guess the target.
+2. Make the corpus and its documents (`driver`). Start again if the target was guessed wrong, or kept work is damaged.
+3. Publish the output directory atomically, or put it at `OUT.refused` if it does not pass the gate.
 
-If the target was guessed wrong, or kept work is damaged, steps 2 to 6 start again. Finished tasks are in a journal,
-from which the next run resumes if this one is interrupted (`resume`).
+Finished tasks are in a journal, from which the next run resumes if this one is interrupted (`resume`).
 """
 
 from __future__ import annotations
@@ -33,7 +28,7 @@ from fastrec.corpus.publish import (
 )
 from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
-from fastrec.engine.base import Engine, Phase, TimedEngine
+from fastrec.engine.base import Engine, Phase
 from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
@@ -220,7 +215,7 @@ def run_passes(
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     check_fields(shards, options.filters.where)
-    engine = TimedEngine(make_engine(options.jobs, options.engine, options.scheduler, options.limits))
+    engine = make_engine(options.jobs, options.engine, options.scheduler, options.limits)
     try:
         corpus = run_attempts(
             make_corpus,
@@ -236,7 +231,7 @@ def run_passes(
     except NoMatchError:
         check_fields(shards, options.filters.where, nothing_matches=True)
         raise
-    return msgspec.structs.replace(corpus, phases=tuple(engine.phases()))
+    return msgspec.structs.replace(corpus, phases=tuple(phase for phase in engine.times.values() if phase.tasks))
 
 
 def _find_kept(output: Output) -> Kept | str | None:

@@ -6,10 +6,9 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -18,11 +17,11 @@ from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
 from fastrec.corpus.publish import LocalOutput
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, decode_lines, parts_of
+from fastrec.corpus.scan import VERIFY_HINT, decode_lines, parts_of
 from fastrec.errors import BadShardsError, CorpusError
 from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run_passes
 from fastrec.progress import Progress
@@ -34,6 +33,19 @@ from fastrec.where import GroupBy, parse_group, values_of, with_edges
 
 SCRATCH_LEVEL: Final = -1  # the compression level of a corpus that is read only once
 _CHUNK_BYTES: Final = 1 << 20
+
+
+class Reading(TypedDict, total=False):
+    """How to read a corpus, and to make a scratch corpus of it: as in `Options`."""
+
+    jobs: int
+    progress: Progress | None
+    limits: Limits
+
+
+class Making(Reading, total=False):
+    allow_empty: bool
+    work_dir: str | None
 
 
 class ScratchCorpus(NamedTuple):
@@ -64,13 +76,8 @@ def scratch_corpus(
 def matching_corpus(
     corpus: str,
     filters: Filters,
-    *,
     group_by: tuple[GroupBy, ...] = (),
-    jobs: int = 1,
-    allow_empty: bool = False,
-    work_dir: str | None = None,
-    progress: Progress | None = None,
-    limits: Limits = LIMITS,
+    **making: Unpack[Making],
 ) -> Iterator[str]:
     """Yield the directory of a corpus with only the matching records; without filters, the corpus itself.
 
@@ -81,20 +88,22 @@ def matching_corpus(
         yield corpus
         return
     manifest = read_manifest(corpus)
+    given: dict[str, Any] = {**making}
+    progress = given.pop("progress", None)
     options = Options(
         schema=CORPUS_LABELS[manifest.schema].name,
         hash_algorithm=str(manifest.options.get("hash", "sha256")),
         sample_hash="fill",
         sort_by=manifest.sort_fields,
         level=SCRATCH_LEVEL,
-        jobs=jobs,
         filters=filters,
         group_by=group_by,
-        allow_empty=allow_empty,
-        work_dir=work_dir,
-        limits=limits,
+        **given,
     )
-    shards = list(map(_listed_shard, parts_of(corpus, manifest)))
+    shards = [
+        msgspec.structs.replace(shard_at(part.path), listed=msgspec.convert(part.entry, Listed, from_attributes=True))
+        for part in parts_of(corpus, manifest)
+    ]
     with contextlib.ExitStack() as stack:
         try:
             made = stack.enter_context(scratch_corpus(shards, options, progress=progress))
@@ -109,29 +118,18 @@ def matching_corpus(
 
 @contextlib.contextmanager
 def grouped_corpora(
-    corpora: Sequence[str],
-    filters: Filters,
-    group_by: tuple[GroupBy, ...],
-    *,
-    jobs: int,
-    allow_empty: bool = False,
-    work_dir: str | None = None,
-    progress: Progress | None,
-    limits: Limits,
+    corpora: Sequence[str], filters: Filters, group_by: tuple[GroupBy, ...], **making: Unpack[Making]
 ) -> Iterator[list[str]]:
     """Yield directories of corpora with the matching records of others, where each group is an evaluation.
 
     The borders of bins follow from the matching records of all corpora.
     """
-    make = partial(
-        matching_corpus, jobs=jobs, allow_empty=allow_empty, work_dir=work_dir, progress=progress, limits=limits
-    )
     with contextlib.ExitStack() as stack:
         if any(one.bins for one in group_by):
-            corpora = [stack.enter_context(make(corpus, filters)) for corpus in corpora]
+            corpora = [stack.enter_context(matching_corpus(corpus, filters, **making)) for corpus in corpora]
             filters = Filters()
             group_by = tuple(with_edges(one, _values(corpora, one)) if one.bins else one for one in group_by)
-        yield [stack.enter_context(make(corpus, filters, group_by=group_by)) for corpus in corpora]
+        yield [stack.enter_context(matching_corpus(corpus, filters, group_by, **making)) for corpus in corpora]
 
 
 def _values(corpora: Sequence[str], group: GroupBy) -> Iterator[Any]:
@@ -156,9 +154,7 @@ def open_scopes(
     *,
     metrics: str = "judgements",
     lower_is_better: Strings = (),
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    **reading: Unpack[Reading],
 ) -> Iterator[tuple[Index, list[tuple[Scope, Query]]]]:
     """Open the index of a corpus, and choose its scopes by filters: how commands about questions begin.
 
@@ -169,7 +165,7 @@ def open_scopes(
         names = {"evaluation": filters.evaluation, "exclude_evaluation": filters.exclude_evaluation}
         by_record = msgspec.structs.replace(by_record, **names)
         filters = msgspec.structs.replace(filters, **dict.fromkeys(names, ()))
-    with open_matching(corpus, by_record, group_by, jobs=jobs, progress=progress, limits=limits) as index:
+    with open_matching(corpus, by_record, group_by, **reading) as index:
         index.direct(as_tuple("lower_is_better", lower_is_better))
         yield index, choose_scopes(index.scopes, filters, "all" if group_by else metrics)
 
@@ -179,26 +175,17 @@ def open_matching(
     corpus: str | os.PathLike[str],
     by_record: Filters,
     group_by: tuple[GroupBy, ...] = (),
-    *,
-    jobs: int = 1,
-    progress: Progress | None = None,
-    limits: Limits = LIMITS,
+    **reading: Unpack[Reading],
 ) -> Iterator[Index]:
     """Open the index of the records that match; without any filter, that of the corpus.
 
     The index of a corpus knows names, ids, hashes and outcomes, but no other fields.
     """
-    made = grouped_corpora([os.fspath(corpus)], by_record, group_by, jobs=jobs, progress=progress, limits=limits)
-    with made as (directory,):
-        cache = cache_of(directory, (os.fspath(corpus),))
-        with open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits) as index:
-            yield index
-
-
-def _listed_shard(part: PartFile) -> Shard:
-    return msgspec.structs.replace(
-        shard_at(part.path), listed=msgspec.convert(part.entry, Listed, from_attributes=True)
-    )
+    with (
+        grouped_corpora([os.fspath(corpus)], by_record, group_by, **reading) as (directory,),
+        open_index(directory, cache=cache_of(directory, (os.fspath(corpus),)), **reading) as index,
+    ):
+        yield index
 
 
 def _check(corpus: str, manifest: Manifest, made: Manifest) -> None:

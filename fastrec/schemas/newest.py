@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
-from fastrec.schemas.v0_2_1 import Evaluation, Input, Message, Output, Performance, ToolCall
-from fastrec.schemas.v0_3_0 import SCHEMA, Record
+from fastrec.schemas.v0_3_0 import SCHEMA, Evaluation, Input, Message, Output, Performance, Record, ToolCall
 
 __all__ = ["SCHEMA", "AnswerAttribution", "Evaluation", "Input", "Message", "Output", "Performance", "Record"]
 __all__ += ["TokenUsage", "ToolCall"]

@@ -21,13 +21,12 @@ from typing import Any, Final
 
 from fastrec.errors import UsageError
 from fastrec.schemas.schema import Schema, Shape
+from fastrec.schemas.v0_2_0 import RELEASED as V0_2_0_RELEASED
 from fastrec.schemas.v0_2_0 import SCHEMA as V0_2_0
 from fastrec.schemas.v0_2_0 import Record as Record  # noqa: PLC0414 - the Struct of the default version
-from fastrec.schemas.v0_2_0_released import SCHEMA as V0_2_0_RELEASED
-from fastrec.schemas.v0_2_0_released import Record as ReleasedRecord
-from fastrec.schemas.v0_2_1 import SCHEMA as V0_2_1
-from fastrec.schemas.v0_2_1 import Record as Record021
+from fastrec.schemas.v0_2_0 import ReleasedRecord
 from fastrec.schemas.v0_3_0 import SCHEMA as V0_3_0
+from fastrec.schemas.v0_3_0 import V0_2_1, Record021
 from fastrec.schemas.v0_3_0 import Record as Record030
 
 

@@ -1,7 +1,7 @@
 """One version of the record schema: everything that other folders have to know about it.
 
-A version is a module of this folder that defines the Structs and one `Schema`, plus the JSON Schema file as it was
-published. `registry` lists the versions.
+A version is a `Schema` with its Structs, in a module of this folder, plus the JSON Schema file as it was published.
+`registry` lists the versions.
 
 Functions that run for every record are generated from the Structs and rules. Their code is what one would write by hand
 for one version: attribute by attribute, without loops over field names. That makes it as fast as hand-written code, and

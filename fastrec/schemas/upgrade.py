@@ -23,10 +23,8 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.schemas.schema import Schema, Shape, compile_function
-from fastrec.schemas.v0_2_1 import SCHEMA as V0_2_1
-from fastrec.schemas.v0_2_1 import Evaluation, Input, Message, Output, Performance, ToolCall
 from fastrec.schemas.v0_3_0 import SCHEMA as NEWEST
-from fastrec.schemas.v0_3_0 import Record
+from fastrec.schemas.v0_3_0 import V0_2_1, Evaluation, Input, Message, Output, Performance, Record, ToolCall
 from fastrec.schemas.widen import widen
 
 UPGRADES: Final[dict[str, str]] = {

@@ -1,4 +1,7 @@
-"""Version 0.2.0 of the record schema, the one that this project was founded on.
+"""Version 0.2.0 of the record schema, the one that this project was founded on, and the one released five days later.
+
+In the released one, references, answers and reasoning traces may be arrays. Everything else is the same, and a record
+that follows both is one of 0.2.0.
 
 There is one Struct for every object of the schema. Fields are in the order of the schema's `properties`, which is the
 order of the normal form. An optional field defaults to `UNSET`, so that absence and `null` stay apart until the normal
@@ -8,7 +11,7 @@ its fast form.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -95,14 +98,65 @@ class Record(Base, kw_only=True):
     metadata: dict[str, Free] | UnsetType = UNSET
 
 
+_LABELS: Final = labels_of("0.2.0")
+
 SCHEMA: Final = Schema(
     name="0.2.0",
     about="the version that fastrec began with: one reference and one answer as text, `interactions`",
     label="instance_level_eval_0.2.0",
-    labels=labels_of("0.2.0"),
+    labels=_LABELS,
     record=Record,
     recipe="R1",
     # No other structure accepts these records but the released 0.2.0, and it is the later one.
-    sure_labels=labels_of("0.2.0"),
+    sure_labels=_LABELS,
     claims=lambda _: True,
+)
+
+
+class ReleasedInput(Input, kw_only=True):
+    reference: list[str] | str  # type: ignore[assignment]
+
+
+class ReleasedOutput(Output, kw_only=True):
+    raw: list[str] | str  # type: ignore[assignment]
+    reasoning_trace: list[str] | str | UnsetType = UNSET  # type: ignore[assignment]
+
+
+class ReleasedRecord(Record, kw_only=True):
+    input: ReleasedInput
+    output: ReleasedOutput | UnsetType | None = UNSET
+
+
+_KNOWN: Final = len(Record.__struct_fields__)
+
+
+def _claims(record: Any) -> bool:
+    """Whether a record that decodes is surely of the released version: not of 0.2.0, and not of a later one."""
+    asked, output = record.input, record.output
+    texts = [asked.reference, *((output.raw, output.reasoning_trace) if output else ())]
+    if all(text.__class__ is not list for text in texts):
+        return False
+    if (
+        any(text.__class__ is str for text in texts)
+        or record.interactions is not UNSET
+        or record.sample_id.__class__ is not str
+        or record.evaluation.score.__class__ is bool
+        or any(value.__class__ is not str for value in (record.metadata or {}).values())
+    ):
+        return True
+    unknown = [name for name in record.__struct_fields__[_KNOWN:] if getattr(record, name) is not UNSET]
+    if unknown == ["evaluation_result_id"] and record.evaluation_result_id.__class__ is str:
+        return False  # one of 0.3.0, whatever its label says
+    return bool(unknown) or record.schema_version in _LABELS
+
+
+RELEASED: Final = Schema(
+    name="0.2.0-released",
+    about="0.2.0 as it was released: references, answers and reasoning traces may be lists",
+    label="0.2.0",
+    labels=_LABELS,
+    record=ReleasedRecord,
+    recipe="R5",
+    sure_labels=frozenset(),  # a record with these labels may be of 0.2.0
+    claims=_claims,
 )

@@ -1,14 +1,53 @@
-"""Version 0.3.0 of the record schema, which is also that of 0.2.2 and 0.2.3: 0.2.1 plus `evaluation_result_id`."""
+"""Version 0.3.0 of the record schema, which is also that of 0.2.2 and 0.2.3; and 0.2.1, without `evaluation_result_id`.
+
+Since 0.2.1 there are no unknown keys at the root, `messages` instead of `interactions`, arrays, and only text in
+`metadata`.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
-from fastrec.schemas.schema import Base, Schema, labels_of
+from fastrec.schemas import v0_2_0
+from fastrec.schemas.schema import Base, Count, PositiveCount, Schema, labels_of
 from fastrec.schemas.v0_2_0 import AnswerAttribution, TokenUsage
-from fastrec.schemas.v0_2_1 import Evaluation, Input, Message, Output, Performance
+
+
+class Input(Base, kw_only=True):
+    raw: str
+    formatted: str | UnsetType | None = UNSET
+    reference: list[str]
+    choices: list[str] | UnsetType | None = UNSET
+
+
+class Output(Base, kw_only=True):
+    raw: list[str]
+    reasoning_trace: list[str] | UnsetType | None = UNSET
+
+
+class ToolCall(v0_2_0.ToolCall, kw_only=True):
+    arguments: dict[str, str] | UnsetType | None = UNSET  # type: ignore[assignment]
+
+
+class Message(v0_2_0.Interaction, kw_only=True):
+    tool_calls: list[ToolCall] | UnsetType | None = UNSET  # type: ignore[assignment]
+    tool_call_id: list[str] | UnsetType | None = UNSET  # type: ignore[assignment]
+
+
+class Evaluation(Base, kw_only=True):
+    score: int | float
+    is_correct: bool
+    num_turns: PositiveCount | UnsetType | None = UNSET
+    tool_calls_count: Count | UnsetType | None = UNSET
+
+
+class Performance(v0_2_0.Performance, kw_only=True):
+    """Durations in milliseconds, and what else a producer measured."""
+
+    additional_details: dict[str, str] | UnsetType | None = UNSET
 
 
 class Record(Base, kw_only=True):
@@ -31,6 +70,17 @@ class Record(Base, kw_only=True):
     performance: Performance | UnsetType | None = UNSET
     error: str | UnsetType | None = UNSET
     metadata: dict[str, str] | UnsetType | None = UNSET
+
+
+if TYPE_CHECKING:
+    Record021 = Record
+else:
+    _FIELDS = [
+        (field.name, field.type, field.default)
+        for field in msgspec.structs.fields(Record)
+        if field.name != "evaluation_result_id"
+    ]
+    Record021 = msgspec.defstruct("Record021", _FIELDS, bases=(Base,), module=__name__, kw_only=True)
 
 
 _LABELS: Final = labels_of("0.2.2", "0.2.3", "0.3.0")
@@ -67,4 +117,16 @@ SCHEMA: Final = Schema(
     recipe="R5",
     sure_labels=_LABELS,
     claims=_claims,
+)
+
+V0_2_1: Final = Schema(
+    name="0.2.1",
+    about="no unknown keys at the root, `messages` instead of `interactions`, lists, only text in `metadata`",
+    label="0.2.1",
+    labels=_EARLIER,
+    record=Record021,
+    recipe="R5",
+    # All records of this version are records of 0.3.0, too: only the label tells them apart.
+    sure_labels=_EARLIER,
+    claims=lambda _: False,
 )

@@ -138,16 +138,12 @@ _UNFINISHED: Final = ".fastrec-writing"
 _MOST_UNNAMED: Final = 3  # in a notice
 
 
-class _Rejects(msgspec.Struct):
-    file: str
-
-
 class _Manifest(msgspec.Struct):
     """What reading the parts of a corpus needs of its manifest; `corpus.manifest` has all of it."""
 
     records: int
     parts: list[Listed]
-    rejects: _Rejects | None
+    rejects: Listed | None
 
 
 def check_format(manifest: str, document: dict[str, Any]) -> None:
@@ -329,9 +325,14 @@ def _shards_of(name: str, search: _Search) -> Iterator[tuple[Shard, object]]:
     for path in _shard_paths(name, search):
         is_part = os.path.normpath(path) in search.parts
         try:
-            yield search.as_listed(shard_at(path, may_be_stream=not is_part)), _identity(path)
+            shard = search.as_listed(shard_at(path, may_be_stream=not is_part))
+            status = None if path == STDIN else os.stat(path)  # noqa: PTH116 - as above
         except ShardMissingError as exc:
             search.complain(path, exc.reason)
+        except OSError as exc:
+            search.complain(path, f"cannot be found: {exc.strerror}")
+        else:
+            yield shard, status and (status.st_dev, status.st_ino)
 
 
 def _listed(files_from: str) -> Iterator[str]:
@@ -372,16 +373,6 @@ def _shard_paths_in(directory: str, search: _Search) -> list[str]:
         for path in search.shards_in(walk(directory, search.problems))
         if os.path.isfile(path) or not os.path.exists(path) or os.path.normpath(path) in search.parts  # noqa: PTH110, PTH113
     )
-
-
-def _identity(path: str) -> object:
-    if path == STDIN:
-        return path
-    try:
-        status = os.stat(path)  # noqa: PTH116 - as above
-    except OSError as exc:
-        raise ShardMissingError(path, f"cannot be found: {exc.strerror}") from exc
-    return status.st_dev, status.st_ino
 
 
 def _name_notices(shard: Shard) -> Iterator[str]:

@@ -167,7 +167,11 @@ class Shard(msgspec.Struct, frozen=True):
             yield cast("Reader", sys.stdin.buffer)  # only `read` is used, since it is not splittable
             return
         try:
-            source = LOCAL.open_stream(self.path) if self.stream else storage_of(self.path).open_reader(self.path)
+            source = (
+                LOCAL.open_reader(self.path, stream=True)
+                if self.stream
+                else storage_of(self.path).open_reader(self.path)
+            )
         except (OSError, ValueError) as exc:
             raise ShardMissingError(self.path, _reason("cannot be opened", exc)) from exc
         with source:

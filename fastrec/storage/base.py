@@ -128,11 +128,6 @@ class Storage(Protocol):
 
     def copy(self, path: str, new_path: str) -> None: ...
 
-    def link_or_copy(self, path: str, new_path: str) -> bool:
-        """Give a file a second name in the storage, or copy it if that is impossible; return whether it is a link."""
-        self.copy(path, new_path)
-        return False
-
     def open_log(self, path: str) -> Log:
         """Open a log; it is created if it does not exist."""
 

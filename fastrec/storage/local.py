@@ -156,9 +156,6 @@ class LocalStorage:
     create = _NewLocalFile
     open_log = _LocalLog
 
-    def open_stream(self, path: str) -> Reader:
-        return _LocalReader(path, stream=True)
-
     def canonical(self, path: str) -> str:
         return os.path.realpath(path)
 
@@ -182,18 +179,14 @@ class LocalStorage:
             return file.read()
 
     def read_range(self, path: str, size: int, offset: int) -> bytes:
-        with naming(path):
-            file = _open_regular(path)  # a file object would take twice as long to open
-            try:
-                data = b""
-                while len(data) < size:
-                    more = os.pread(file, size - len(data), offset + len(data))
-                    if not more:
-                        raise ends_early(path, offset + len(data), offset + size)
-                    data += more
-                return data
-            finally:
-                os.close(file)
+        with naming(path), self.open_reader(path) as file:  # a file object would take twice as long to open
+            data = b""
+            while len(data) < size:
+                more = file.pread(size - len(data), offset + len(data))
+                if not more:
+                    raise ends_early(path, offset + len(data), offset + size)
+                data += more
+            return data
 
     def sync(self, path: str) -> None:
         with naming(path):
@@ -213,6 +206,7 @@ class LocalStorage:
                 new.write(block)
 
     def link_or_copy(self, path: str, new_path: str) -> bool:
+        """Give a file a second name, or copy it if that is impossible; return whether it is a link."""
         try:
             os.link(os.path.realpath(path), new_path)  # some systems would link to a link
         except FileExistsError:

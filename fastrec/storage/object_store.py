@@ -358,11 +358,6 @@ class ObjectStore(Storage):
         with self.asking(path) as (fs, name):
             fs.cp_file(name, *_names(fs, [new_path]))
 
-    def move(self, path: str, new_path: str) -> None:
-        self.copy(path, new_path)
-        with self.asking(path) as (fs, name):
-            fs.rm_file(name)
-
     def remove(self, *paths: str) -> None:
         """Remove objects; it is no error if one is gone already."""
         if not paths:

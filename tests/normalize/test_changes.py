@@ -25,8 +25,8 @@ ENGINE = SerialEngine()
 
 
 def kept_of(path: Path, *, certain: bool = True, hashed: bool = True) -> KeptShard:
-    content = hash_of_file(str(path))[1] if hashed else ""
-    return KeptShard(str(path), shard_at(str(path)).signature, content, certain)
+    ranges = ((0, *hash_of_file(str(path))),) if hashed else ()
+    return KeptShard(str(path), shard_at(str(path)).signature, certain, ranges)
 
 
 def compared(paths: Iterable[Path], kept: Sequence[KeptShard], *, by_content: bool = False) -> Changes:
@@ -129,7 +129,7 @@ def test_a_store_that_tells_no_version() -> None:
 
     path = "memory://changes/a.jsonl"
     OBJECT_STORE.write_all(path, b"{}\n")
-    kept = [KeptShard(path, shard_at(path).signature, hash_of_file(path)[1], certain=True)]
+    kept = [KeptShard(path, shard_at(path).signature, True, ((0, *hash_of_file(path)),))]
     assert match_shards([shard_at(path)], kept, by_content=False, engine=ENGINE).unchanged == {0: 0}
     OBJECT_STORE.write_all(path, b"[]\n")
     assert match_shards([shard_at(path)], kept, by_content=False, engine=ENGINE).changed == [0]
@@ -137,7 +137,7 @@ def test_a_store_that_tells_no_version() -> None:
 
 @pytest.mark.parametrize("by_content", [True, False])
 def test_streams_are_always_new(by_content: bool) -> None:
-    kept = [KeptShard("-", "", "0" * 32, certain=True)]
+    kept = [KeptShard("-", "", True, ((0, 3, "0" * 32),))]
     found = match_shards([shard_at("-")], kept, by_content=by_content, engine=ENGINE)
     assert found == Changes({}, [0], [], [0])
 
@@ -157,7 +157,7 @@ def in_ranges(path: Path, *sizes: int) -> KeptShard:
     ranges = [
         (start, size, xxh3_128_hexdigest(data[start : start + size])) for start, size in zip(starts, sizes, strict=True)
     ]
-    return KeptShard(str(path), shard_at(str(path)).signature, "", True, tuple(ranges[::-1]))
+    return KeptShard(str(path), shard_at(str(path)).signature, True, tuple(ranges[::-1]))
 
 
 def test_a_file_that_was_read_in_ranges(files: list[Path]) -> None:
@@ -207,8 +207,10 @@ class Disk(Engine):
         return self.contents[path][start : start + size]
 
 
-def halves(data: str, way: str) -> tuple[tuple[int, int, str], ...]:
-    """The hashes of a file that was read in two ranges, the second of which may be empty."""
+def hashes(data: str, way: str) -> tuple[tuple[int, int, str], ...]:
+    """The hashes of a file that was read as a whole, or in two ranges, the second of which may be empty."""
+    if way == "whole":
+        return ((0, len(data), data),)
     return ((0, 1, data[:1]), (1, len(data) - 1, data[1:])) if way == "halves" else ()
 
 
@@ -236,7 +238,7 @@ def test_any_two_nights(
         Shard(path, size, Format.PLAIN, time, file_id=inode) for path, (size, time, inode, _) in sorted(now.items())
     ]
     kept = [
-        KeptShard(path, f"{size}-{time}-{inode}", content * size * (way == "whole"), sure, halves(content * size, way))
+        KeptShard(path, f"{size}-{time}-{inode}", sure, hashes(content * size, way))
         for (path, (size, time, inode, content)), way, sure in zip(
             sorted(before.items()), hashed, certain, strict=False
         )
@@ -266,7 +268,7 @@ def check(found: Changes, shards: Sequence[Shard], kept: Sequence[KeptShard], di
     doubtful = {one.signature for one in kept if not one.certain}
 
     def is_same(shard: Shard, one: KeptShard) -> bool:
-        content = one.hash or "".join(content for _, _, content in one.ranges)
+        content = "".join(content for _, _, content in one.ranges)
         same_content = content == disk.contents[shard.path]
         if by_content:
             return same_content
