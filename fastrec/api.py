@@ -19,15 +19,7 @@ from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.parse import MAX_DEPTH, flaws_in, parse, spell
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.inputs import check_fields
-from fastrec.schemas.registry import (
-    DEFAULT_SCHEMA,
-    NEWEST_SCHEMA,
-    SCHEMAS,
-    TARGETS,
-    AnyRecord,
-    schema_named,
-    schema_of,
-)
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS, AnyRecord, schema_named, schema_of
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.widen import can_widen, widen
 from fastrec.sources.inputs import find_shards

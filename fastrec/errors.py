@@ -22,8 +22,8 @@
         ├── ShardCorruptError       its bytes do not match its format or checksum
         └── ShardLimitError         reading it would exceed a limit (zstd window, memory)
 
-An error is its fields and its message: `FastrecError` makes the constructor, and pickles it on its way back from a
-worker. `cli` maps the family to exit codes in one place.
+An error is its fields and its message: `FastrecError` makes the constructor and the text, and pickles it on its way
+back from a worker. `cli` maps the family to exit codes in one place.
 """
 
 from __future__ import annotations
@@ -118,11 +118,12 @@ class FastrecError(Exception):
 
     A subclass declares its fields by annotations, like a dataclass. They are the arguments of its constructor, and
     attributes. A subclass without annotations has the fields of its base. All values are also in `args`, from which
-    `pickle` makes the error again.
+    `pickle` makes the error again. `_text` is the message, with the names of fields in braces.
     """
 
     exit_code = 3
     _fields: ClassVar[tuple[str, ...]] = ("message",)
+    _text = "{message}"
 
     def __init_subclass__(cls) -> None:
         cls._fields = tuple(cls.__annotations__) or cls._fields
@@ -132,6 +133,10 @@ class FastrecError(Exception):
         for name in self._fields:
             setattr(self, name, named[name] if name in named else getattr(type(self), name))
         super().__init__(*vars(self).values())
+
+    def __str__(self) -> str:
+        fields = {name: shown(value) if name in ("path", "address") else value for name, value in vars(self).items()}
+        return self._text.format_map(fields)
 
 
 class UsageError(FastrecError):
@@ -183,47 +188,38 @@ class RefusedError(FastrecError):
 
 class WorkerDiedError(FastrecError):
     task: str
-
-    def __str__(self) -> str:
-        return (
-            f"two worker processes died in the same task: {self.task}. They crashed, hung or were killed, perhaps "
-            "because memory ran out. Nothing was published. Try fewer --jobs or less --memory, or leave the shard out"
-        )
+    _text = (
+        "two worker processes died in the same task: {task}. They crashed, hung or were killed, perhaps because memory "
+        "ran out. Nothing was published. Try fewer --jobs or less --memory, or leave the shard out"
+    )
 
 
 class PanicError(FastrecError):
     task: str
     reason: str
-
-    def __str__(self) -> str:
-        return (
-            f"a native library panicked in this task: {self.task} ({self.reason}). Perhaps memory ran out. Nothing was "
-            "published. Try fewer --jobs or less --memory, or leave the shard out"
-        )
+    _text = (
+        "a native library panicked in this task: {task} ({reason}). Perhaps memory ran out. Nothing was published. Try "
+        "fewer --jobs or less --memory, or leave the shard out"
+    )
 
 
 class LockedError(FastrecError):
     path: str
     holder: str
-
-    def __str__(self) -> str:
-        return f"{shown(self.path)} is being written by another run, {self.holder}: wait until it ends, or stop it"
+    _text = "{path} is being written by another run, {holder}: wait until it ends, or stop it"
 
 
 class LostLeaseError(LockedError):
-    def __str__(self) -> str:
-        return (
-            f"{shown(self.path)} was taken over by another run, {self.holder}, because this one did not renew its "
-            "lease in time: nothing was published; run this again when the other one has ended"
-        )
+    _text = (
+        "{path} was taken over by another run, {holder}, because this one did not renew its lease in time: nothing was "
+        "published; run this again when the other one has ended"
+    )
 
 
 class ClusterError(FastrecError):
     address: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"the Dask cluster at {shown(self.address)}: {self.reason}"
+    _text = "the Dask cluster at {address}: {reason}"
 
 
 class ShardError(FastrecError):
@@ -306,9 +302,7 @@ class CorpusError(FastrecError):
 class LogError(FastrecError):
     path: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"{shown(self.path)}: {self.reason}"
+    _text = "{path}: {reason}"
 
 
 class DamagedFileError(FastrecError):
@@ -316,6 +310,4 @@ class DamagedFileError(FastrecError):
 
     path: str
     reason: str
-
-    def __str__(self) -> str:
-        return f"{shown(self.path)} is damaged: {self.reason}"
+    _text = "{path} is damaged: {reason}"

@@ -70,23 +70,18 @@ NAME_FILTERS: Final = ("evaluation", "metric", "model", "exclude_evaluation", "e
 class Filters(msgspec.Struct, frozen=True, kw_only=True):
     """The filters of a command. An empty one matches every record."""
 
-    evaluation: tuple[str, ...] = ()
-    """Patterns of `evaluation_name`."""
+    evaluation: tuple[str, ...] = ()  # patterns of `evaluation_name`
     metric: tuple[str, ...] = ()
     """Patterns of `evaluation_result_id`. Records without a metric have an empty one."""
-    model: tuple[str, ...] = ()
-    """Patterns of `model_id`."""
-    sample_id: tuple[str, ...] = ()
-    """Patterns of `sample_id`; 5 matches the integer 5 and the string "5"."""
-    hash: tuple[str, ...] = ()
-    """Patterns of `sample_hash`."""
+    model: tuple[str, ...] = ()  # patterns of `model_id`
+    sample_id: tuple[str, ...] = ()  # patterns of `sample_id`; 5 matches the integer 5 and the string "5"
+    hash: tuple[str, ...] = ()  # patterns of `sample_hash`
     exclude_evaluation: tuple[str, ...] = ()
     exclude_model: tuple[str, ...] = ()
     right: bool = False
     wrong: bool = False
     errors: bool = False
-    where: tuple[str, ...] = ()
-    """Conditions on fields, all of which must hold: see `fastrec.where`."""
+    where: tuple[str, ...] = ()  # conditions on fields, all of which must hold: see `fastrec.where`
 
     def __bool__(self) -> bool:
         return self != _NONE
@@ -143,7 +138,6 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
         return matches_any(sample_hash, self.hash)
 
     def accepts_fields(self, record: Mapping[str, Any]) -> bool:
-        """Whether all conditions on fields hold for a decoded record."""
         return all(parse_condition(text).matches(record) for text in self.where)
 
     def accepts_outcome(self, *, is_correct: bool, has_error: bool) -> bool:
@@ -184,20 +178,15 @@ def make_filters(**given: Unpack[FilterArguments]) -> Filters:
         if name == "sample_id":
             value = [str(one) if type(one) is int else one for one in _listed(value)]
         if name not in ("right", "wrong", "errors"):
-            values[name] = _patterns(name, value)
+            values[name] = as_tuple(name, value)
+            for pattern in values[name]:
+                try:
+                    pattern.encode()
+                except UnicodeEncodeError as exc:
+                    raise UsageError(f"no record can have the value {pattern!r}: it is not valid UTF-8") from exc
     for condition in values.get("where", ()):
         parse_condition(condition)
     return Filters(**values)
-
-
-def _patterns(name: str, values: Strings) -> tuple[str, ...]:
-    patterns = as_tuple(name, values)
-    for pattern in patterns:
-        try:
-            pattern.encode()
-        except UnicodeEncodeError as exc:
-            raise UsageError(f"no record can have the value {pattern!r}: it is not valid UTF-8") from exc
-    return patterns
 
 
 def similar(patterns: Sequence[str], names: Iterable[str | None]) -> list[str]:

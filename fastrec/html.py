@@ -42,7 +42,8 @@ def tag(name: str, /, *children: Child, **attributes: str | float | bool | None)
     '<td class="num" data-v="3" hidden>a &lt; b\\x1b</td>'
     """
     spelled = "".join(
-        f" {key.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{_attribute(value)}"')
+        f" {key.rstrip('_').replace('_', '-')}"
+        + ("" if value is True else f'="{escape(value) if isinstance(value, Exact) else _escaped(str(value))}"')
         for key, value in attributes.items()
         if value is not None and value is not False
     )
@@ -61,10 +62,6 @@ def _markup(child: Child) -> str:
     return child if isinstance(child, Html) else _escaped(str(child))
 
 
-def _attribute(value: str | float) -> str:
-    return escape(value) if isinstance(value, Exact) else _escaped(str(value))
-
-
 def multiline(text: str) -> Html:
     r"""Make text that keeps its line breaks and tabs; other characters that are invisible are shown as code.
 
@@ -75,12 +72,9 @@ def multiline(text: str) -> Html:
     odd = "".join(char for char in set(text) - _KEPT if category(char) in _HIDDEN)
     if not odd:
         return Html(escape(text))
-    pieces = re.split(f"([{re.escape(odd)}]+)", text)
-    return Html("".join(_visible(piece) if number % 2 else escape(piece) for number, piece in enumerate(pieces)))
-
-
-def _visible(text: str) -> str:
-    return f'<span class="hidden-char">{text.encode("unicode_escape").decode()}</span>'
+    pieces = list(map(escape, re.split(f"([{re.escape(odd)}]+)", text)))
+    pieces[1::2] = [tag("span", piece, class_="hidden-char") for piece in pieces[1::2]]
+    return Html("".join(pieces))
 
 
 def _escaped(text: str) -> str:
@@ -99,9 +93,9 @@ def soft(*children: Child) -> Html:
     return tag("p", *children, class_="soft")
 
 
-def num(value: float | None, spec: str = ",", *more: Child, class_: str = "num", none: str = "") -> Html:
-    """Make a cell with a formatted number, which its column is sorted by; `none` is shown instead of None."""
-    return tag("td", none if value is None else format(value, spec), *more, class_=class_, data_v=value)
+def num(value: float | None, spec: str = ",", *more: Child) -> Html:
+    """Make a cell with a formatted number, which its column is sorted by; None is empty."""
+    return tag("td", "" if value is None else format(value, spec), *more, class_="num", data_v=value)
 
 
 def code(text: str) -> Html:

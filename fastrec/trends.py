@@ -313,8 +313,6 @@ class _Cell(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Corpus(msgspec.Struct):
-    """What is needed of the documents of a corpus."""
-
     name: str
     path: str
     directory: str  # where its matching records are: the path, unless there are conditions

@@ -56,7 +56,6 @@ class Condition(NamedTuple):
         return spell_path(self.path)
 
     def matches(self, record: Mapping[str, Any]) -> bool:
-        """Whether a decoded record matches."""
         return any(map(self.holds, values_of(record, self.path))) is not self.negated
 
 
@@ -263,7 +262,6 @@ def grouped_name(name: str, groups: Iterable[GroupBy], record: Mapping[str, Any]
 
 
 def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
-    """Take the name of an evaluation and its group apart."""
     name, *codes = name.rsplit(_GROUP_MARK, len(groups))
     values = [bytes.fromhex(code[1:]).decode(errors="surrogatepass") if code else None for code in codes]
     return name, {group.field: value for group, value in zip(groups, values, strict=True)}

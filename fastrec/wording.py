@@ -77,19 +77,6 @@ NONE: Final = "–"  # stands for a number that there is not
 _LARGEST: Final = 10**15  # larger numbers are rounded to four digits
 
 
-class _Tallied(Protocol):
-    @property
-    def models(self) -> int: ...
-    @property
-    def right(self) -> float: ...
-    @property
-    def mean_score(self) -> float | None: ...
-    @property
-    def disagreement(self) -> float | None: ...
-    @property
-    def errors(self) -> int: ...
-
-
 def score_text(score: float | None) -> str:
     """Format a score with four digits, or as an integer if it is large.
 
@@ -200,30 +187,6 @@ def signs_of(outcomes: Sequence[str]) -> str:
     """
     short = len(outcomes) <= _MOST_SIGNS
     return "".join(map(SIGNS.__getitem__, outcomes)) if short else f"{outcomes.count('right')}/{len(outcomes)}"
-
-
-def tally_facts(tally: _Tallied, *, graded: bool) -> list[str]:
-    """Say how many models are right about a question, how much they disagree, and how many have only errors.
-
-    >>> from fastrec.answers.shown import Tally
-    >>> tally = Tally(metric=None, graded=True, models=4, right=1, mean_score=0.5, disagreement=0.9, errors=1)
-    >>> tally_facts(tally, graded=False)
-    ['1 of 4 models right (25%)', 'disagreement 0.90', '1 model with errors only']
-    >>> tally_facts(tally, graded=True)[0]
-    'mean score 0.5 of 4 models'
-    """
-    models = counted(tally.models, "model")
-    if not tally.models:
-        facts = ["no answers"]
-    elif graded:
-        facts = [f"mean score {score_text(tally.mean_score)} of {models}"]
-    else:
-        facts = [f"{tally.right:.4g} of {models} right ({percent(tally.right / tally.models)})"]
-    if tally.disagreement is not None:
-        facts.append(f"disagreement {tally.disagreement:.2f}")
-    if tally.errors:
-        facts.append(f"{counted(tally.errors, 'model')} with errors only")
-    return facts
 
 
 def found_in(in_input: bool, answers: int) -> str:

@@ -129,6 +129,12 @@ def _spelled_ids(text: str) -> list[bytes]:
     return [*spelled, text.encode()] if _INTEGER.fullmatch(text) else spelled
 
 
+def _sample_id_values(spelled: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The values of `_BY_SAMPLE_ID`."""
+    ends = spelled[0], spelled[-1]  # the same, unless it may be an integer
+    return *(b"[" + end + b"]" for end in ends), *ends
+
+
 _NAME: Final = "CAST(a.sample_hash AS TEXT) || iif(a.sample_id IS NULL, '', '/' || CAST(a.sample_id AS TEXT))"
 _KEPT_QUERIES: Final = 16
 _KEPT_SEARCHES: Final = 4
@@ -138,16 +144,11 @@ _BY_SAMPLE_ID: Final = (
     "SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) "
     "UNION SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?)"
 )
-_AMBIGUOUS: Final = (
-    # Two ranges: many evaluations may have the question, and != would visit all of them.
-    "SELECT w.hash FROM temp.wanted w "
-    "WHERE EXISTS (SELECT 1 FROM asked WHERE sample_hash >= w.prefix AND sample_hash < w.hash) "
-    "OR EXISTS (SELECT 1 FROM asked WHERE sample_hash > w.hash AND sample_hash <= w.beyond) "
-    "OR EXISTS (SELECT 1 FROM marks m JOIN asked a ON a.id = m.id "
-    "WHERE m.sample_ids IN (w.alone, w.alone_number) AND a.sample_hash != w.hash) "
-    "OR EXISTS (SELECT 1 FROM several_ids s JOIN asked a ON a.id = s.id "
-    "WHERE s.sample_id IN (w.id, w.id_number) AND a.sample_hash != w.hash)"
+_NEIGHBOURS: Final = (
+    "SELECT (SELECT max(sample_hash) FROM asked WHERE sample_hash < ?1), "
+    "(SELECT min(sample_hash) FROM asked WHERE sample_hash > ?1)"
 )
+_OTHER_OF_ID: Final = f"SELECT 1 FROM ({_BY_SAMPLE_ID}) JOIN asked USING (id) WHERE sample_hash != ? LIMIT 1"  # noqa: S608
 _decode_scope = msgspec.json.Decoder(Scope).decode
 _decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
@@ -329,55 +330,42 @@ class Database:
         spelled = _spelled_ids(text)
         if not text or not spelled:
             return []
-        first, last = spelled[0], spelled[-1]  # the same, unless it may be an integer
         prefix = text.encode()
         searches: list[tuple[str, tuple[bytes, ...]]] = [
             ("SELECT id, NULL FROM asked WHERE sample_hash = ?", (prefix,)),
-            (_BY_SAMPLE_ID, (b"[" + first + b"]", b"[" + last + b"]", first, last)),
+            (_BY_SAMPLE_ID, _sample_id_values(spelled)),
         ]
         if len(text) >= shortest:
             beyond = prefix + b"\xff"
             searches += [("SELECT id, NULL FROM asked WHERE sample_hash BETWEEN ? AND ?", (prefix, beyond))]
+        by_scope: dict[int, set[int]] = {}
         with self._use() as connection:
             for sql, values in searches:
-                found = connection.execute(f"{sql} ORDER BY id LIMIT ?", (*values, limit)).fetchall()
-                if found:
-                    return self._found(found)[:limit]
-        return []
-
-    def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
-        """The shortest beginning of each `sample_hash`, of at least so many characters, that `find`s no other hash."""
-        found = {one: one for one in hashes}
-        waiting, length = list(found), shortest
-        with self._use() as connection:
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS temp.wanted (hash, prefix, beyond, alone, alone_number, id, id_number)"
-            )
-            while waiting := [one for one in waiting if len(one) > length]:
-                rows = []
-                for one in waiting:
-                    found[one] = one[:length]
-                    prefix, ids = found[one].encode(), _spelled_ids(found[one])
-                    ends = ids[0], ids[-1]
-                    rows.append((one.encode(), prefix, prefix + b"\xff", *(b"[" + end + b"]" for end in ends), *ends))
-                connection.execute("DELETE FROM temp.wanted")
-                connection.executemany("INSERT INTO temp.wanted VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-                waiting = [row[0].decode() for row in connection.execute(_AMBIGUOUS)]
-                found |= {one: one for one in waiting}
-                length += 1
-        return found
-
-    def _found(self, found: Sequence[tuple[int, int | None]]) -> list[QuestionRow]:
-        """Return the rows of questions in some scopes, or in all that have them."""
-        by_scope: dict[int, set[int]] = {}
-        for place, scope in found:
-            for number in range(len(self.scopes)) if scope is None else [scope]:
-                by_scope.setdefault(number, set()).add(place)
+                for place, scope in connection.execute(f"{sql} ORDER BY id LIMIT ?", (*values, limit)):
+                    for number in range(len(self.scopes)) if scope is None else [scope]:
+                        by_scope.setdefault(number, set()).add(place)
+                if by_scope:
+                    break
         rows = []
         for number, places in sorted(by_scope.items()):
             name, metric = self.scopes[number].evaluation_name, self.scopes[number].metric
             rows += self.rows(Query(evaluation_name=name, metric=metric), sorted(places))
-        return sorted(rows, key=lambda row: row.number)
+        return sorted(rows, key=lambda row: row.number)[:limit]
+
+    def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
+        """The shortest beginning of each `sample_hash`, of at least so many characters, that `find`s no other hash."""
+        found = {one: one for one in hashes}
+        with self._use() as connection:
+            for one in found:
+                near = [other for other in connection.execute(_NEIGHBOURS, (one.encode(),)).fetchone() if other]
+                for length in range(shortest, len(one)):
+                    prefix = one[:length].encode()
+                    values = (*_sample_id_values(_spelled_ids(one[:length])), one.encode())
+                    is_taken = any(other.startswith(prefix) for other in near)
+                    if not is_taken and not connection.execute(_OTHER_OF_ID, values).fetchone():
+                        found[one] = one[:length]
+                        break
+        return found
 
     def number_of(self, query: Query, name: str) -> int | None:
         """Find a question by its name; if the hash is split in another metric only, its first question here."""

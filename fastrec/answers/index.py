@@ -31,19 +31,21 @@ from typing import Any, Final, Self
 import msgspec
 
 from fastrec.answers.database import Database, open_database
-from fastrec.answers.marks import OUTCOMES_BY_FLAGS, Cut, Facts, Marks, values_or_none
-from fastrec.answers.reading import Answer, find_phrase, read_answers
-from fastrec.answers.scan import (
-    Question,
-    Rows,
-    ScanTask,
-    join_questions,
-    read_batches,
-    rows_of,
-    scan_part,
+from fastrec.answers.marks import (
+    MEAN,
+    OUTCOMES_BY_FLAGS,
+    Cut,
+    Facts,
+    Marks,
+    RepeatsAs,
+    Trial,
+    mean_of,
+    unpack_trials,
+    values_or_none,
 )
+from fastrec.answers.reading import Answer, find_phrase, read_answers
+from fastrec.answers.scan import Question, Rows, ScanTask, join_questions, read_batches, rows_of, scan_part
 from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
-from fastrec.answers.trials import MEAN, RepeatsAs, Trial, mean_of, unpack_trials
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
 from fastrec.corpus.scan import (
     PartFile,
@@ -86,7 +88,6 @@ def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
 
 
 def cached_files() -> list[Path]:
-    """The files and directories of fastrec in the cache directory."""
     with suppress(OSError):
         return sorted(path for path in cache_directory().iterdir() if path.suffix in CACHED)
     return []
@@ -206,22 +207,22 @@ def build_index(
         results = run_in_order(scan_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
         for task, _ in zip(tasks, with_progress(results, parts, progress, "index"), strict=True):
             _insert(database, read_batches(task.rows, Rows))
-        _insert(database, _joined(tasks, scopes))
+        # Join the questions that may have records in several parts.
+        pieces = merge(*(read_batches(task.pieces, Question) for task in tasks), key=lambda question: question.key)
+        joined = (join_questions(list(group)) for _, group in groupby(pieces, key=lambda question: question.key[:3]))
+        _insert(database, (rows_of(question, scopes) for question in joined))
         for number, one in enumerate(scopes):
-            _insert_scope(database, number, one)
+            sql = "SELECT min(low), max(high) FROM question WHERE scope = ?"
+            low, high = database.execute(sql, (number,)).fetchone() if one.graded else (0.0, 1.0)
+            distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
+            row = (number, msgspec.json.encode(one), msgspec.json.encode(one.models), distance)
+            database.execute("INSERT INTO scope VALUES (?, ?, ?, ?)", row)
         database.execute("COMMIT")
         database.executescript(_INDEXES)
 
 
 def scope_of(evaluation: EvaluationSummary) -> Scope:
     return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
-
-
-def _joined(tasks: Iterable[ScanTask], scopes: Sequence[Scope]) -> Iterator[Rows]:
-    """Join the questions that may have records in several parts."""
-    pieces = merge(*(read_batches(task.pieces, Question) for task in tasks), key=lambda question: question.key)
-    for _, group in groupby(pieces, key=lambda question: question.key[:3]):
-        yield rows_of(join_questions(list(group)), scopes)
 
 
 def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
@@ -241,14 +242,6 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
             if entry[2].count(b",") and len(several := _decode_ids(entry[2])) > 1:
                 ids = [(bytes(sample_id), *entry[:2]) for sample_id in several]
                 database.executemany("INSERT INTO several_ids VALUES (?, ?, ?)", ids)
-
-
-def _insert_scope(database: sqlite3.Connection, number: int, scope: Scope) -> None:
-    sql = "SELECT min(low), max(high) FROM question WHERE scope = ?"
-    low, high = database.execute(sql, (number,)).fetchone() if scope.graded else (0.0, 1.0)
-    distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
-    row = (number, msgspec.json.encode(scope), msgspec.json.encode(scope.models), distance)
-    database.execute("INSERT INTO scope VALUES (?, ?, ?, ?)", row)
 
 
 class Index(Database):
@@ -395,7 +388,6 @@ class Index(Database):
                     same = [(one, other) for one, other in same if one is not pair[0] and other is not pair[1]]
 
     def records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
-        """The records of each question by model."""
         scope = self.scope(query)
         models = enumerate(scope.models if scope else ())
         chosen = [(at, model) for at, model in models if not query.models or model in query.models]
@@ -438,7 +430,6 @@ class Index(Database):
         return next(iter(self.rows(query, [number])), None)
 
     def _position(self, query: Query, name: str) -> tuple[array[int], int | None]:
-        """The numbers of the questions that a query chooses, and the position of one among them."""
         ids, number = self.ids(query), self.number_of(query, name)
         try:
             return ids, None if number is None else ids.index(number)
@@ -564,7 +555,6 @@ def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters
 
 
 def choose_model(pattern: str, models: Collection[str]) -> str:
-    """Choose the one model that a pattern matches."""
     if pattern in models:
         return pattern
     found = [model for model in models if matches_any(model, [pattern])]

@@ -19,16 +19,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.index import Index, choose_scopes
-from fastrec.answers.ranks import (
-    Array,
-    Bools,
-    PairSums,
-    blocks_of,
-    pair_sums,
-    rank_ranges,
-    significant,
-    significant_mean,
-)
+from fastrec.answers.ranks import Array, PairSums, blocks_of, pair_sums, rank_ranges, significant, significant_mean
 from fastrec.answers.table import Query, Scope
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters, matches_any
@@ -165,7 +156,6 @@ class Leaderboard(Tabular, kw_only=True):
         return joined(*made, *(tag("p", line, class_="soft") for line in self.notes()))
 
     def to_page(self) -> Html:
-        """A page of its own."""
         head = joined(tag("meta", charset="utf-8"), tag("title", "Leaderboard"), tag("style", _STYLE))
         return Html("<!doctype html>" + tag("html", tag("head", head), tag("body", self.to_html()), lang="en"))
 
@@ -173,7 +163,6 @@ class Leaderboard(Tabular, kw_only=True):
         return self.to_html()
 
     def groups(self) -> list[tuple[str, list[BoardModel]]]:
-        """The groups with their titles, in order."""
         by_number: dict[int, list[BoardModel]] = {}
         for model in self.models:
             by_number.setdefault(model.group, []).append(model)
@@ -375,7 +364,6 @@ def _some(sums: PairSums, places: Sequence[int]) -> PairSums:
 
 
 def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequence[str]) -> dict[str, list[Any]]:
-    """What is compared within a group, for each of its models."""
     names = ("mean", "mean_rank", "win_share", "rank_best", "rank_worst")
     found: dict[str, list[Any]] = {name: [None] * len(models) for name in names}
     if not columns:
@@ -393,17 +381,14 @@ def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequenc
         found["mean_rank"] = _estimates(len(models) - wins)
         found["win_share"] = _estimates(wins / (len(models) - 1))
     if total and len(models) > 1:
-        some = [_some(one.sums, at) for one, at in zip(columns, places, strict=True)]
-        ranges = rank_ranges(_better(some, weights))
+        some = [(_some(one.sums, at), n) for one, at, n in zip(columns, places, weights, strict=True) if n]
+        if len(some) == 1:  # the same test as in a table of this evaluation
+            better = significant(some[0][0], lower=False)
+        else:
+            better = significant_mean([one for one, _ in some], [weight for _, weight in some])
+        ranges = rank_ranges(better)
         found["rank_best"], found["rank_worst"] = (list(ends) for ends in zip(*ranges, strict=True))
     return found
-
-
-def _better(sums: Sequence[PairSums], weights: Sequence[float]) -> Bools:
-    counting = [(one, weight) for one, weight in zip(sums, weights, strict=True) if weight]
-    if len(counting) == 1:  # the same test as in a table of this evaluation
-        return significant(counting[0][0], lower=False)
-    return significant_mean([one for one, _ in counting], [weight for _, weight in counting])
 
 
 def _wins(values: Array) -> Array:

@@ -32,6 +32,7 @@ from fastrec.judge.parse import parse
 from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.schema import Schema, build
+from fastrec.summary.document import filled
 from fastrec.where import said
 
 
@@ -45,10 +46,10 @@ class Answer(msgspec.Struct, kw_only=True):
     outcome: Outcome  # `right`, `wrong` or `error`
     score: int | float | bool
     error: str  # empty if there is none
-    input_tokens: int | None
-    output_tokens: int | None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
     latency_ms: float | None
-    source: Source | None  # where the record comes from, if the corpus has tracked it
+    source: Source | None = None  # where the record comes from, if the corpus has tracked it
     line: bytes  # the record, as it is in the part
 
 
@@ -140,20 +141,17 @@ def _record(line: bytes, decode: Callable[[bytes], Any], schema: Schema) -> Any:
 
 def _answer(line: bytes, metric: str | None, sample_id: int | str, record: Any) -> Answer:
     outcome: Outcome = "error" if record.error else "right" if record.evaluation.is_correct else "wrong"
-    usage, times = record.token_usage, record.performance
-    latency = times.latency_ms if times else None
-    return Answer(
-        model_id=record.model_id,
-        evaluation_id=record.evaluation_id,
+    latency = record.performance.latency_ms if record.performance else None
+    return filled(
+        Answer,
+        record,
+        record.evaluation,
+        record.token_usage,
         metric=metric,
         sample_id=sample_id,
         outcome=outcome,
-        score=record.evaluation.score,
         error=record.error or "",
-        input_tokens=usage.input_tokens if usage else None,
-        output_tokens=usage.output_tokens if usage else None,
         latency_ms=None if latency is UNSET else latency,
-        source=None,
         line=line,
     )
 

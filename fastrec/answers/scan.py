@@ -20,9 +20,8 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from stringzilla import count, find
 
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, facts_of, mark, mean_length
+from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, facts_of, mark, mean_length, pack_trials
 from fastrec.answers.table import Scope
-from fastrec.answers.trials import pack_trials
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
@@ -85,8 +84,7 @@ class _Verdict(msgspec.Struct, gc=False):
 
 class Key(msgspec.Struct, gc=False):
     evaluation_name: str
-    sample_id: Raw
-    """As it is spelled."""
+    sample_id: Raw  # as it is spelled
     sample_hash: str
     evaluation_result_id: str | UnsetType = UNSET
 
@@ -172,7 +170,6 @@ class LineReader:
         return end + 1
 
     def _length(self, data: bytearray, start: int, end: int) -> int:
-        """Return the length of an output, or of all messages."""
         text = data[start:end]
         if not self._single:
             return _total_of_turns(_decode_turns(text))
@@ -258,21 +255,16 @@ Item = TypeVar("Item")
 
 
 class ScopeRecords(msgspec.Struct, array_like=True, gc=False):
-    """The records of a question in one scope."""
-
     scope: int
-    sample_ids: list[bytes]
-    """Distinct ids as they are spelled in JSON, that of the first record first."""
+    sample_ids: list[bytes]  # distinct ids as they are spelled in JSON, that of the first record first
     records: list[RecordMark]
 
 
 class Question(msgspec.Struct, array_like=True, gc=False):
     evaluation_name: str
     sample_hash: str
-    sample_id: bytes
-    """As it is spelled in JSON, if the hash is split; else empty."""
-    place: int
-    """Of its first record: the number of the part, and the offset in its text."""
+    sample_id: bytes  # as it is spelled in JSON, if the hash is split; else empty
+    place: int  # of its first record: the number of the part, and the offset in its text
     asked: Asked
     ranges: list[tuple[int, int, int]]
     """Where its records are: the number of a part, and the start and end of a stretch of its text."""
@@ -362,8 +354,7 @@ class ScanTask(msgspec.Struct, frozen=True):
     turns_field: str
     limits: Limits
     rows: str  # the file for packed questions
-    pieces: str
-    """The file for questions that may have more records in other parts, by name and hash."""
+    pieces: str  # the file for questions that may have more records in other parts, by name and hash
 
     def __str__(self) -> str:
         return f"reading {shown(self.part.path)}"
@@ -443,7 +434,6 @@ class _Scanner:
         return question
 
     def _end(self, end: int) -> None:
-        """End a stretch of lines."""
         if self._question:
             self._question.ranges.append((self._task.number, self._start, end))
 

@@ -13,13 +13,15 @@ import msgspec
 
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
-from fastrec.answers.table import Outcome, Query
+from fastrec.answers.table import Outcome, Query, Question
 from fastrec.answers.transcript import Transcript, Turn, transcript_of
 from fastrec.corpus.sources import Source
+from fastrec.errors import counted
 from fastrec.filters import Filters
 from fastrec.judge.parse import spell
 from fastrec.summary.document import filled
 from fastrec.summary.same_run import TRIAL_FIELDS
+from fastrec.wording import percent, score_text
 
 
 def trial_of(evaluation_id: str, sample_id: int | str, transcript: Transcript) -> dict[str, str]:
@@ -57,6 +59,29 @@ class Tally(msgspec.Struct, kw_only=True):
     """0 if all models agree, 1 if half of them are right; null without answers."""
     errors: int
     """Models with nothing but errors."""
+
+
+def tally_facts(tally: Tally | Question, *, graded: bool) -> list[str]:
+    """Say how many models are right about a question, how much they disagree, and how many have only errors.
+
+    >>> tally = Tally(metric=None, graded=True, models=4, right=1, mean_score=0.5, disagreement=0.9, errors=1)
+    >>> tally_facts(tally, graded=False)
+    ['1 of 4 models right (25%)', 'disagreement 0.90', '1 model with errors only']
+    >>> tally_facts(tally, graded=True)[0]
+    'mean score 0.5 of 4 models'
+    """
+    models = counted(tally.models, "model")
+    if not tally.models:
+        facts = ["no answers"]
+    elif graded:
+        facts = [f"mean score {score_text(tally.mean_score)} of {models}"]
+    else:
+        facts = [f"{tally.right:.4g} of {models} right ({percent(tally.right / tally.models)})"]
+    if tally.disagreement is not None:
+        facts.append(f"disagreement {tally.disagreement:.2f}")
+    if tally.errors:
+        facts.append(f"{counted(tally.errors, 'model')} with errors only")
+    return facts
 
 
 class Verdict(msgspec.Struct, kw_only=True):
@@ -160,7 +185,11 @@ def read_question(
         if shown is not None:
             shown.tallies.append(filled(Tally, row, graded=graded[query.evaluation_name, query.metric]))
     if shown is not None:
-        numbered = _number(sorted(answers.values(), key=lambda one: one.model_id))
+        numbered = sorted(answers.values(), key=lambda one: one.model_id)
+        for _, group in groupby(numbered, key=lambda one: one.model_id):
+            same = list(group)
+            for at, (one, trial) in enumerate(zip(same, tell_apart([one.trial for one in same]), strict=True), start=1):
+                one.number, one.total, one.trial = at, len(same), trial
         for answer in numbered:
             answer.verdicts = [
                 one
@@ -169,15 +198,6 @@ def read_question(
             ]
         shown.answers = [answer for answer in numbered if answer.verdicts]
     return shown
-
-
-def _number(answers: Sequence[ShownAnswer]) -> Sequence[ShownAnswer]:
-    """Number the answers of each model, and keep of their trials what tells them apart."""
-    for _, group in groupby(answers, key=lambda one: one.model_id):
-        same = list(group)
-        for number, (one, trial) in enumerate(zip(same, tell_apart([one.trial for one in same]), strict=True), start=1):
-            one.number, one.total, one.trial = number, len(same), trial
-    return answers
 
 
 def _add(answers: dict[bytes, ShownAnswer], answer: Answer, question: ShownQuestion) -> None:

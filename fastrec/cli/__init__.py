@@ -127,6 +127,8 @@ _MODULES = {
     **dict.fromkeys(("leaderboard", "questions", "trend"), "overviews"),
     **dict.fromkeys(("check_pairs", "rejects", "validate", "verify"), "checks"),
     **dict.fromkeys(("clean", "completion", "generate", "schema"), "tools"),
+    **dict.fromkeys(("export", "report", "sql", "view"), "forms"),
+    "import_logs": "normalize",
 }  # the others are in modules of their own
 _received: list[int] = []  # the signals that ended the command
 _raised: list[weakref.ref[BaseException]] = []  # what the handlers raised, until `main` caught it

@@ -26,17 +26,7 @@ from fastrec.cli.options import Count, command, complete_names, flag, format_opt
 from fastrec.cli.progress import make_progress
 from fastrec.cli.tables import Table, columns, print_hidden, print_table
 from fastrec.errors import FastrecError, counted, listed
-from fastrec.wording import (
-    TESTS,
-    latency_text,
-    power_text,
-    score_text,
-    signs_of,
-    tally_facts,
-    title_of,
-    tokens_text,
-    value_text,
-)
+from fastrec.wording import TESTS, latency_text, power_text, score_text, signs_of, title_of, tokens_text, value_text
 
 if TYPE_CHECKING:
     from fastrec.answers.shown import ShownAnswer, ShownQuestion, Verdict
@@ -112,7 +102,7 @@ class AnswerPrinter:
             if self._full:
                 self._section("prompt", question.prompt)
             else:
-                self._fold("prompt", question.prompt)
+                self._note(f"prompt: {counted(len(question.prompt), 'character')}")
         for reference in question.references:
             self._section("reference", reference, most=(1_000, 12))
         self._choices(question.choices)
@@ -123,7 +113,7 @@ class AnswerPrinter:
             for line in _facts(verdict, answer):
                 self._text(line, "  ", most=(500, 5))
         if answer.prompt is not None:
-            self._fold("another prompt", answer.prompt)
+            self._note(f"another prompt: {counted(len(answer.prompt), 'character')}")
         if answer.choices is not None:
             self._choices(answer.choices)
         self._turns(answer.turns, "  ")
@@ -204,9 +194,6 @@ class AnswerPrinter:
         if name:
             click.echo(click.style(name, bold=True))
         self._text(text, "  ", most=most, item=item)
-
-    def _fold(self, name: str, text: str) -> None:
-        self._note(f"{name}: {counted(len(text), 'character')}")
 
     def _note(self, text: str) -> None:
         self.has_cut = True
@@ -309,6 +296,8 @@ def show(corpus: str, question: str, full: bool, output_format: str, no_progress
 
 
 def _print_shown(found: Shown, *, full: bool) -> None:
+    from fastrec.answers.shown import tally_facts
+
     printer = AnswerPrinter(full=full)
     for number, question in enumerate(found.questions):
         name = click.style(safe(question.evaluation_name), bold=True)
@@ -442,9 +431,8 @@ def _print_remarks(found: Comparison) -> None:
     if tests:
         click.echo(click.style(f"  p: {', '.join(tests)}; wins: A is better", dim=True))
     if found.repeats_as != "mean":
-        click.echo(
-            click.style("".join(f"  {line}\n" for line in repeats_in_words(found.repeats_as)), dim=True), nl=False
-        )
+        for line in repeats_in_words(found.repeats_as):
+            click.echo(click.style(f"  {line}", dim=True))
     if any(one.graded for one in found.evaluations):
         click.echo(click.style("  * graded: mean scores; higher is better, where no ↓ says that lower is", dim=True))
     totals = [one for one in found.evaluations if one.group is None]

@@ -44,7 +44,6 @@ def format_bytes(size: int) -> str:
 
 
 def format_timing(size: int, seconds: float) -> str:
-    """Format the size of some text, how long it took, and how fast that was."""
     return f"{format_bytes(size)} {format_speed(size, seconds)}"
 
 

@@ -24,7 +24,7 @@ from fastrec.cli.tables import (
     print_table,
 )
 from fastrec.errors import counted, listed
-from fastrec.wording import power_text, title_of
+from fastrec.wording import power_text, titles
 
 if TYPE_CHECKING:
     from fastrec.commands.diff.document import Difference, ModelDifference
@@ -87,9 +87,8 @@ def _columns(models: Sequence[ModelDifference]) -> tuple[bool, tuple[str, ...]]:
 
 def _titles(found: Difference) -> dict[tuple[str, str | None], str]:
     """Return the titles of all evaluations and metrics: the metric is in it only if the evaluation has several."""
-    scopes = {(model.evaluation_name, model.metric) for model in found.models}
-    metrics = Counter(name for name, _ in scopes)
-    return {(name, metric): title_of(name, metric, metrics[name]) for name, metric in scopes}
+    scopes = {(model.evaluation_name, model.metric): model for model in found.models}
+    return dict(zip(scopes, titles(scopes.values()), strict=True))
 
 
 def _power_lines(models: Sequence[ModelDifference]) -> list[str]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import cleandoc
 from pathlib import Path, PurePosixPath
@@ -62,7 +62,11 @@ def cgroup_limit(root: Path = Path("/")) -> int | None:
 
     `root` is the root of the file system; tests pass another one.
     """
-    groups = dict(_groups(root))
+    groups: dict[str, str] = {}  # of this process, that can limit memory, by the type of their file system
+    for line in _lines(root / "proc/self/cgroup"):
+        number, controllers, path = line.split(":", 2)
+        if number == "0" or "memory" in controllers.split(","):
+            groups["cgroup2" if number == "0" else "cgroup"] = path
     limits: list[int] = []
     for kind, top, mount in _mounts(root):
         if kind not in groups:
@@ -74,16 +78,6 @@ def cgroup_limit(root: Path = Path("/")) -> int | None:
             # There is no number if the group is not visible here, or if its limit is `max`.
             limits += [int(line) for line in _lines(place / group / _LIMITS[kind]) if line.isdecimal()]
     return min(limits, default=None)
-
-
-def _groups(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield the groups of this process that can limit memory: the type of their file system, and their path."""
-    for line in _lines(root / "proc/self/cgroup"):
-        number, controllers, path = line.split(":", 2)
-        if number == "0":
-            yield "cgroup2", path
-        elif "memory" in controllers.split(","):
-            yield "cgroup", path
 
 
 def _mounts(root: Path) -> Sequence[tuple[str, ...]]:
@@ -206,10 +200,10 @@ def format_option(*formats: str, text: str = "Output format.") -> _Decorator:
 
 def shared(*names: str) -> _Decorator:
     """Add parameters that several commands have, in the order of their names."""
-    return _together(*(_SHARED[name] for name in names))
+    return together(*(_SHARED[name] for name in names))
 
 
-def _together(*options: _Decorator) -> _Decorator:
+def together(*options: _Decorator) -> _Decorator:
     def add(function: _Command) -> _Command:
         for option in reversed(options):
             function = option(function)
@@ -235,16 +229,11 @@ def prepare_reading(jobs: int, paths: Sequence[str] = ()) -> None:
 _LARGEST: Final = 64 << 20  # bytes of a summary that is read for completion
 _MOST: Final = 1000  # completions
 
-FILTER_PARAMETERS: Final = (
-    "evaluation", "metric", "model", "sample_id", "hash", "exclude_evaluation", "exclude_model", "right", "wrong",
-    "errors", "where",
-)  # fmt: skip
-"""The parameters that `shared("filters")` adds."""
-
 
 def given_filters(options: Mapping[str, Any]) -> bool:
-    """Return whether any filter is given among the parameters of a command."""
-    return any(options[name] for name in FILTER_PARAMETERS)
+    from fastrec.filters import Filters
+
+    return any(options[name] for name in Filters.__struct_fields__)
 
 
 def complete_names(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
@@ -322,11 +311,11 @@ _no_progress: Final = flag("--no-progress", "Do not show progress on a terminal.
 _SHARED: Final[dict[str, _Decorator]] = {
     "corpus": click.argument("corpus", type=click.Path()),
     "paths": click.argument("paths", nargs=-1, type=click.Path()),
-    "filters": _together(*_FILTERS),
+    "filters": together(*_FILTERS),
     "jobs": _jobs,
     "no_progress": _no_progress,
-    "run": _together(_jobs, _no_progress),
-    "reading": _together(
+    "run": together(_jobs, _no_progress),
+    "reading": together(
         option("--files-from", "Read more paths from this file (- for stdin), one per line.",
                type=click.Path(), metavar="FILE"),
         option("--max-line-bytes", "Longer lines are invalid.", type=Size(), default="1GiB"),

@@ -36,9 +36,9 @@ from fastrec.cli.tables import (
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
-    from fastrec.summary.calibration import Calibration
     from fastrec.summary.document import ModelRecipes, Tokens
     from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, Overlap, QuestionGroup, Stats
+    from fastrec.summary.significance import Calibration
 
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
@@ -90,6 +90,12 @@ _CSV_FIELDS: Final = dict(zip(_CSV_ATTRIBUTES, _CSV_ATTRIBUTES, strict=True)) | 
     "score_high": "score_high",
 }
 _CSV_RANKS: Final = ("rank_best", "rank_worst", "unranked")
+_CSV_TABLES: Final[dict[str, tuple[str, dict[str, str]]]] = {  # attributes, and those that have another name as columns
+    "calibration": ("evaluation_name metric model_id answers left_out confidence accuracy ece brier", {}),
+    "costs": ("evaluation_name model_id answers unknown right priced cost cost_per_right", {}),
+    "overlap": ("first second hashes inputs", {"first": "evaluation_name", "second": "other_evaluation_name"}),
+    "names": ("name other common same rename", {"name": "model_id", "other": "other_model_id"}),
+}
 
 
 Sections = tuple[list[Section], list[Sequence[str]]]  # tables, and the lines that explain them
@@ -115,7 +121,7 @@ def _total(tokens: Tokens) -> str:
 
 def stats_sections(found: Stats, most: int | None = None) -> Sections:
     """Make a table for each evaluation, with at most `most` models."""
-    from fastrec.answers.similar_names import similar_pairs
+    from fastrec.answers.further_tables import similar_pairs
     from fastrec.summary.present_ranking import about, facts_in_words, legend, unranked_in_words
 
     sections = []
@@ -181,7 +187,7 @@ _JOINS: Final = (
 
 def _questions_sections(found: Stats) -> Sections:
     """Make a table of hashes and one of joins for each evaluation, as far as they were asked for."""
-    from fastrec.answers.costs import total_costs
+    from fastrec.answers.further_tables import total_costs
 
     sections = [
         _hashes_section(name, list(models))
@@ -302,8 +308,8 @@ def _spelled(group: QuestionGroup) -> str:
 
 
 def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
-    """Make one table of the recipes of all models, or of all pairs of models."""
-    from fastrec.summary.present_ranking import REASONS, ModelCost
+    """Make one table of the recipes of all models, of all pairs of models, or of what else was asked for."""
+    from fastrec.summary.present_ranking import REASONS
 
     if found.hashes is not None:
         recipes = [
@@ -312,20 +318,10 @@ def _csv_questions(found: Stats) -> tuple[list[str], Rows]:
             for recipe in _recipes_of([one])
         ]
         return ["evaluation_name", "model_id", "recipe", "lines"], recipes
-    if found.calibration is not None:
-        fields = [
-            "evaluation_name", "metric", "model_id", "answers", "left_out", "confidence", "accuracy", "ece", "brier",
-        ]  # fmt: skip
-        return fields, [[getattr(one, name) for name in fields] for one in found.calibration]
-    if found.costs is not None:
-        fields = list(ModelCost.__struct_fields__)
-        return fields, [[getattr(one, name) for name in fields] for one in found.costs]
-    if found.overlap is not None:
-        rows = [[one.first, one.second, one.hashes, one.inputs] for one in found.overlap]
-        return ["evaluation_name", "other_evaluation_name", "hashes", "inputs"], rows
-    if found.names is not None:
-        rows = [[one.name, one.other, one.common, one.same, one.rename] for one in found.names]
-        return ["model_id", "other_model_id", "common", "same", "rename"], rows
+    for table, (fields, renamed) in _CSV_TABLES.items():
+        if (items := getattr(found, table)) is not None:
+            names = fields.split()
+            return [renamed.get(name, name) for name in names], list(map(attrgetter(*names), items))
     names = [
         "evaluation_name", "model_id", "other_model_id", "questions", "other_questions", "common", "same_metric", "ids",
         "apart", *REASONS,

@@ -29,8 +29,7 @@ _Remarks = tuple[str, Sequence[str]]  # at the end of a line, and below it
 
 
 class Column(NamedTuple):
-    name: str
-    """One that ends with ± is no heading, because the column belongs to the one before it."""
+    name: str  # one that ends with ± is no heading, because the column belongs to the one before it
     is_left: bool = False
     hidden: int | None = None
     """A narrow terminal hides columns in the order of this number, as many as needed; None is never hidden."""

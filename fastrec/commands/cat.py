@@ -35,7 +35,7 @@ from fastrec.corpus.scan import (
     VERIFY_HINT,
     LineHead,
     Order,
-    PartFile,
+    PartTask,
     Position,
     key_mark,
     lines_with,
@@ -47,10 +47,10 @@ from fastrec.corpus.scan import (
 )
 from fastrec.corpus.sources import decode_source, line_begin, need_sources, source_lines, sources_file
 from fastrec.engine import check_jobs, jobs_for
-from fastrec.errors import CorpusError, FastrecError, UsageError, shown
+from fastrec.errors import CorpusError, FastrecError, UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.parse import parse
-from fastrec.limits import LIMITS, Limits, current_limits
+from fastrec.limits import Limits, current_limits
 from fastrec.normalize.inputs import check_fields
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import Shard, shard_at
@@ -321,20 +321,15 @@ def cat(
         ShardError: A part cannot be read.
     """
     chosen = make_filters(**filters)  # now, so that a misspelled filter is refused at the call
-    blocks = cat_blocks(corpus, chosen, limit=limit, source=source, jobs=jobs, limits=current_limits())
+    blocks = cat_blocks(corpus, chosen, limit=limit, source=source, jobs=jobs)
     return (line for block in blocks for line in block.removesuffix(b"\n").split(b"\n"))
 
 
 def cat_blocks(
-    corpus: str | os.PathLike[str],
-    filters: Filters,
-    *,
-    limit: int | None = None,
-    source: bool = False,
-    jobs: int = 1,
-    limits: Limits = LIMITS,
+    corpus: str | os.PathLike[str], filters: Filters, *, limit: int | None = None, source: bool = False, jobs: int = 1
 ) -> Iterator[bytes]:
     """Yield the text of the matching lines in blocks of whole lines; see `cat`."""
+    limits = current_limits()
     check_jobs(jobs)
     if limit is not None and limit < 1:
         raise UsageError(f"the limit must be at least one line, not {limit}")
@@ -373,17 +368,13 @@ def _with_known_fields(blocks: Generator[bytes], parts: Sequence[Shard], filters
         check_fields(parts, filters.where, nothing_matches=True)
 
 
-class _SearchTask(msgspec.Struct, frozen=True):
-    part: PartFile
+class _SearchTask(PartTask, frozen=True):
     selection: Selection
     sort_fields: tuple[str, ...]
     limit: int | None  # no more lines than this are needed
     limits: Limits
     output: str = ""  # the file for the matching lines, if a worker searches the part
     sources: str = ""  # the file with the sources of the part, if they are wanted
-
-    def __str__(self) -> str:
-        return f"reading {shown(self.part.path)}"
 
 
 def _search(tasks: Sequence[_SearchTask], jobs: int, limits: Limits) -> Generator[bytes]:

@@ -23,7 +23,7 @@ from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
 from fastrec.corpus.publish import LocalOutput, locked_work
 from fastrec.errors import UsageError, shown, utf8
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 
@@ -75,16 +75,15 @@ def clean(
     """
     if cache != (output is None):
         raise UsageError("name an output, or give --cache")
-    limits = current_limits()
     target = str(cache_directory()) if output is None else without_file_protocol(os.fspath(output))
     work = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
     left: list[str] = []
     if cache:
         found = _clean_cache(dry_run=dry_run)
     elif is_url(target):
-        found, left = _clean_store(target.rstrip("/"), work, dry_run=dry_run, limits=limits)
+        found, left = _clean_store(target.rstrip("/"), work, dry_run=dry_run)
     else:
-        found = _clean_local(target, work, dry_run=dry_run, limits=limits)
+        found = _clean_local(target, work, dry_run=dry_run)
     return Cleaned(
         output=utf8(target),
         dry_run=dry_run,
@@ -104,8 +103,8 @@ def _clean_cache(*, dry_run: bool) -> list[RemovedWork]:
     return found
 
 
-def _clean_local(output: str, work_dir: str | None, *, dry_run: bool, limits: Limits) -> list[RemovedWork]:
-    target = Path(output).resolve()
+def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[RemovedWork]:
+    target, limits = Path(output).resolve(), current_limits()
     if not target.name:
         raise UsageError(f"{shown(output)} is not a corpus")
     if not target.parent.is_dir():
@@ -132,12 +131,11 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool, limits: Li
         return found
 
 
-def _clean_store(
-    output: str, work_dir: str | None, *, dry_run: bool, limits: Limits
-) -> tuple[list[RemovedWork], list[str]]:
+def _clean_store(output: str, work_dir: str | None, *, dry_run: bool) -> tuple[list[RemovedWork], list[str]]:
     from fastrec.corpus.store_output import StoreOutput, lease_of  # noqa: PLC0415 - only URLs need it
     from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415
 
+    limits = current_limits()
     lease = lease_of(output, CORPUS, limits)
     directories = filter(None, (parent_and_name(output)[0], scratch_directory(), work_dir))
     works = list(dict.fromkeys(work_root_of(output, directory) for directory in directories))

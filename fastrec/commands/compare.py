@@ -13,10 +13,9 @@ from typing import Any, Final, Literal, Unpack
 import msgspec
 
 from fastrec.answers.index import Index, check_questions, choose_model, other_metrics
-from fastrec.answers.marks import ERROR, RIGHT
+from fastrec.answers.marks import ERROR, MEAN, RIGHT, RepeatsAs, parse_repeats
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
-from fastrec.answers.trials import MEAN, RepeatsAs, parse_repeats
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.limits import current_limits

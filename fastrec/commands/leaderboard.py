@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from fastrec.answers.index import cache_of, open_index
 from fastrec.engine import check_jobs
@@ -57,8 +57,8 @@ def leaderboard(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    limits = current_limits()
     check_jobs(jobs)
+    reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": current_limits()}
     if weight_by not in (None, "questions"):
         raise UsageError(f"weight_by must be questions, not {weight_by!r}")
     if weight_by and weights is not None:
@@ -70,15 +70,11 @@ def leaderboard(
     groups = parse_groups(group_by)
     path = os.fspath(corpus)
     with contextlib.ExitStack() as stack:
-        made = matching_corpus(path, by_record, jobs=jobs, progress=progress, limits=limits)
-        directory = stack.enter_context(made)
+        directory = stack.enter_context(matching_corpus(path, by_record, **reading))
         if groups:
-            by_value = grouped_corpora([directory], by_name, groups, jobs=jobs, progress=progress, limits=limits)
-            (directory,) = stack.enter_context(by_value)
+            (directory,) = stack.enter_context(grouped_corpora([directory], by_name, groups, **reading))
             by_name = make_filters()
-        cache = cache_of(directory, (path,))
-        opened = open_index(directory, jobs=jobs, cache=cache, progress=progress, limits=limits)
-        index = stack.enter_context(opened)
+        index = stack.enter_context(open_index(directory, cache=cache_of(directory, (path,)), **reading))
         index.direct(as_tuple("lower_is_better", lower_is_better))
         # Imported only now: workers are forked before, and numpy takes long.
         found: Leaderboard = import_module("fastrec.answers.leaderboard").make_leaderboard(

@@ -60,10 +60,7 @@ class Rejects(msgspec.Struct, kw_only=True):
 
 
 def rejects(
-    corpus: str | os.PathLike[str],
-    *,
-    code: Strings = (),
-    extract: str | os.PathLike[str] | BinaryIO | None = None,
+    corpus: str | os.PathLike[str], *, code: Strings = (), extract: str | os.PathLike[str] | BinaryIO | None = None
 ) -> Rejects:
     """List the rejected lines of a corpus.
 

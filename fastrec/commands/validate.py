@@ -134,20 +134,6 @@ class Validation(msgspec.Struct):
     def ok(self) -> bool:
         return not self.invalid and not self.bad_shards
 
-    def add(self, path: str, found: _JudgedSlice) -> None:
-        """Add the findings of a whole shard, except its groups."""
-        if found.error:
-            self.bad_shards.append(found.error)
-            return
-        for name, count in found.counts.items():
-            setattr(self, name, getattr(self, name) + count)
-        for name, count in found.versions.items():
-            self.versions[name] = self.versions.get(name, 0) + count
-        for code, count in sorted(found.repairable.items()):
-            self.repairable_by_code[code] = self.repairable_by_code.get(code, 0) + count
-        if found.bom:
-            self.notices.append(f"{shown(path)} begins with a byte order mark, which was skipped")
-
 
 class _JudgedSlice(SliceFindings):
     """What `validate` finds in slices; the counts are those of `Validation`, by field."""
@@ -371,15 +357,21 @@ def validate(
             found = _JudgedSlice(FindingGroups(limits.finding_groups))
             for _, piece in pieces:
                 found += piece
-            validation.add(shard.path, found)
-            if not found.error:
-                total.groups.merge(found.groups)
-                total.upgrades.merge(found.upgrades)
             if log:
                 log.add(found)
+            if found.error:
+                validation.bad_shards.append(found.error)
+                continue
+            if found.bom:
+                validation.notices.append(f"{shown(shard.path)} begins with a byte order mark, which was skipped")
+            for name, count in found.counts.items():
+                setattr(validation, name, getattr(validation, name) + count)
+            found.counts.clear()  # so that line numbers stay those of each shard
+            total += found
         progress.finish()
+    validation.repairable_by_code = dict(sorted(total.repairable.items()))
     validation.codes, validation.groups = dict(total.groups.codes), total.groups.in_order()
-    validation.versions = {name: validation.versions[name] for name in SCHEMAS if validation.versions.get(name)}
+    validation.versions = {name: total.versions[name] for name in SCHEMAS if total.versions[name]}
     if upgrade_report:
         groups = total.upgrades.in_order()
         steps = [UpgradeStep(one.code, one.message, one.count, one.locations) for one in groups]

@@ -24,8 +24,6 @@ from fastrec.harnesses.log import Aggregate, BadLog, FoundFile, Grouped, Log, Lo
 from fastrec.harnesses.values import number_of, open_plain, read_at, read_rows, spell
 from fastrec.schemas.newest import Input, Output
 
-NAME: Final = "alpaca-eval"
-
 _KEYS: Final = (b'"instruction"', b'"output_1"')
 _MEANS: Final = ("win_rate", "discrete_win_rate")
 _READ: Final = ("instruction", "output_2", "generator_2", "preference")
@@ -54,7 +52,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
             except LogError as exc:
                 found.bad.append(BadLog(file.path, exc.reason))
                 continue
-            found.logs += [Log(NAME, file.path, (file, *above), model) for model in models]
+            found.logs += [Log("alpaca-eval", file.path, (file, *above), model) for model in models]
     found.others = [file.path for file in files if file not in used]
     return found
 

@@ -51,8 +51,7 @@ class BundledScore(msgspec.Struct, array_like=True, gc=False):
     metric: int  # its position in the list of metrics
     evaluation: bytes
     error: bytes = b""
-    answer: bytes | None = None
-    """Replaces the part that the records of the sample share; so does `metadata`."""
+    answer: bytes | None = None  # replaces the part that the records of the sample share; so does `metadata`
     metadata: bytes | None = None
 
 
@@ -189,11 +188,9 @@ class Converted(msgspec.Struct):
     samples: int = 0
     records: int = 0
     errors: int = 0
-    metrics: dict[str, MetricTotals] = {}
-    """In the order in which they came up: bundles have positions in it."""
+    metrics: dict[str, MetricTotals] = {}  # in the order in which they came up: bundles have positions in it
     left_out: Counter[str] = field(default_factory=Counter)  # samples without a record, by reason
-    metrics_left_out: Counter[str] = field(default_factory=Counter)
-    """Scores without a record, by metric."""
+    metrics_left_out: Counter[str] = field(default_factory=Counter)  # scores without a record, by metric
     fields_left_out: FieldCounts = field(default_factory=Counter)
     metadata: set[str] = set()  # all names that came up, as records have them
     problem: str = ""

@@ -39,8 +39,7 @@ class Log(msgspec.Struct, frozen=True):
     path: str  # the file or directory that messages name it by
     files: tuple[FoundFile, ...]
     """All files that it is read from. Their contents, in this order, identify the log."""
-    task: str = ""
-    """The task, if the files of several tasks are grouped by it; else `plan` finds it."""
+    task: str = ""  # the task, if the files of several tasks are grouped by it; else `plan` finds it
     columns: Any = None  # what the columns of a table mean
 
     @property
@@ -73,8 +72,7 @@ class RunInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     task: str  # becomes `evaluation_name`
     model: str  # becomes `model_id`
-    started: str
-    """The run's own start time as the log spells it; with task and model it is the `evaluation_id`."""
+    started: str  # the run's own start time as the log spells it; with task and model it is the `evaluation_id`
     version: str = ""
     metadata: dict[str, str] = {}  # added to the metadata of all records
     lower_is_better: frozenset[str] = frozenset()
@@ -102,8 +100,7 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     slices: Sequence[Any]
     """What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log only."""
     aggregates: Sequence[Aggregate] = ()
-    not_compared: dict[str, str] = {}
-    """Aggregates that are not means of scores, each with the reason."""
+    not_compared: dict[str, str] = {}  # aggregates that are not means of scores, each with the reason
     expected_samples: int | None = None
     notes: Sequence[str] = ()  # what a user should know, for example that the run did not finish
     left_out: dict[str, int] = {}  # samples that have no record, counted by reason
@@ -145,8 +142,7 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     fields: dict[str, Any] = {}
     """Metadata of the sample in the log, under its own names: the user chooses which are kept."""
     unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
-    run: RunInfo | None = None
-    """The run of this sample, if a table has several; None: that of the log."""
+    run: RunInfo | None = None  # the run of this sample, if a table has several; None: that of the log
 
 
 def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw") -> AnswerAttribution:

@@ -18,8 +18,6 @@ from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log, LogPlan, RunI
 from fastrec.harnesses.values import as_list, number_of, read_rows, spell
 from fastrec.schemas.newest import Input, Message, Output
 
-NAME: Final = "mt-bench"
-
 _KEYS: Final = {
     "judgments": (b'"judge"', b'"judgment"', b'"score"', b'"turn"', b'"model"'),
     "pairs": (b'"judge"', b'"model_1"', b'"model_2"', b'"g1_winner"'),
@@ -50,7 +48,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
             ):
                 beside = [one for one in files if one.role == "questions"]
                 if model in answers and beside:
-                    found.logs.append(Log(NAME, file.path, (file, beside[0], answers[model]), model))
+                    found.logs.append(Log("mt-bench", file.path, (file, beside[0], answers[model]), model))
                 else:
                     found.bad.append(BadLog(file.path, _MISSING.format(model)))
     except LogError as exc:

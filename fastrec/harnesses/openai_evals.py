@@ -20,8 +20,6 @@ from fastrec.harnesses.log import Aggregate, FoundFile, Grouped, Log, LogPlan, R
 from fastrec.harnesses.values import as_list, number_of, read_rows, spell
 from fastrec.schemas.newest import Input, Output
 
-NAME: Final = "openai-evals"
-
 _SPEC: Final = re.compile(rb'\s*\{\s*"spec"\s*:\s*\{')
 _USED: Final = ("sampling", "match", "metrics", "error")
 
@@ -31,7 +29,7 @@ def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harness
 
 
 def logs_of(files: Sequence[FoundFile]) -> Grouped:
-    return Grouped(logs=[Log(NAME, file.path, (file,)) for file in files])
+    return Grouped(logs=[Log("openai-evals", file.path, (file,)) for file in files])
 
 
 def plan(log: Log) -> LogPlan:

@@ -22,8 +22,6 @@ from fastrec.harnesses.log import Aggregate, BadLog, FoundFile, Grouped, Log, Lo
 from fastrec.harnesses.values import as_list, decoder, number_of, read_document, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 
-NAME: Final = "promptfoo"
-
 _START: Final = re.compile(rb'\s*\{\s*"(evalId|results|version)"\s*:')
 _decode: Final = decoder(dict[str, Any])
 _ERROR: Final = 2  # `failureReason` of a call that failed; 1 is an assertion
@@ -43,7 +41,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
         except LogError as exc:
             found.bad.append(BadLog(file.path, exc.reason))
             continue
-        found.logs += [Log(NAME, file.path, (file,), name) for name in names]
+        found.logs += [Log("promptfoo", file.path, (file,), name) for name in names]
     return found
 
 

@@ -1,13 +1,10 @@
-"""The harnesses that fastrec knows. To add one, write a module like `alpaca_eval` and add its name here.
+"""The harnesses that fastrec knows. To add one, write a module like `alpaca_eval`, and add its name here with hyphens.
 
 Harnesses whose logs are large or come in many versions are folders, with these modules besides their own:
 
+    __init__.py    `plan`: what a log says about its run, and its slices; mostly `samples`, which reads a slice
     files.py       `role_of`: tells what a file is; `logs_of`: groups files into logs
-    structs.py     the parts of the files that are read
-    planning.py    `plan`: what a log says about its run, and its slices
     sample.py      makes a `Sample` with its scores of one sample of the log
-
-`samples`, which reads a slice, is in one of the last two.
 """
 
 from __future__ import annotations
@@ -26,18 +23,10 @@ from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
 
-_MODULES: Final = {
-    "lm-eval": "lm_eval",
-    "inspect": "inspect",
-    "helm": "helm",
-    "lighteval": "lighteval",
-    "alpaca-eval": "alpaca_eval",
-    "mt-bench": "mt_bench",
-    "openai-evals": "openai_evals",
-    "promptfoo": "promptfoo",
-}
-
-HARNESS_NAMES: Final = tuple(_MODULES)  # in the order in which files are offered to them
+# In the order in which files are offered to them.
+HARNESS_NAMES: Final = (
+    "lm-eval", "inspect", "helm", "lighteval", "alpaca-eval", "mt-bench", "openai-evals", "promptfoo",
+)  # fmt: skip
 
 PARQUET_MAGIC: Final = b"PAR1"
 _MOST_FOOTER: Final = 1 << 20  # bytes of the footer of a Parquet file to look at: the schema comes first
@@ -48,7 +37,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 def harness_named(name: str) -> Any:
     """The module of a harness, with the functions that `log` describes."""
-    return import_module(f"fastrec.harnesses.{_MODULES.get(name, name)}")  # or `table`
+    return import_module(f"fastrec.harnesses.{name.replace('-', '_')}")  # or `table`
 
 
 def head_of(path: str) -> bytes:

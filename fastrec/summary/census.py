@@ -310,7 +310,8 @@ def count_questions(
                 continue
             samples = [list(same) for _, same in groupby(rows, key=itemgetter(2))]
             counts.hashes_with_many_ids += len(samples) > 1
-            split = len(samples) > 1 and not by_hash and is_split(_runs_and_ids(rows))
+            runs = ((run, row[2]) for row in rows for run in zip(*_unpack(row[7])[:2], strict=True))  # and their ids
+            split = len(samples) > 1 and not by_hash and is_split(runs)
             counts.split_hashes += split
             for question in samples if split else [rows]:
                 records = chain.from_iterable(zip(*_unpack(row[7])[:3:2], strict=True) for row in question)
@@ -320,13 +321,6 @@ def count_questions(
                 by_answering[sum(map(bool, answers_of.values()))] += 1
         counts.by_models, counts.by_answering = max(by_models.items()), max(by_answering.items())
     return counted
-
-
-def _runs_and_ids(rows: Iterable[CensusRow]) -> Iterator[tuple[tuple[bytes, bytes], bytes]]:
-    """Yield model, evaluation_id and sample_id of each record, given rows by hash."""
-    for row in rows:
-        for run in zip(*_unpack(row[7])[:2], strict=True):
-            yield run, row[2]
 
 
 def find_several(

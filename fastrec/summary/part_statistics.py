@@ -7,7 +7,7 @@ lists of rows, which are merged and counted (`census.count_lists`).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Final, Literal, Self
 
@@ -21,7 +21,6 @@ from fastrec.sorting.runs import Run
 from fastrec.storage import FileDigest
 from fastrec.summary.census import (
     IDENTITY_EXAMPLES,
-    CensusRow,
     CountTask,
     Identity,
     Numbers,
@@ -131,13 +130,6 @@ class RepeatsRule(msgspec.Struct, frozen=True):
         return keys[1:] if self.mode == "first" else keys
 
 
-def write_census(
-    prefix: str, by_hash: Iterable[CensusRow], by_id: Iterable[CensusRow], *, compressed: bool = False
-) -> list[FileDigest]:
-    lists = zip(_LISTS, (by_hash, by_id), strict=True)
-    return [write_rows(f"{prefix}-{name}", rows, compressed=compressed) for name, rows in lists]
-
-
 def count_census(
     prefixes: Sequence[str], directory: str, engine: Engine, limits: Limits, rule: RepeatsRule | None = None
 ) -> Census:
@@ -196,7 +188,8 @@ def write_statistics(
     by_hash, by_id = census_of_part(kept, outcomes, contradictions if seen is None else None)
     if seen is not None:
         _, by_id = census_of_part(seen, [NO_OUTCOME] * len(seen), contradictions)
-    files = write_census(prefix, by_hash, by_id, compressed=compressed)
+    lists = zip(_LISTS, (by_hash, by_id), strict=True)
+    files = [write_rows(f"{prefix}-{name}", rows, compressed=compressed) for name, rows in lists]
     path = f"{prefix}-counts"
     blocks = (counts.lines.packed(), counts.tally.packed())
     return [*files, FileDigest(path, *write_blocks(path, blocks, compressed=compressed))]

@@ -18,8 +18,7 @@ class Names(msgspec.Struct):
     """Which names the records of a corpus have, each once, in the order of the summary."""
 
     evaluations: list[str]
-    metrics: list[str | None]
-    """None stands for records without a metric."""
+    metrics: list[str | None]  # None stands for records without a metric
     models: list[str]
 
 
@@ -69,10 +68,8 @@ class Chosen(msgspec.Struct):
     metrics: int
     count: int
     answering: int
-    models: list[ModelSummary]
-    """Their numbers; empty if only common questions count and there are none."""
-    common_questions: int | None
-    """Questions that all of these have answered, if known."""
+    models: list[ModelSummary]  # their numbers; empty if only common questions count and there are none
+    common_questions: int | None  # questions that all of these have answered, if known
 
 
 def choose(
@@ -87,14 +84,12 @@ def choose(
 
     With `errors_as_wrong`, records with an error are answers as well.
     """
-
-    def models_of(one: EvaluationSummary) -> list[str]:
-        return [model.model_id for model in one.by_model]
-
     counts = metrics_of(summary.evaluations)
     chosen = []
     evaluations = with_directions(summary.evaluations, lower_is_better)
-    for one, names in matching_scopes(evaluations, filters or Filters(), models_of, metrics):
+    for one, names in matching_scopes(
+        evaluations, filters or Filters(), lambda one: [model.model_id for model in one.by_model], metrics
+    ):
         models = [model for model in one.by_model if model.model_id in names]
         answering = sum(errors_as_wrong or model.answers > 0 for model in models)
         common = one.questions_all_models if errors_as_wrong else one.questions_answered_by_all
@@ -124,12 +119,6 @@ def _names_of(scope: Scope) -> list[str]:
     return [name, *([scope.metric, f"{name}/{scope.metric}"] if scope.metric else [])]
 
 
-def judgements(scopes: Sequence[_Scope]) -> list[_Scope]:
-    """Return the metrics that judge answers. An evaluation that has none of them keeps all."""
-    judged = {one.evaluation_name for one in scopes if one.kind == "judgement"}
-    return [one for one in scopes if one.kind == "judgement" or one.evaluation_name not in judged]
-
-
 def others_in_words(others: int) -> list[str]:
     """Say how many metrics are not shown because they judge nothing; nothing if there are none."""
     return [f"{counted(others, 'other metric')} judge no answer; --metrics all shows them."] if others else []
@@ -143,7 +132,8 @@ def matching_scopes(
 ) -> list[tuple[_Scope, set[str]]]:
     """Find the evaluations and metrics whose names match the filters, each with its matching models.
 
-    Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are chosen.
+    Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are chosen. An evaluation
+    that has none of them keeps all.
     """
     if metrics not in METRICS:
         raise UsageError(f"metrics must be one of {', '.join(METRICS)}, not {metrics!r}")
@@ -153,7 +143,8 @@ def matching_scopes(
     check_patterns("metric", filters.metric, {one.metric or "" for one in found}, where)
     found = [one for one in found if filters.accepts_metric(one.metric)]
     if metrics == "judgements" and not filters.metric:
-        found = judgements(found)
+        judged = {one.evaluation_name for one in found if one.kind == "judgement"}
+        found = [one for one in found if one.kind == "judgement" or one.evaluation_name not in judged]
     models = {model for one in found for model in models_of(one)}
     for pattern in [pattern for pattern in filters.model if not _matches(pattern, models)]:
         elsewhere = {one.evaluation_name for one in scopes if _matches(pattern, models_of(one))}

@@ -10,11 +10,10 @@ import msgspec
 from fastrec.errors import UsageError, counted, listed
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
-from fastrec.summary.calibration import Calibration
 from fastrec.summary.document import Latency, ModelRecipes, ModelSummary, ScopeNames, Summary, Tokens, filled
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
-from fastrec.summary.significance import score_interval, wilson_interval
+from fastrec.summary.significance import Calibration, score_interval, wilson_interval
 from fastrec.where import GroupBy, with_groups
 from fastrec.wording import title_of
 
@@ -334,7 +333,6 @@ def add_groups(totals: Stats, grouped: Stats, groups: Sequence[GroupBy], notice:
 
 
 def largest(stats: Stats, number: int) -> Stats:
-    """Leave only the evaluations and metrics with the most records, in the same order."""
     if len(stats.evaluations) <= number:
         return stats
     by_size = sorted(range(len(stats.evaluations)), key=lambda at: -stats.evaluations[at].records)
@@ -529,7 +527,6 @@ def about(evaluation: EvaluationStats) -> str:
 
 
 def has_repeats(evaluation: EvaluationStats) -> bool:
-    """Whether a model has several answers to a question."""
     return any(model.answers > model.questions for model in evaluation.by_model)
 
 

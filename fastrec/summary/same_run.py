@@ -203,8 +203,7 @@ class SameRunCounts(Sums):
     records: int = 0
     pairs: Counter[RunPair] = msgspec.field(default_factory=Counter)
     """Records by runs: only the first hundred pairs in order, whose counts are exact."""
-    superseded: list[Run] = msgspec.field(default_factory=list)
-    """Their keys and the digests of their bodies."""
+    superseded: list[Run] = msgspec.field(default_factory=list)  # their keys and the digests of their bodies
 
     def add(self, pair: RunPair) -> None:
         self.records += 1

@@ -144,7 +144,6 @@ def _kind(notes: int, models: Sequence[ModelTally]) -> document.Kind:
 
 
 def _of_all(highest: Highest, models: int) -> int:
-    """How many questions all of so many models have."""
     return highest[1] if models and highest[0] == models else 0
 
 

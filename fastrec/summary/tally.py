@@ -27,8 +27,7 @@ from fastrec.summary.rows import USUAL_TYPE, Column, Sums, from_portable, to_por
 _UNIT_BITS: Final = 1_074
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
-Outcome = Sequence[Any]
-"""Of a record: whether it is correct, its score, and whether it has an error."""
+Outcome = Sequence[Any]  # of a record: whether it is correct, its score, and whether it has an error
 
 NO_OUTCOME: Final[Outcome] = (False, 0, False)
 
@@ -258,12 +257,10 @@ class ModelTally(Sums):
         return self
 
     def answers(self) -> Totals:
-        """Sums over records without an error."""
         score, squared = self.score - self.error_score, self.score_squared - self.error_score_squared
         return Totals(self.records - self.errors, self.correct, score, squared)
 
     def with_errors(self) -> Totals:
-        """Sums over all records, with errors as wrong."""
         return Totals(self.records, self.correct, self.score, self.score_squared)
 
     def latency_quantiles(self, shares: Sequence[float]) -> list[int | None]:

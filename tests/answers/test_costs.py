@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.answers.costs import find_costs, read_prices
+from fastrec.answers.further_tables import find_costs, read_prices
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import UsageError
 from tests.running import run_here

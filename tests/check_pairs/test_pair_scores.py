@@ -22,9 +22,10 @@ ACCURACY = Metric(metric_name="accuracy", min_score=0, max_score=1)
 PERCENT = Metric(metric_name="accuracy", min_score=0, max_score=100)
 
 
-def compared(score: str, tally: Tally | None, metric: Metric = ACCURACY, **more: Any) -> str:
+def compared(score: str, tally: Tally, metric: Metric = ACCURACY, failed: Tally | None = None, **more: Any) -> str:
     """`same`, `different`, or why a score is not compared."""
-    found = compare_score(Result("gsm8k", ScoreDetails(Raw(score.encode())), metric, more.get("id")), 0, tally)
+    result = Result("gsm8k", ScoreDetails(Raw(score.encode())), metric, more.get("id"))
+    found = compare_score(result, 0, tally, failed or Tally())
     return "same" if found is None else "different" if isinstance(found, Finding) else found
 
 
@@ -71,13 +72,12 @@ TWO_THIRDS = of(1, 1, 0)
         ("66.67", TWO_THIRDS, "different"),
         ("3.25", of(3, 3.5), "same"),
         ("-1.5", of(-1, -2), "same"),
-        ("0.5", None, "no rows"),
         ("0.5", Tally(), "no rows"),
         ("0.5", of(1e308, 1e308), "too large"),
         ("0.5", of(float("inf")), "too large"),
     ],
 )
-def test_rounding(score: str, tally: Tally | None, verdict: str) -> None:
+def test_rounding(score: str, tally: Tally, verdict: str) -> None:
     """A score has as many decimals as are written, one out of 1 at least two; whole numbers are exact."""
     assert compared(score, tally) == verdict
 
@@ -129,13 +129,13 @@ def test_a_percentage_that_is_not_stated(tmp_path: Path) -> None:
 )
 def test_rows_with_errors(score: str, verdict: str) -> None:
     """They count as their score, as 0, or not at all: harnesses differ."""
-    tally = Tally(rows=8, score=4.0, correct=4, error_rows=2, error_score=2.0, error_correct=0)
-    assert compared(score, tally) == verdict
+    tally, failed = Tally(8, 4.0, 4), Tally(2, 2.0, 0)
+    assert compared(score, tally, failed=failed) == verdict
 
 
 def test_only_errors() -> None:
-    assert compared("0.0", Tally(error_rows=3)) == "same"
-    assert compared("0.5", Tally(error_rows=3)) == "different"
+    assert compared("0.0", Tally(), failed=Tally(3)) == "same"
+    assert compared("0.5", Tally(), failed=Tally(3)) == "different"
 
 
 @pytest.mark.parametrize(

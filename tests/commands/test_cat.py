@@ -337,7 +337,7 @@ def test_blocks_are_whole_lines(plain: Corpus, jobs: int) -> None:
     """Whatever their length: joining pieces of lines would take quadratic time."""
     limits = Limits(skim_bytes=100, cat_block_bytes=100, small_input=0)
     for filters in (Filters(), Filters(model=("org/1",)), Filters(errors=True)):
-        blocks = list(module.cat_blocks(plain.path, filters, jobs=jobs, limits=limits))
+        blocks = list(use_limits(limits)(module.cat_blocks)(plain.path, filters, jobs=jobs))
         assert len(blocks) > len(plain.parts)
         assert all(block.endswith(b"\n") for block in blocks)
 

@@ -13,9 +13,9 @@ import pytest
 from jsonschema import Draft7Validator
 
 import fastrec
-from fastrec.commands.generate import Recipe, _Answer, _Source, labelled_lines, lines
+from fastrec.commands.generate import Recipe, _Source, labelled_lines, lines
 from fastrec.commands.generate.invalid import MISTAKES, REPAIRABLE
-from fastrec.commands.generate.records import compose
+from fastrec.commands.generate.records import Answer, compose
 from fastrec.errors import UsageError
 from fastrec.judge.findings import ERRORS
 from fastrec.judge.judge import Judge
@@ -118,7 +118,7 @@ def test_repairs_fix_the_mistakes_of_known_producers():
             for kind in row.types if row.fits(schema) else ():
                 question = source.bank.next(kind)[1]
                 author = source.producer(list(SCHEMAS).index(schema.name))
-                answer = _Answer(compose(source.rng, source.writer, author, question), question, author, schema)
+                answer = Answer(compose(source.rng, source.writer, author, question), question, author, schema)
                 line = row.line(answer.written(), schema, author.spelling)
                 fixed = row in REPAIRABLE or row.code == "json.number"  # a score that is NaN, in all versions
                 kept[fixed, len(judge.judge_chunk(line, bytearray()).records)] += 1

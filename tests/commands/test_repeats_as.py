@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.answers.index import open_index
-from fastrec.answers.marks import ERROR, RIGHT, WRONG
+from fastrec.answers.marks import ERROR, RIGHT, WRONG, Trial, parse_repeats
 from fastrec.answers.table import Query
-from fastrec.answers.trials import Trial, parse_repeats
 from fastrec.errors import NoMatchError, UsageError
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from html import escape, unescape
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -585,13 +586,14 @@ FEW_WORDS = st.lists(st.sampled_from("abc ."), max_size=30).map("".join)
 
 @given(FEW_WORDS, FEW_WORDS)
 def test_pieces_make_both_texts(left: str, right: str) -> None:
-    """The pieces of a comparison give both texts again, and equal pieces are equal."""
+    """The pieces of a comparison give both texts again; equal and different pieces take turns."""
     pieces, by_words = differences(left, right)
     assert by_words
-    assert "".join(piece.left for piece in pieces) == left
-    assert "".join(piece.right for piece in pieces) == right
-    assert all(piece.left == piece.right for piece in pieces if piece.equal)
-    assert left != right or all(piece.equal for piece in pieces)
+    assert "".join(one for one, _ in pieces) == left
+    assert "".join(other for _, other in pieces) == right
+    equal = [one == other for one, other in pieces]
+    assert all(one != other for one, other in pairwise(equal))
+    assert left != right or all(equal)
 
 
 def test_long_texts_are_compared_in_bounded_time() -> None:

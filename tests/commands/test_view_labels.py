@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 
 import fastrec
-from fastrec.commands.view.labels import LabelFile
+from fastrec.commands.view.answer_page import LabelFile
 from fastrec.commands.view.server import HEADERS
 from fastrec.errors import UsageError
 from tests.commands.viewing import STEERING, Client, make_corpus, metric_records, plain_records, serving

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.answers.index import open_index
 from fastrec.answers.table import Query
-from fastrec.commands.view.layout import middle
-from fastrec.commands.view.markdown import answer_text, render
+from fastrec.commands.view.layout import answer_text, render
 from tests.commands.test_view import Elements, hash_of, links_in
 from tests.commands.viewing import HOSTILE, Client, agent_record, make_corpus, plain_records, serving
 from tests.samples import question, sample
@@ -124,14 +123,6 @@ def test_the_order_of_outcomes(corpus: Path) -> None:
         row = index.page(query, 0, 5).rows[3]
         outcomes = list(index.outcomes(query, row.name).values())
     assert outcomes == sorted(outcomes, key=["right", "mixed", "wrong", "error", "none"].index)
-
-
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [("short", "short"), ("openai/gsm8k-175b-verification", "openai/gsm…rification"), ("x" * 20, "x" * 20)],
-)
-def test_names_are_cut_in_the_middle(name: str, shown: str) -> None:
-    assert middle(name, 21) == shown
 
 
 def test_the_table_starts_with_the_hardest(client: Client) -> None:

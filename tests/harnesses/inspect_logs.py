@@ -15,7 +15,7 @@ import zstandard
 import fastrec
 from fastrec.harnesses import inspect
 from fastrec.harnesses.convert import Converter
-from fastrec.harnesses.inspect.planning import LogSlice
+from fastrec.harnesses.inspect import LogSlice
 from fastrec.harnesses.log import FoundFile, Log, LogPlan
 from fastrec.harnesses.registry import head_of
 from tests.harnesses.converting import lines_of

@@ -8,7 +8,6 @@ import sys
 import pytest
 
 from fastrec.harnesses import helm
-from fastrec.harnesses.helm import planning
 from tests.harnesses.helm_logs import (
     DIALECT,
     TYPOS,
@@ -41,7 +40,7 @@ def big_run(count: int = 6, trials: int = 2):
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
 @pytest.mark.parametrize("slice_bytes", [1, 5000, 1 << 20])
 def test_every_request_gets_its_own_scores(tmp_path, monkeypatch, indent, order, slice_bytes):
-    monkeypatch.setattr(planning, "_SLICE_BYTES", slice_bytes)
+    monkeypatch.setattr(helm, "_SLICE_BYTES", slice_bytes)
     states, entries, scores = big_run()
     if order == "reversed":
         entries.reverse()
@@ -68,14 +67,14 @@ def test_slices_do_not_change_the_records(tmp_path, monkeypatch):
     states, entries, _ = big_run()
     write_run(tmp_path, states, entries, trials=2)
     whole = imported(tmp_path).records
-    monkeypatch.setattr(planning, "_SLICE_BYTES", 3000)
+    monkeypatch.setattr(helm, "_SLICE_BYTES", 3000)
     assert imported(tmp_path).records == whole
     assert [one["sample_id"] for one in whole[::2]] == [one["instance"]["id"] for one in states]
 
 
 def test_a_slice_has_few_ranges_where_the_order_is_the_same(tmp_path, monkeypatch):
     """HELM writes the entries of one metric object after those of another."""
-    monkeypatch.setattr(planning, "_SLICE_BYTES", 20_000)
+    monkeypatch.setattr(helm, "_SLICE_BYTES", 20_000)
     instances = [instance(number) for number in range(60)]
     entries = [entry(of, exact_match=1.0) for of in instances] + [entry(of, judge=0.5) for of in instances]
     write_run(tmp_path, [state(of) for of in instances], entries)
@@ -145,7 +144,7 @@ def test_what_has_no_partner_is_counted(tmp_path):
 
 def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeypatch):
     """With several trials of one prompt, HELM writes all requests again after the first ones."""
-    monkeypatch.setattr(planning, "_SLICE_BYTES", 4000)
+    monkeypatch.setattr(helm, "_SLICE_BYTES", 4000)
     some = [instance(number) for number in range(10)]
     states = [
         state(of, completion(f"{of['id']} {seed}"), request={"random": seed}) for seed in ("0", "1") for of in some
@@ -157,7 +156,7 @@ def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeyp
 
 def test_a_million_samples_fit_into_memory():
     """Of the numbers of samples and the ranges in both files, about 200 bytes per sample with two entries."""
-    requests, entries = planning.FileIndex(), planning.FileIndex()
+    requests, entries = helm.FileIndex(), helm.FileIndex()
     count = 20_000
     samples = {number * 0x9E3779B97F4A7C15 % (1 << 64): number for number in range(count)}
     for number in range(count):
@@ -168,6 +167,6 @@ def test_a_million_samples_fit_into_memory():
     for one in (requests, entries):
         held += sum(some.buffer_info()[1] * some.itemsize for some in (one.starts, one.sizes, one.samples))
     assert held / count < 200
-    slices = planning.cut(count, requests, entries, planning._SLICE_BYTES)
-    assert len(slices) == -(-count * 13000 // planning._SLICE_BYTES) or len(slices) < 40
+    slices = helm.cut(count, requests, entries, helm._SLICE_BYTES)
+    assert len(slices) == -(-count * 13000 // helm._SLICE_BYTES) or len(slices) < 40
     assert all(len(ranges) == 1 and len(scores) == 2 for ranges, scores in slices)

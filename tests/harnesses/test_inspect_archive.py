@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from fastrec.errors import LogError
 from fastrec.harnesses import inspect
 from fastrec.harnesses.inspect import files as archives
-from fastrec.harnesses.inspect import planning
 from fastrec.harnesses.inspect.files import directory_of
 from fastrec.harnesses.registry import head_of
 from fastrec.storage import storage_of
@@ -77,7 +76,7 @@ def test_an_archive_in_an_object_store():
 
 
 def test_slices_have_whole_samples_and_depend_on_the_log_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(planning, "_SLICE_BYTES", 2000)
+    monkeypatch.setattr(inspect, "_SLICE_BYTES", 2000)
     samples = [sample(number, uuid="u" * 500) for number in range(10)]
     for path in (write_eval(tmp_path / "log.eval", *samples), write_json(tmp_path / "log.json", *samples)):
         found = imported(path)
@@ -208,8 +207,8 @@ def test_the_path_of_an_error_is_that_of_the_log(tmp_path):
 
 def test_a_sample_that_needs_too_much_memory_is_reported(tmp_path, monkeypatch):
     """The limit is on what the decoded sample needs; text that is skipped counts once."""
-    monkeypatch.setattr(planning, "MAX_SAMPLE_MEMORY", 1 << 20)
-    monkeypatch.setattr(planning, "_LARGE_SAMPLE", 1 << 10)
+    monkeypatch.setattr(archives, "MAX_SAMPLE_MEMORY", 1 << 20)
+    monkeypatch.setattr(archives, "_LARGE_SAMPLE", 1 << 10)
     path = tmp_path / "log.eval"
     short = [{"role": "user", "content": "a"}] * 5_000
     for large in (

@@ -15,7 +15,6 @@ from fastrec.errors import LogError, ShardError
 from fastrec.harnesses import lm_eval
 from fastrec.harnesses.convert import Converter
 from fastrec.harnesses.lm_eval import files as lines
-from fastrec.harnesses.lm_eval import planning
 from fastrec.harnesses.log import HEAD_BYTES, Log
 from tests.harnesses.converting import lines_of
 from tests.harnesses.lm_eval_logs import choice, generation, old, records_of, results, write_lines, write_log
@@ -150,7 +149,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
 
 def test_slices_hold_every_sample_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slices are byte ranges; damage is named by its line in the file, in whichever slice it is."""
-    monkeypatch.setattr(planning, "_SLICE_BYTES", 5_000)
+    monkeypatch.setattr(lm_eval, "_SLICE_BYTES", 5_000)
     monkeypatch.setattr("fastrec.sources.shard._SMALLEST", 1)
     rows = [generation(n, resps=[["x" * (n % 50 * 20)]]) for n in range(400)]
     rows[123]["exact_match"] = float("nan")

@@ -16,7 +16,7 @@ import pytest
 import zstandard
 
 import fastrec
-from fastrec.cli.import_logs import import_logs as command
+from fastrec.cli.normalize import import_logs as command
 from fastrec.commands import import_logs as pipeline_module
 from fastrec.commands.import_logs import Import, import_logs
 from fastrec.errors import UsageError

@@ -364,7 +364,9 @@ def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], repeats: Any)
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         prefixes = [f"{folder}/census-{number}" for number in range(len(parts))]
         for prefix, some in zip(prefixes, parts, strict=True):
-            census.write_census(prefix, *census_of_part(KeyColumns.of(some), [NO_OUTCOME] * len(some)))
+            lists = census_of_part(KeyColumns.of(some), [NO_OUTCOME] * len(some))
+            for name, rows in zip(census._LISTS, lists, strict=True):
+                census.write_rows(f"{prefix}-{name}", rows)
         patch.setattr(census, "IDENTITY_EXAMPLES", 3)
         rule = repeats and census.RepeatsRule(
             FIELDS, repeats, without_contradictions=False, path=f"{folder}/superseded records"

@@ -26,7 +26,7 @@ from fastrec.corpus.scan import run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, utf8
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.sources.shard import gather_tasks, total_text
 from fastrec.storage import is_private, parent_and_name
@@ -108,12 +108,13 @@ _LIKE_ACCURACY: Final = frozenset(
 )
 
 
-def compare_score(result: Result, number: int, tally: Tally | None) -> Finding | str | None:
+def compare_score(result: Result, number: int, answered: Tally, failed: Tally) -> Finding | str | None:
     """Return None if the rows reproduce the score of a result, a finding if not, or why they are not compared."""
-    if tally is None or not tally.rows + tally.error_rows:
+    rows = answered.rows + failed.rows
+    if not rows:
         return "no rows"
     score = float(result.score)
-    means = list(_means(tally, result.metric))
+    means = list(_means(answered, failed, result.metric))
     if not math.isfinite(score) or not all(map(math.isfinite, means)):
         return "too large"
     tolerance = _tolerance(result.score, result.metric)
@@ -122,33 +123,32 @@ def compare_score(result: Result, number: int, tally: Tally | None) -> Finding |
         return None
     if _may_be_no_mean(result):
         return "not a mean"
-    rows = counted(tally.rows + tally.error_rows, "row")
-    message = f"expected the mean of {rows}, {means[0]:.6g}, found {result.score}"
+    message = f"expected the mean of {counted(rows, 'row')}, {means[0]:.6g}, found {result.score}"
     if any(abs(mean * 100 - score) <= tolerance for mean in means):
         message += "; it is 100 times the mean, but max_score is not 100"
     return Finding("pair.score", f"$.evaluation_results[{number}].score_details.score", message)
 
 
-def _size_finding(result: Result, number: int, tally: Tally | None) -> Finding | None:
+def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -> Finding | None:
     """Compare `num_samples` with the rows, with or without errors; samples with several repeats have several rows."""
-    stated, found = result.num_samples, (tally.rows, tally.rows + tally.error_rows) if tally else (0, 0)
+    stated, found = result.num_samples, (answered.rows, answered.rows + failed.rows)
     if stated is None or not found[1] or any(rows and stated > 0 and rows % stated == 0 for rows in found):
         return None
     path = f"$.evaluation_results[{number}].score_details.uncertainty.num_samples"
     return Finding("pair.num_samples", path, f"expected {found[1]:,}, the number of rows, found {stated:,}")
 
 
-def _means(tally: Tally, metric: Metric) -> Iterator[float]:
+def _means(answered: Tally, failed: Tally, metric: Metric) -> Iterator[float]:
     """Yield the mean by each way of counting, the most usual one first."""
-    everything = tally.rows + tally.error_rows
-    sums: list[tuple[float, float]] = [(tally.score, tally.error_score)]
+    everything = answered.rows + failed.rows
+    sums: list[tuple[float, float]] = [(answered.score, failed.score)]
     names = metric.metric_id, metric.metric_name, metric.metric_kind, metric.evaluation_description
     if metric.score_type == "binary" or _words_of(names) & _LIKE_ACCURACY:
-        sums.append((tally.correct, tally.error_correct))
+        sums.append((answered.correct, failed.correct))
     for without_errors, of_errors in sums:
-        if tally.rows:
-            yield without_errors / tally.rows
-        if tally.error_rows:
+        if answered.rows:
+            yield without_errors / answered.rows
+        if failed.rows:
             yield (without_errors + of_errors) / everything
             yield without_errors / everything
 
@@ -224,7 +224,7 @@ def check_pairs(
     tasks = [CheckTask(some, limits) for some in gather_tasks(pieces, limits.task_bytes)]
     size = total_text(pieces)
     results = run_in_order(check_task, tasks, text_bytes=size, jobs=jobs, limits=limits)
-    check = _Check(PairCheck(ignored=ignored, bad_files=bad_files), limits)
+    check = _Check(PairCheck(ignored=ignored, bad_files=bad_files))
     progress = progress or Progress()
     progress.start("check", size)
     checked = zip(pieces, chain.from_iterable(results), strict=True)
@@ -240,10 +240,9 @@ def check_pairs(
 
 
 class _Check:
-    def __init__(self, report: PairCheck, limits: Limits) -> None:
+    def __init__(self, report: PairCheck) -> None:
         self._report = report
-        self._limits = limits
-        self._groups = FindingGroups(limits.finding_groups)
+        self._groups = FindingGroups(current_limits().finding_groups)
         self._folders: set[str] = set()
 
     def add(self, parts: Sequence[tuple[Piece, CheckedPiece]]) -> None:
@@ -267,7 +266,7 @@ class _Check:
             self._find(path, Finding("pair.several_samples", "$", f"expected one samples file, found {names}"))
         if any(one.error for _, one in parts):
             return  # a file counts as a whole or not at all
-        rows = Rows(FindingGroups(self._limits.finding_groups))
+        rows = Rows(FindingGroups(current_limits().finding_groups))
         for _, one in parts:
             if one.rows:
                 rows += one.rows
@@ -305,10 +304,10 @@ class _Check:
                 self._find(pair.aggregate, Finding("pair.total_rows", f"{WHERE}.total_rows", message))
         report.results += len(aggregate.results)
         for number, result in enumerate(aggregate.results):
-            tally = rows.tallies.get(number)
-            if finding := _size_finding(result, number, tally):
+            tallies = rows.tallies[number, False], rows.tallies[number, True]
+            if finding := _size_finding(result, number, *tallies):
                 self._find(pair.aggregate, finding)
-            verdict = "invalid rows" if rows.counts["invalid"] else compare_score(result, number, tally)
+            verdict = "invalid rows" if rows.counts["invalid"] else compare_score(result, number, *tallies)
             if verdict is None:
                 report.reproduced += 1
             elif isinstance(verdict, Finding):

@@ -120,7 +120,7 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if len(text) <= _LONGEST else describe(text)
 
 
-LARGEST: Final = 64 << 20  # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
+_LARGEST: Final = 64 << 20  # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -201,6 +201,14 @@ _decode: Final = msgspec.json.Decoder(Aggregate).decode
 _number: Final = msgspec.json.Decoder(float).decode
 
 
+def read_aggregate(path: str) -> Aggregate | NotAggregate:
+    storage = storage_of(path)
+    size = storage.size_of(path)
+    if size > _LARGEST:
+        return NotAggregate(f"not an aggregate: expected at most {_LARGEST:,} bytes, found {size:,}")
+    return decode_aggregate(storage.read_all(path))
+
+
 def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
     try:
         outline = _outline(data)
@@ -219,17 +227,6 @@ def decode_aggregate(data: bytes) -> Aggregate | NotAggregate:
         except REFUSALS as exc:
             return NotAggregate(str(exc), f"$.evaluation_results[{number}].score_details.score", is_meant=True)
     return found
-
-
-def result_findings(results: tuple[Result, ...]) -> Iterator[Finding]:
-    """Find results that cannot be told apart."""
-    seen: set[str | None] = set()
-    for number, result in enumerate(results):
-        if result.id is not None and result.id in seen:
-            path = f"$.evaluation_results[{number}].evaluation_result_id"
-            message = f"expected another id for each result, found {quoted(result.id)} again"
-            yield Finding("pair.duplicate_result", path, message)
-        seen.add(result.id)
 
 
 class Pair(msgspec.Struct, frozen=True):

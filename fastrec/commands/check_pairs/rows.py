@@ -22,16 +22,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from xxhash import xxh3_64_intdigest
 
-from fastrec.commands.check_pairs.aggregate import (
-    LARGEST,
-    Aggregate,
-    NotAggregate,
-    Pair,
-    decode_aggregate,
-    path_finding,
-    quoted,
-    result_findings,
-)
+from fastrec.commands.check_pairs.aggregate import Aggregate, NotAggregate, Pair, path_finding, quoted, read_aggregate
 from fastrec.errors import ShardError, shown, utf8
 from fastrec.judge.findings import Finding, FindingGroups, Location, SliceFindings
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
@@ -42,21 +33,19 @@ from fastrec.schemas.schema import LABELS
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
-from fastrec.storage import hash_of_file, join, parent_and_name, storage_of
+from fastrec.storage import hash_of_file, join, parent_and_name
 
 _MOST_JOINED: Final = 10_000  # combinations of ids to remember
+_SETTINGS: Final = JudgeSettings(normal=False, records=True)  # without normal forms, which is a third faster
+_judge = lru_cache(maxsize=1)(Judge)
 
 
 class Tally(msgspec.Struct):
-    """Sums over the rows of one result. Rows with an error are counted apart."""
+    """Sums over rows of one result: over those with an error, or over the others."""
 
     rows: int = 0
-    """Rows without an error."""
     score: float = 0.0
     correct: int = 0
-    error_rows: int = 0
-    error_score: float = 0.0
-    error_correct: int = 0
 
     def __iadd__(self, other: Tally) -> Self:
         for name in self.__struct_fields__:
@@ -67,15 +56,15 @@ class Tally(msgspec.Struct):
 class Rows(SliceFindings):
     """The rows of slices. The counts are lines, rows (lines that are not blank), invalid rows and text_bytes."""
 
-    tallies: defaultdict[int, Tally] = msgspec.field(default_factory=lambda: defaultdict(Tally))
-    """By number of the result."""
+    tallies: defaultdict[tuple[int, bool], Tally] = msgspec.field(default_factory=lambda: defaultdict(Tally))
+    """By number of the result, and whether the rows have an error."""
     hashes: Any = msgspec.field(default_factory=lambda: array("Q"))
     """A hash of each row."""
 
     def __iadd__(self, other: Self) -> Self:
         self.hashes += other.hashes
-        for number, tally in other.tallies.items():
-            self.tallies[number] += tally
+        for key, tally in other.tallies.items():
+            self.tallies[key] += tally
         return super().__iadd__(other)
 
 
@@ -84,7 +73,7 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
     found, stats = Rows(FindingGroups(limits.finding_groups)), ReadStats()
     source = utf8(piece.shard.path)
     joiner = _Joiner(aggregate) if aggregate else None
-    for judged in judge_slice(_judge(), piece, chunk_bytes=limits.chunk_bytes, stats=stats):
+    for judged in judge_slice(_judge(_SETTINGS), piece, chunk_bytes=limits.chunk_bytes, stats=stats):
         batch = judged.batch
         found.counts.update(lines=batch.lines, rows=batch.lines - batch.blank, invalid=len(batch.rejected))
         for invalid in batch.rejected:
@@ -92,52 +81,34 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
             finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
             found.groups.add(finding, Location(source, invalid.line))
         found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, judged.data.split(b"\n"))))
-        _check_labels(judged, found, source)
-        if joiner:
-            _add_rows(judged, joiner, found, source)
+        _check_rows(judged, joiner, found, source)
     found.counts["text_bytes"] = stats.text_bytes
     return found
 
 
-@lru_cache(maxsize=1)
-def _judge() -> Judge:
-    """Make the judge of this process. It keeps records without normal forms, which is a third faster."""
-    return Judge(JudgeSettings(normal=False, records=True))
-
-
-def _check_labels(judged: JudgedChunk, found: Rows, source: str) -> None:
-    """Find rows that are valid by another version than the one that they are labelled with: others refuse them."""
-    for record, line in zip(judged.batch.records, judged.batch.numbers, strict=True):
-        label = record.schema_version
-        if finding := _label_finding(type(record), label) if label in LABELS else None:
-            found.groups.add(finding, Location(source, line))
-
-
 @lru_cache(maxsize=64)
 def _label_finding(kind: type[Any], label: str) -> Finding | None:
+    """Find a row that is valid by another version than the one that it is labelled with: others refuse it."""
     schema = schema_of_class(kind)
     if label in schema.labels:
         return None
     return Finding("pair.version", "$.schema_version", f"expected a record of {label}, found one of {schema.name}")
 
 
-def _add_rows(judged: JudgedChunk, joiner: _Joiner, found: Rows, source: str) -> None:
+def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source: str) -> None:
     tallies, batch = found.tallies, judged.batch
     for record, line, result_id in zip(batch.records, batch.numbers, _result_ids(judged), strict=True):
-        result, findings = joiner.join(record, result_id)
-        for finding in findings:
+        label = record.schema_version
+        mismatch = _label_finding(type(record), label) if label in LABELS else None
+        result, findings = joiner.join(record, result_id) if joiner else (None, [])
+        for finding in [mismatch, *findings] if mismatch else findings:
             found.groups.add(finding, Location(source, line))
         if result is None:
             continue
-        tally, evaluation = tallies[result], record.evaluation
-        if record.error:
-            tally.error_rows += 1
-            tally.error_score += _float(evaluation.score)
-            tally.error_correct += evaluation.is_correct
-        else:
-            tally.rows += 1
-            tally.score += _float(evaluation.score)
-            tally.correct += evaluation.is_correct
+        tally, evaluation = tallies[result, bool(record.error)], record.evaluation
+        tally.rows += 1
+        tally.score += _float(evaluation.score)
+        tally.correct += evaluation.is_correct
 
 
 def _result_ids(judged: JudgedChunk) -> Iterable[str | UnsetType]:
@@ -269,20 +240,18 @@ def _chosen_samples(pair: Pair) -> Shard:
 
 
 def check_task(task: CheckTask) -> list[CheckedPiece]:
-    read_aggregate = lru_cache(maxsize=1)(_read_aggregate)  # the pieces of a pair follow each other
-    return [_check_piece(piece, task.limits, read_aggregate) for piece in task.pieces]
+    read = lru_cache(maxsize=1)(read_aggregate)  # the pieces of a pair follow each other
+    return [_check_piece(piece, task.limits, read) for piece in task.pieces]
 
 
-def _check_piece(
-    piece: Piece, limits: Limits, read_aggregate: Callable[[str], Aggregate | NotAggregate]
-) -> CheckedPiece:
+def _check_piece(piece: Piece, limits: Limits, read: Callable[[str], Aggregate | NotAggregate]) -> CheckedPiece:
     checked, pair = CheckedPiece(), piece.pair
     try:
-        found = read_aggregate(pair.aggregate) if pair.aggregate else None
+        found = read(pair.aggregate) if pair.aggregate else None
         if isinstance(found, Aggregate):
             checked.aggregate = found
             if piece.is_first:
-                checked.findings += result_findings(found.results)
+                checked.findings += _result_findings(found)
                 checked.findings += _statement_findings(pair, found)
         elif found:
             checked.is_ignored = not (found.is_meant or pair.is_meant)
@@ -297,12 +266,15 @@ def _check_piece(
     return checked
 
 
-def _read_aggregate(path: str) -> Aggregate | NotAggregate:
-    storage = storage_of(path)
-    size = storage.size_of(path)
-    if size > LARGEST:
-        return NotAggregate(f"not an aggregate: expected at most {LARGEST:,} bytes, found {size:,}")
-    return decode_aggregate(storage.read_all(path))
+def _result_findings(aggregate: Aggregate) -> Iterator[Finding]:
+    """Find results that cannot be told apart."""
+    seen: set[str | None] = set()
+    for number, result in enumerate(aggregate.results):
+        if result.id is not None and result.id in seen:
+            path = f"$.evaluation_results[{number}].evaluation_result_id"
+            message = f"expected another id for each result, found {quoted(result.id)} again"
+            yield Finding("pair.duplicate_result", path, message)
+        seen.add(result.id)
 
 
 def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:

@@ -18,58 +18,35 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from typing import Any, Literal, Unpack
 
-from fastrec.commands.diff.document import (
-    ChangedField,
-    Counts,
-    Difference,
-    Examples,
-    Failure,
-    ModelDifference,
-    Side,
-    Status,
-)
+from fastrec.commands.diff.document import ChangedField, Counts, Difference, Examples, Failure, ModelDifference, Side
 from fastrec.commands.diff.merge import compare_range
 from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
-from fastrec.commands.diff.questions import (
-    Changes,
-    Compared,
-    MismatchError,
-    ModelName,
-    Read,
-    Scope,
-    Totals,
-    compare_questions,
-)
+from fastrec.commands.diff.questions import Changes, Compared, MismatchError, Read, Scope, Totals, compare_questions
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
 from fastrec.filters import FilterArguments, Strings, as_tuple, field_names, make_filters
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import matching_corpus
-from fastrec.summary.document import ModelSummary
+from fastrec.summary.document import filled
 from fastrec.summary.significance import adjust, paired_test, power, to_double
 
 
 def _compare_models(
-    old: Corpus,
-    new: Corpus,
-    changes: Changes,
-    *,
-    lower_is_better: Collection[Scope],
-    min_compared: float,
-    errors_as_wrong: bool,
-    all_read: bool,
+    old: Corpus, new: Corpus, changes: Changes, found: Difference, lower_is_better: Collection[Scope], *, all_read: bool
 ) -> list[ModelDifference]:
     """Combine what the tasks counted of each model with the two summaries; CorpusError if they do not add up."""
     models = []
     graded = old.graded | new.graded
-    for name in sorted(old.models.keys() | new.models.keys() | changes.read.keys(), key=_position):
+    names = old.models.keys() | new.models.keys() | changes.read.keys()
+    # Records without a metric come first.
+    for name in sorted(names, key=lambda name: (name[0], name[1] is not None, name[1] or "", name[2])):
         evaluation, metric, model_id = name
         before, after = old.models.get(name), new.models.get(name)
         scored = (evaluation, metric) in changes.scored
         lower = scored and (evaluation, metric) in lower_is_better
         totals = tuple(
-            Totals.of_summary(model, errors_as_wrong=errors_as_wrong, scored=scored) for model in (before, after)
+            Totals.of_summary(model, errors_as_wrong=found.errors_as_wrong, scored=scored) for model in (before, after)
         )
         read = changes.read_of(name)
         try:
@@ -82,7 +59,10 @@ def _compare_models(
             raise CorpusError(new.path, reason) from None
         kinds = ("rose", "fell") if lower else ("fell", "rose")
         flips = [flip for kind in kinds for flip in changes.examples[*name, kind]]
-        enough = 100 * compared.old_compared.answered >= Fraction(str(min_compared)) * compared.old.answered
+        enough = 100 * compared.old_compared.answered >= Fraction(str(found.min_compared)) * compared.old.answered
+        status: Any = "unanswered" if not compared.old.answered else "compared" if enough else "incomplete"
+        if not before or not after:
+            status = "missing" if before else "new"
         models.append(
             ModelDifference(
                 evaluation_name=evaluation,
@@ -91,7 +71,7 @@ def _compare_models(
                 graded=(evaluation, metric) in graded,
                 measure="score" if scored else "accuracy",
                 lower_is_better=lower,
-                status=_status(before, after, compared, enough=enough),
+                status=status,
                 old_records=totals[0].records,
                 new_records=totals[1].records,
                 old_errors=before.errors if before else 0,
@@ -105,19 +85,6 @@ def _compare_models(
     for (model, _), value in zip(tested, adjust([p for _, p in tested]), strict=True):
         model.p_adjusted = value
     return models
-
-
-def _position(name: ModelName) -> tuple[str, bool, str, str]:
-    evaluation, metric, model_id = name  # records without a metric come first
-    return evaluation, metric is not None, metric or "", model_id
-
-
-def _status(before: ModelSummary | None, after: ModelSummary | None, compared: Compared, *, enough: bool) -> Status:
-    if not before or not after:
-        return "missing" if before else "new"
-    if not compared.old.answered:
-        return "unanswered"
-    return "compared" if enough else "incomplete"
 
 
 def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Counts:
@@ -294,32 +261,15 @@ def diff(
             corpora.append(read_corpus(stack.enter_context(matching), path, jobs=jobs, limits=limits))
         before, after = corpora
         scored = frozenset() if accuracy else before.graded | after.graded
-        plan = make_plan(
-            before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples, limits=limits
-        )
+        plan = make_plan(before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples)
         changes = Changes(scored)
         for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs, limits=limits):
             changes.add(result, examples)
     lower_scopes, lower_notices = _find_scopes(lower, scored)
-    models = _compare_models(
-        before,
-        after,
-        changes,
-        lower_is_better=lower_scopes | before.lower | after.lower,
-        min_compared=min_compared,
-        errors_as_wrong=errors_as_wrong,
-        all_read=plan.read_all,
-    )
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
-    only = [f"only records that match {wanted}"] if wanted else []
-    unmatched = [
-        f"--allow-missing {pattern!r} matches no model and no evaluation of OLD"
-        for pattern in allowed
-        if not any(model.old_records and _matches(pattern, model) for model in models)
-    ]
     found = Difference(
-        old=_side(before),
-        new=_side(after),
+        old=filled(Side, before.manifest, corpus=utf8(before.path)),
+        new=filled(Side, after.manifest, corpus=utf8(after.path)),
         by=plan.by,
         question=plan.fields,
         errors_as_wrong=errors_as_wrong,
@@ -331,23 +281,23 @@ def diff(
         min_compared=min_compared,
         allow_missing=allowed,
         failures=[],
-        counts=Counts(
-            **{name: sum(getattr(model.counts, name) for model in models) for name in Counts.__struct_fields__}
-        ),
-        models=models,
+        counts=Counts(),
+        models=[],
         fields=[ChangedField(path=path, records=records) for path, records in changed],
         examples=Examples(**{kind: changes.examples[kind] for kind in Examples.__struct_fields__}),
         filters=wanted.spelled(),
-        notices=[*only, *plan.notices, *lower_notices, *unmatched],
+        notices=[*([f"only records that match {wanted}"] if wanted else []), *plan.notices, *lower_notices],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
         parts_skipped=plan.skipped,
-        seconds=time.perf_counter() - started,
+        seconds=0.0,
     )
+    lower_scopes |= before.lower | after.lower
+    found.models = _compare_models(before, after, changes, found, lower_scopes, all_read=plan.read_all)
+    for name in Counts.__struct_fields__:
+        setattr(found.counts, name, sum(getattr(model.counts, name) for model in found.models))
+    for pattern in allowed:
+        if not any(model.old_records and _matches(pattern, model) for model in found.models):
+            found.notices.append(f"--allow-missing {pattern!r} matches no model and no evaluation of OLD")
     found.failures = list(_find_failures(found))
+    found.seconds = time.perf_counter() - started
     return found
-
-
-def _side(corpus: Corpus) -> Side:
-    manifest = corpus.manifest
-    hashes = {"text_xxh3_128": manifest.text_xxh3_128, "text_sha256": manifest.text_sha256}
-    return Side(corpus=utf8(corpus.path), records=manifest.records, **hashes)

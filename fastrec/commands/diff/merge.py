@@ -54,7 +54,7 @@ from fastrec.corpus.scan import (
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, FastrecError, shown
 from fastrec.limits import Limits
-from fastrec.sorting.keys import FIELDS
+from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.summary.significance import to_double
 
 _SHORTEST: Final = 1 << 9  # bytes: the search for the first difference stops here
@@ -301,7 +301,9 @@ class _Merger:
                 size += len(lines[-1])
                 if size > most_bytes:
                     raise _too_much(lines[0], most_bytes)
-        for old, new in _group(olds, news, _metric_part) if self._task.by_metric else [(olds, news)]:
+        for old, new in (
+            _group(olds, news, partial(_fields_of, fields=(METRIC,))) if self._task.by_metric else [(olds, news)]
+        ):
             if self._by_key and len(old) == len(new) == 1 and (key := key_of(new[0])) == key_of(old[0]):
                 if values := self._compare(old[0], new[0], key):
                     self._add_outcome(new[0], key, _outcome_of(*values))
@@ -409,12 +411,6 @@ def _outcome_of(was: Value, now: Value) -> Outcome:
     """The outcome of a question with one record in each corpus."""
     old, new = count_answers([was]), count_answers([now])
     return Outcome(old, new, old, new)
-
-
-def _metric_part(line: bytes) -> bytes:
-    """The key up to the metric: records of one position differ there only by metric. Nothing is decoded."""
-    key = key_of(line)
-    return key[: key.find(_AFTER_METRIC)]
 
 
 def _fields_of(line: bytes, fields: Sequence[str]) -> tuple[Any, ...]:

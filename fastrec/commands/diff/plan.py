@@ -27,7 +27,7 @@ from fastrec.commands.diff.questions import ModelName, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines, text_hash
 from fastrec.corpus.scan import PartFile, Position, PositionOf, SplitHashes, find_split_hashes, parts_of, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.limits import Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC, METRIC_FIELDS
@@ -120,16 +120,10 @@ def _fields_of(old: Corpus, new: Corpus, by: tuple[str, ...]) -> tuple[str, ...]
 
 
 def make_plan(
-    old: Corpus,
-    new: Corpus,
-    by: tuple[str, ...],
-    scored: frozenset[Scope],
-    *,
-    errors_as_wrong: bool,
-    examples: int,
-    limits: Limits,
+    old: Corpus, new: Corpus, by: tuple[str, ...], scored: frozenset[Scope], *, errors_as_wrong: bool, examples: int
 ) -> Plan:
     """Check that two corpora can be compared, and cut the work into ranges."""
+    limits = current_limits()
     by = _fields_of(old, new, by)
     fields = _position_fields(old, new, by)
     # The summaries count the questions of a sample_hash. A hash that is split in one corpus is split in both here.

@@ -32,7 +32,7 @@ from fastrec.commands.diff.document import RecordName
 from fastrec.corpus.scan import key_mark, read_head
 from fastrec.judge.findings import json_path
 from fastrec.judge.parse import parse
-from fastrec.summary.document import ErrorsAsWrong, ModelSummary, json_safe
+from fastrec.summary.document import ErrorsAsWrong, ModelSummary, filled, json_safe
 
 Value = bool | Fraction | None
 """What a record adds to the mean of its question: whether it is right, or its score; None if it is no answer."""
@@ -420,12 +420,5 @@ class Changes(msgspec.Struct):
 
 def name_of(line: bytes, fields: list[str] | msgspec.UnsetType = msgspec.UNSET) -> RecordName:
     head = read_head(line)
-    return RecordName(
-        evaluation_name=head.evaluation_name,
-        metric=head.metric(),
-        model_id=head.model_id,
-        sample_id=json_safe(head.decoded_sample_id()),
-        sample_hash=head.sample_hash,
-        evaluation_id=head.evaluation_id,
-        fields=fields,
-    )
+    sample_id = json_safe(head.decoded_sample_id())
+    return filled(RecordName, head, metric=head.metric(), sample_id=sample_id, fields=fields)

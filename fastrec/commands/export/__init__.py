@@ -151,7 +151,7 @@ def export(
         tasks = []
         if format == "pairs":
             reported = with_progress(parts, parts, progress, "write")
-            write_pairs(reported, manifest.sort_fields, made.staging, given, limits)
+            write_pairs(reported, manifest.sort_fields, made.staging, given)
         else:
             tasks = export_tasks(parts, manifest, folder, suffix, limits=limits, raw_cells=raw_cells, split=split)
             done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)

@@ -27,7 +27,7 @@ import msgspec
 
 from fastrec.corpus.scan import PartFile, decode_lines
 from fastrec.errors import UsageError, counted, shown
-from fastrec.limits import Limits
+from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
 
 _SETTINGS: Final = ("temperature", "top_p", "top_k", "max_tokens")
@@ -37,7 +37,7 @@ _LONGEST_NAME: Final = 60  # characters of a folder, at most 240 bytes
 _LONGEST_SETTING: Final = 200  # longer metadata of a run is no setting
 _NOT_PORTABLE: Final = re.compile(r'^\.|[<>:"/\\|?*\x00-\x1f\x7f]|[. ]$')
 _RESERVED: Final = re.compile(r"(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?=\.|$)|data$|^$", re.IGNORECASE)
-_LINE_ENDS: Final = re.compile("\x85|\u2028|\u2029".encode())
+_LINE_ENDS: Final = re.compile("\x85|\u2028|\u2029".encode())  # for some readers of the data store
 
 
 class Details(msgspec.Struct, forbid_unknown_fields=True):
@@ -183,20 +183,18 @@ def read_details(path: str | None) -> Details:
         raise UsageError(f"{shown(path)}: {exc}") from exc
 
 
-def write_pairs(
-    parts: Iterable[PartFile], sort_fields: Sequence[str], root: Path, details: Details, limits: Limits
-) -> None:
+def write_pairs(parts: Iterable[PartFile], sort_fields: Sequence[str], root: Path, details: Details) -> None:
     """Write all pairs below a directory."""
     runs: dict[tuple[str, str, str], _Run] = {}
-    decode, held = msgspec.json.Decoder(_Line).decode, 0
+    decode, held, chunk_bytes = msgspec.json.Decoder(_Line).decode, 0, current_limits().chunk_bytes
     for part in parts:
-        for rows, size in decode_lines(part, lambda text: (decode(text), text), limits.chunk_bytes, sort_fields):
+        for rows, size in decode_lines(part, lambda text: (decode(text), text), chunk_bytes, sort_fields):
             for line, text in rows:
                 key = line.evaluation_name, line.model_id, line.evaluation_id
                 run = runs.get(key)
                 if run is None:
                     run = runs[key] = _Run(line, root, details)
-                run.add(line, _LINE_ENDS.sub(_escape, text) + b"\n")
+                run.add(line, _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), text) + b"\n")
             held += size
             if held >= _HELD_BYTES:
                 for run in runs.values():
@@ -269,8 +267,3 @@ def _number(text: str | None) -> float | None:
 def _portable(name: str) -> str:
     """A name of a folder that every system allows."""
     return _RESERVED.sub(lambda found: f"{found[0]}_", _NOT_PORTABLE.sub("_", name[:_LONGEST_NAME]), count=1)
-
-
-def _escape(found: re.Match[bytes]) -> bytes:
-    """Escape characters that some readers of the data store take for the end of a line."""
-    return b"\\u%04x" % ord(found[0].decode())

@@ -19,7 +19,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Final, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import pyarrow as pa
@@ -41,10 +41,8 @@ Steps = tuple[str | int, ...]
 Convert = Callable[[list[Any]], list[Any]]
 
 
-class _DecodedRecord(NamedTuple):
-    record: Any
-    """Has the fields of a record; free-form objects are `Raw`, or dicts after the slow path."""
-    extra: dict[str, Any]  # values that no column holds, by path
+_DecodedRecord = tuple[Any, dict[str, Any]]
+"""The fields of a record, with free-form objects as `Raw`, or dicts after the slow path; values without a column."""
 
 
 class Decoder:
@@ -60,18 +58,18 @@ class Decoder:
     def decode(self, line: bytes) -> _DecodedRecord:
         if not self._refused:  # after a line with unknown keys the next one probably has some too
             try:
-                return _DecodedRecord(self._strict(line), {})
+                return self._strict(line), {}
             except msgspec.ValidationError:
                 pass
         try:
-            row = _DecodedRecord(self._tolerant(line), dict(_unknown(self._plain(line), self._schema.shape, ())))
+            row = self._tolerant(line), dict(_unknown(self._plain(line), self._schema.shape, ()))
         except msgspec.ValidationError:
             judged = judge_slowly(line, self._schema)  # if valid, it has an integer of more than 4,300 digits
             if isinstance(judged, Errors):
                 raise
             value, _ = judged
-            row = _DecodedRecord(build(self._schema.record, value), dict(_unknown(value, self._schema.shape, ())))
-        self._refused = bool(row.extra)
+            row = build(self._schema.record, value), dict(_unknown(value, self._schema.shape, ()))
+        self._refused = bool(row[1])
         return row
 
 
@@ -134,19 +132,19 @@ def table_schema(schema: Schema) -> pa.Schema:
 
 
 def batch_of(rows: Sequence[_DecodedRecord], schema: Schema) -> pa.RecordBatch:
-    records = [row.record for row in rows]
+    records = [record for record, _ in rows]
     columns = _columns_of(schema)
     try:
         arrays = columns.columns(records)
     except _InexactError:  # rare: find the values and move them to `extra`
-        for row in rows:
-            row.extra.update(columns.take_out(row.record, ()))
+        for record, extra in rows:
+            extra.update(columns.take_out(record, ()))
         arrays = columns.columns(records)
     turns_of = attrgetter(schema.turns_field)
     sizes = [measure(record.output, turns_of(record)) for record in records]
     measures = [pa.array([size[number] for size in sizes], pa.int64()) for number in range(len(MEASURES))]
-    extra = pa.array([spell(row.extra) if row.extra else None for row in rows], pa.string())
-    return pa.RecordBatch.from_arrays([*arrays, *measures, extra], schema=table_schema(schema))
+    extras = pa.array([spell(extra) if extra else None for _, extra in rows], pa.string())
+    return pa.RecordBatch.from_arrays([*arrays, *measures, extras], schema=table_schema(schema))
 
 
 class _Scalar:
@@ -237,14 +235,8 @@ def _json(values: list[Any]) -> list[bytes | None]:
     return [None if value is UNSET else bytes(value) if isinstance(value, Raw) else spell(value) for value in values]
 
 
-def _texts(values: list[Any]) -> list[str | None]:
-    return [value if value.__class__ is str else _digits(value) for value in values]
-
-
-def _digits(value: Any) -> str | None:
-    if not isinstance(value, int):
-        return None
-    return value.text if isinstance(value, LongInteger) else str(value)
+def _texts(values: list[Any]) -> list[bytes | str | None]:
+    return [one if one.__class__ is str else spell(one) if isinstance(one, int) else None for one in values]
 
 
 def _lists(values: list[Any]) -> list[Any]:

@@ -33,14 +33,7 @@ from msgspec import UNSET, Raw, UnsetType
 from fastrec.answers.index import BUILDING, TABLES_SUFFIX, cache_directory, close_to_others, remove_unused
 from fastrec.commands.export.table import ExportTask, Line, Usage, export_tasks, line_decoder
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
-from fastrec.corpus.scan import (
-    SplitHashes,
-    decode_lines,
-    find_split_hashes,
-    parts_of,
-    run_in_order,
-    with_progress,
-)
+from fastrec.corpus.scan import SplitHashes, decode_lines, find_split_hashes, parts_of, run_in_order, with_progress
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.engine import check_jobs
 from fastrec.engine.base import collector_off

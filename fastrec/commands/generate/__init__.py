@@ -14,7 +14,6 @@ and Python version. Compressed bytes may change with the version of zstd or zlib
 from __future__ import annotations
 
 import gzip
-import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
@@ -24,34 +23,18 @@ from typing import Final
 
 import msgspec
 import zstandard
-from msgspec.structs import replace
 
 from fastrec.commands.generate.evaluation import MIXES, EvaluationText, QuestionBank, Words, Writer
 from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES
-from fastrec.commands.generate.producers import Producer, Question, Record, producer, respelling
-from fastrec.commands.generate.records import (
-    VERSIONS,
-    WARNINGS,
-    add_unknown_keys,
-    answered_again,
-    compose,
-    contradicted,
-    is_later,
-    later_records,
-    respelled,
-    rewritten,
-    schema_of,
-    toggled,
-)
+from fastrec.commands.generate.producers import producer
+from fastrec.commands.generate.records import VERSIONS, WARNINGS, Answer, add_unknown_keys, new_answer
 from fastrec.commands.generate.text import Rng
 from fastrec.errors import UsageError
 from fastrec.schemas.registry import DEFAULT_SCHEMA
-from fastrec.schemas.schema import Schema
 
 _POOL = 256
 _BLANKS = (b"", b" ", b"\t", b"   ")
 _TEXTS: Final[dict[str, Callable[[int], Writer]]] = {"evaluation": EvaluationText, "words": Words}
-_HALF = re.compile(rb'("score": ?)0\.5(?=[,}])')  # never matches inside a string, where quotes are escaped
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,29 +97,6 @@ def labelled_lines(recipe: Recipe) -> Iterator[tuple[str, bytes]]:
             yield source.record()
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    """A record as composed, in the oldest version, with what is needed to write it."""
-
-    record: Record
-    question: Question
-    author: Producer
-    schema: Schema
-
-    def written(self) -> Record:
-        if is_later(self.schema.name):
-            return rewritten(self.record, self.question, self.author, self.schema)
-        return self.record
-
-    def line(self) -> bytes:
-        return self.author.spelling.line(self.written())
-
-    def respelled(self, rng: Rng) -> bytes:
-        """Another line with the same normal form."""
-        later = is_later(self.schema.name)
-        record = toggled(self.written(), self.schema) if later else respelled(self.record, self.question)
-        return _HALF.sub(rb"\g<1>5E-1", respelling(rng).line(record))
-
-
 class _Source:
     """Makes lines; remembers the questions asked so far and a bounded pool of written records."""
 
@@ -144,22 +104,21 @@ class _Source:
         self.recipe = recipe
         self.rng = Rng(recipe.seed)
         self.writer = _TEXTS[recipe.text](recipe.seed)
+        self.is_later = recipe.schema != DEFAULT_SCHEMA.name
         # One answer in a later version has two records on average, one per metric and epoch.
-        answers = recipe.records // 2 if is_later(recipe.schema) else recipe.records
+        answers = recipe.records // 2 if self.is_later else recipe.records
         self.bank = QuestionBank(self.rng, self.writer, answers, recipe.mix)
-        self.pool: list[tuple[_Answer, bytes]] = []
-        self.waiting: deque[_Answer] = deque()
+        self.pool: list[tuple[Answer, bytes]] = []
+        self.waiting: deque[Answer] = deque()
         """Further records of the last answer: other metrics and epochs."""
         self.producer = lru_cache(maxsize=16)(partial(producer, recipe.seed))
         self.warnings = cycle([row for row in WARNINGS.values() if any(kind in MIXES[recipe.mix] for kind in row[0])])
         self.invalid_lines = cycle(INVALID_LINES)
         self.mistakes = cycle(MISTAKES)
 
-    def compose(self, kind: str) -> _Answer:
+    def compose(self, kind: str) -> Answer:
         number, question = self.bank.next(kind)
-        author = self.producer(number)
-        record = compose(self.rng, self.writer, author, question)
-        return _Answer(record, question, author, schema_of(self.recipe.schema, author))
+        return new_answer(self.rng, self.writer, self.producer(number), question, self.recipe.schema)
 
     def record(self) -> tuple[str, bytes]:
         rng, recipe = self.rng, self.recipe
@@ -173,7 +132,7 @@ class _Source:
                 self.pool[rng.below(_POOL)] = (answer, line)
         return "record", line
 
-    def new(self) -> _Answer:
+    def new(self) -> Answer:
         """Compose the next answer; if it has several records, the others wait."""
         rng, recipe = self.rng, self.recipe
         types, change = next(self.warnings) if rng.chance(recipe.warnings) else (None, None)
@@ -185,18 +144,8 @@ class _Source:
             change(answer.record)
         if rng.chance(recipe.unknown_keys):
             add_unknown_keys(rng, answer.record)
-        if is_later(answer.schema.name):
-            self.waiting.extend(self.further(answer))
-            return self.waiting.popleft()
-        return answer
-
-    def further(self, answer: _Answer) -> Iterator[_Answer]:
-        """Yield the records of an answer in a later version: one per metric and epoch."""
-        rng, question = self.rng, answer.question
-        for epoch in range(1, question.evaluation.epochs + 1):
-            again = compose(rng, self.writer, answer.author, question) if epoch > 1 else answer.record
-            for record in later_records(rng, self.writer, again, question, answer.schema, epoch=epoch):
-                yield replace(answer, record=record)
+        self.waiting.extend(answer.records(rng, self.writer))
+        return self.waiting.popleft()
 
     def duplicate(self) -> tuple[str, bytes]:
         if not self.pool:
@@ -208,13 +157,10 @@ class _Source:
         if not self.pool:
             return self.record()
         answer, _ = self.rng.choice(self.pool)
-        if is_later(answer.schema.name) and self.rng.chance(0.5):
-            return "conflict", replace(answer, record=contradicted(answer.record)).line()
-        again = answered_again(self.rng, self.writer, answer.record, answer.question)
-        return "conflict", replace(answer, record=again).line()
+        return "conflict", answer.conflict(self.rng, self.writer).line()
 
     def invalid(self) -> tuple[str, bytes]:
-        if is_later(self.recipe.schema):
+        if self.is_later:
             answer = self.compose(self.rng.choice(self.bank.weighted_types))
             kind = answer.question.evaluation.interaction_type
             row = next(row for row in self.mistakes if kind in row.types and row.fits(answer.schema))

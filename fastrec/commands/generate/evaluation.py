@@ -219,7 +219,8 @@ class EvaluationText:
     def reply(self, rng: Rng, producer: Producer, question: Question) -> Reply:
         """Give an answer that is right with a probability, or nothing because of an error."""
         task, difficulty = question.source
-        chance = _chance(producer.ability, difficulty)
+        lead = 7 * (producer.ability - difficulty)
+        chance = 0.5 + 0.5 * lead / (1 + abs(lead))  # plain arithmetic is the same on every platform
         if task.choices:
             chance += _GUESSED * (1 - chance)
         given: Reply = task.answer(Trial(rng, chance, producer.number % STYLES))
@@ -242,12 +243,6 @@ class EvaluationText:
         if highest:
             return round(highest * (0.2 + 0.6 * first + 0.2 * rng.random()), 4)
         return int((first >= 0.5) != rng.chance(0.1))
-
-
-def _chance(ability: float, difficulty: float) -> float:
-    """The probability of a right answer, in plain arithmetic, which is the same on every platform."""
-    lead = 7 * (ability - difficulty)
-    return 0.5 + 0.5 * lead / (1 + abs(lead))
 
 
 def _usage(rng: Rng, producer: Producer, raw: str, given: Reply) -> tuple[int, int, float]:

@@ -4,18 +4,22 @@
    warning is a wrong `sample_hash` now and then. Callers may change a record, except for `input.choices` and the values
    in `metadata`, which records share.
 2. Variations are still valid: unknown keys, warnings, duplicates, conflicts.
-3. `later_records` and `rewritten` turn a record into those of a later version.
+3. An `Answer` writes a record, in a later version too, or variations of it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from typing import Any, Final
 
+import msgspec
+from msgspec.structs import replace
+
 from fastrec.commands.generate.evaluation import Writer
-from fastrec.commands.generate.producers import Producer, Question, Record, Reply
+from fastrec.commands.generate.producers import Producer, Question, Record, Reply, respelling
 from fastrec.commands.generate.text import Rng
 from fastrec.schemas.hashes import RECIPES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, SCHEMAS
@@ -23,6 +27,7 @@ from fastrec.schemas.schema import MANY, ONE, Schema, Shape
 from fastrec.schemas.upgrade import without_nulls
 
 _WRONG_HASH: Final = "0123456789abcdef" * 4
+_HALF: Final = re.compile(rb'("score": ?)0\.5(?=[,}])')  # never matches inside a string, where quotes are escaped
 _ERRORS: Final = ("timeout after 60 s", "refusal", "API error 503: “overloaded”", "context length exceeded")
 
 
@@ -113,8 +118,8 @@ def _measure(rng: Rng, producer: Producer, reply: Reply, record: Record) -> None
             record[key] = value
 
 
-# Variations. `add_unknown_keys` and the rows of `WARNINGS` change a record in place. `respelled`, `answered_again` and
-# `contradicted` return a second record and leave the first one unchanged.
+# Variations. `add_unknown_keys` and the rows of `WARNINGS` change a record in place. The others return a second record
+# and leave the first one unchanged.
 
 # The last two sort differently by code point and by UTF-16 unit.
 _UNKNOWN_KEYS: Final = ("harness", "Zone", "_private", "a b", "", "ключ", "raw_score", "\uff5a", "😀")
@@ -134,10 +139,7 @@ def _shift_turns(record: Record) -> None:
 # The interaction types that can have a warning, and the change of a record that causes it.
 WARNINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[Record], object]]]] = {
     "warn.num_turns_missing": (MANY, lambda record: record["evaluation"].pop("num_turns")),
-    "warn.num_turns": (
-        MANY,
-        lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3),
-    ),
+    "warn.num_turns": (MANY, lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3)),
     "warn.tool_calls_count": (MANY, _count_one_more_call),
     "warn.turn_idx": (MANY, _shift_turns),
     "warn.attribution_turn": (
@@ -176,7 +178,7 @@ def _any_value(rng: Rng, depth: int) -> Any:
     return (None, True, rng.bits(80), -rng.below(100), round(rng.random(), 4), 1.0, f"“{rng.bits(32):x}”")[kind]
 
 
-def respelled(record: Record, question: Question) -> Record:
+def _respelled(record: Record, question: Question) -> Record:
     """Make a record with the same normal form: with or without nulls and a hash, and `1.0` for `1`."""
     copy = {key: value for key, value in record.items() if value is not None or key not in _NULLABLE}
     if len(copy) == len(record):
@@ -193,7 +195,7 @@ def _with_float(record: Record) -> Record:
     return {**record, "answer_attribution": [{**first, "turn_idx": float(first["turn_idx"])}, *others]}
 
 
-def answered_again(rng: Rng, writer: Writer, record: Record, question: Question) -> Record:
+def _answered_again(rng: Rng, writer: Writer, record: Record, question: Question) -> Record:
     """Make a record with the same identity and another answer: a conflict."""
     correct = not record["evaluation"]["is_correct"]
     answer, changes = writer.another_answer(rng, question, correct=correct)
@@ -203,10 +205,10 @@ def answered_again(rng: Rng, writer: Writer, record: Record, question: Question)
     else:
         *turns, last = record["interactions"]
         copy["interactions"] = [*turns, {**last, "content": answer}]
-    return contradicted(copy, bool)
+    return _contradicted(copy, bool)
 
 
-def contradicted(record: Record, score: Callable[[bool], float] = int) -> Record:
+def _contradicted(record: Record, score: Callable[[bool], float] = int) -> Record:
     """Make a record with the same answer and another verdict."""
     correct = not record["evaluation"]["is_correct"]
     return {**record, "evaluation": {**record["evaluation"], "score": score(correct), "is_correct": correct}}
@@ -227,35 +229,61 @@ _METRIC: Final = "evaluation_result_id"
 _SHOTS: Final = "Answer like this.\n\nQuestion: 1 + 1?\nAnswer: 2\n\nQuestion: "
 
 
-def is_later(schema: str) -> bool:
-    return schema != DEFAULT_SCHEMA.name
+class Answer(msgspec.Struct, frozen=True):
+    """A record as composed, in the oldest version, with what is needed to write it."""
+
+    record: Record
+    question: Question
+    author: Producer
+    schema: Schema
+
+    @property
+    def is_later(self) -> bool:
+        return self.schema is not DEFAULT_SCHEMA
+
+    def written(self) -> Record:
+        return _rewritten(self.record, self.question, self.author, self.schema) if self.is_later else self.record
+
+    def line(self) -> bytes:
+        return self.author.spelling.line(self.written())
+
+    def respelled(self, rng: Rng) -> bytes:
+        """Another line with the same normal form."""
+        is_later = self.is_later
+        record = _toggled(self.written(), self.schema) if is_later else _respelled(self.record, self.question)
+        return _HALF.sub(rb"\g<1>5E-1", respelling(rng).line(record))
+
+    def conflict(self, rng: Rng, writer: Writer) -> Answer:
+        """An answer with the same identity: another one, or in later versions, the same with another verdict."""
+        if self.is_later and rng.chance(0.5):
+            return replace(self, record=_contradicted(self.record))
+        return replace(self, record=_answered_again(rng, writer, self.record, self.question))
+
+    def records(self, rng: Rng, writer: Writer) -> Iterator[Answer]:
+        """Yield its records: in a later version one per metric and epoch, in the form of the oldest version."""
+        evaluation = self.question.evaluation
+        metrics = evaluation.metrics if _METRIC in self.schema.shape.fields else {}
+        for epoch in range(1, evaluation.epochs + 1 if self.is_later else 2):
+            record = compose(rng, writer, self.author, self.question) if epoch > 1 else self.record
+            if evaluation.epochs > 1 and self.is_later:
+                record["metadata"] = {**(record.get("metadata") or {}), "epoch": epoch}
+            if not metrics:
+                yield replace(self, record=record)
+            for number, (metric, highest) in enumerate(metrics.items()):
+                verdict = dict(record["evaluation"])
+                if number:
+                    score = writer.further_score(rng, verdict["score"], highest)
+                    verdict.update(score=score, is_correct=score >= (highest or 1) / 2)
+                yield replace(self, record={**record, _METRIC: metric, "evaluation": verdict})
 
 
-def schema_of(version: str, producer: Producer) -> Schema:
-    """The version that a producer writes. If versions are mixed, each producer has one of them."""
-    if version == "mixed":
-        return list(SCHEMAS.values())[producer.number % len(SCHEMAS)]
-    return SCHEMAS[version]
+def new_answer(rng: Rng, writer: Writer, producer: Producer, question: Question, version: str) -> Answer:
+    """Compose an answer in the version that a producer writes. If versions are mixed, each producer has one of them."""
+    schemas = list(SCHEMAS.values()) if version == "mixed" else [SCHEMAS[version]]
+    return Answer(compose(rng, writer, producer, question), question, producer, schemas[producer.number % len(schemas)])
 
 
-def later_records(
-    rng: Rng, writer: Writer, record: Record, question: Question, schema: Schema, *, epoch: int
-) -> Iterator[Record]:
-    """Yield one record per metric of the evaluation; all of them are in the form of the oldest version."""
-    if question.evaluation.epochs > 1:
-        record["metadata"] = {**(record.get("metadata") or {}), "epoch": epoch}
-    metrics = question.evaluation.metrics if _METRIC in schema.shape.fields else {}
-    if not metrics:
-        yield record
-    for number, (metric, highest) in enumerate(metrics.items()):
-        evaluation = dict(record["evaluation"])
-        if number:
-            score = writer.further_score(rng, evaluation["score"], highest)
-            evaluation.update(score=score, is_correct=score >= (highest or 1) / 2)
-        yield {**record, _METRIC: metric, "evaluation": evaluation}
-
-
-def rewritten(record: Record, question: Question, producer: Producer, schema: Schema) -> Record:
+def _rewritten(record: Record, question: Question, producer: Producer, schema: Schema) -> Record:
     """Rewrite a record in another version, as this producer would; the result may share values with the record."""
     result: Record = dict(record)
     result["schema_version"] = _label(record, producer, schema)
@@ -282,7 +310,7 @@ def rewritten(record: Record, question: Question, producer: Producer, schema: Sc
     return arranged(result, schema.shape, nulls="nulls" in producer.habits)
 
 
-def toggled(record: Record, schema: Schema) -> Record:
+def _toggled(record: Record, schema: Schema) -> Record:
     """Make a record with the same normal form: all nulls are left out, or if there are none, written."""
     without = without_nulls(record, schema.shape)
     return _with_float(without if without != record else arranged(record, schema.shape, nulls=True))

@@ -3,13 +3,11 @@
     find ──▶ plan each log ──▶ convert its slices to work files ──▶ write its shard ──▶ compare with its aggregates
 
 Slices of all logs are converted in parallel; meanwhile, finished shards are written. A log with damage anywhere has no
-shard. `import.json` accounts for each log: its samples, records, what was left out and why, and whether the records
-reproduce the figures that the log states.
+shard. `import.json` accounts for each log.
 
-Planning, converting and writing are tasks, which run in workers. A slice becomes a work file of bundles. Only when all
-slices of a log are converted is it known which metrics are graded. Then their bundles become lines, which say so. A
-shard is one frame of zstd, because simple readers stop after the first. So the shard of a large log is compressed by
-the threads of zstd.
+Planning, converting and writing are tasks. A slice becomes a work file of bundles: only when all slices of a log are
+converted is it known which metrics are graded. Then the bundles become lines, which say so. A shard is one frame of
+zstd, because simple readers stop after the first. So the shard of a large log is compressed by the threads of zstd.
 """
 
 from __future__ import annotations
@@ -41,15 +39,7 @@ from fastrec.engine import check_jobs, is_small, make_engine
 from fastrec.engine.base import Engine, collector_off
 from fastrec.errors import LogError, ShardError, UsageError, is_out_of_memory, listed, out_of_memory, shown, utf8
 from fastrec.filters import Strings, as_tuple
-from fastrec.harnesses.convert import (
-    Bundle,
-    Converted,
-    Converter,
-    LineMaker,
-    MetricTotals,
-    read_bundles,
-    write_bundles,
-)
+from fastrec.harnesses.convert import Bundle, Converted, Converter, LineMaker, MetricTotals, read_bundles, write_bundles
 from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
@@ -57,7 +47,7 @@ from fastrec.harnesses.table import TableColumns, columns_from, guess
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
-from fastrec.storage import storage_of, without_file_protocol
+from fastrec.storage import join, storage_of, without_file_protocol
 
 _TOLERANCE: Final = 1e-6  # some harnesses compute means with 32-bit floats
 _BLOCK: Final = 1 << 20
@@ -75,11 +65,11 @@ class ConvertTask(msgspec.Struct, frozen=True):
     log: Log
     run: RunInfo
     log_slice: Any
-    patterns: tuple[str, ...]
-    chosen: frozenset[str] | None  # the metadata to keep; None: all
     path: str  # the work file to write
     number: int  # the position of the log among all logs
-    by_sample: bool = False  # whether a figure of the log needs the scores of each sample
+    by_sample: bool  # whether a figure of the log needs the scores of each sample
+    patterns: tuple[str, ...]
+    chosen: frozenset[str] | None  # the metadata to keep; None: all
 
     def __str__(self) -> str:
         return f"reading {shown(self.log.path)}"
@@ -243,65 +233,57 @@ def _compare(
     return found
 
 
-class Pipeline(msgspec.Struct, frozen=True):
-    engine: Engine
-    output: ImportOutput
-    patterns: tuple[str, ...]
-    chosen: frozenset[str] | None
-    progress: Progress
+def _run(
+    logs: Sequence[Log], result: Import, engine: Engine, made: ImportOutput, progress: Progress, **choices: Any
+) -> None:
+    """Import all logs; `choices` are the patterns of metrics and the names of metadata of each `ConvertTask`."""
+    progress.start("import", sum(log.size for log in logs))
+    planned = [plan for _, plan in sorted(engine.run(plan_log, logs))]
+    wanted = _distinct(logs, planned, result)
+    plans = {number: plan for number in wanted if (plan := planned[number].plan)}
+    converted: dict[int, list[Converted]] = {number: [] for number in wanted}
+    accounts: dict[int, ImportedLog] = {}
+    shards: list[ShardTask] = []  # of logs whose slices are all converted
 
-    def run(self, logs: Sequence[Log], result: Import) -> None:
-        self.progress.start("import", sum(log.size for log in logs))
-        planned = [plan for _, plan in sorted(self.engine.run(plan_log, logs))]
-        wanted = _distinct(logs, planned, result)
-        plans = {number: plan for number in wanted if (plan := planned[number].plan)}
-        converted: dict[int, list[Converted]] = {number: [] for number in wanted}
-        accounts: dict[int, ImportedLog] = {}
-        shards: list[ShardTask] = []  # of logs whose slices are all converted
+    def end(number: int) -> None:
+        """Account for a log whose slices are all converted; its shard can be written."""
+        slices = sorted(converted.pop(number), key=lambda one: one.path)
+        if problem := next((one.problem for one in slices if one.problem), ""):
+            result.bad_logs.append(BadLog(utf8(wanted[number].path), problem))
+            return
+        accounts[number] = _account_of(wanted[number], planned[number], slices)
+        ordered = list(dict.fromkeys(name for one in slices for name in one.metrics))
+        notes = notes_on(wanted[number].harness, ordered, plans[number].run.lower_is_better)
+        for name, metric in accounts[number].metrics.items():
+            notes[name] |= {"graded": "true"} if metric.graded else {}
+        files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
+        shards.append(ShardTask(join(made.shards, accounts[number].file), files, notes))
 
-        def end(number: int) -> None:
-            """Account for a log whose slices are all converted; its shard can be written."""
-            slices = sorted(converted.pop(number), key=lambda one: one.path)
-            if problem := next((one.problem for one in slices if one.problem), ""):
-                result.bad_logs.append(BadLog(utf8(wanted[number].path), problem))
-                return
-            accounts[number] = _account_of(wanted[number], planned[number], slices)
-            ordered = list(dict.fromkeys(name for one in slices for name in one.metrics))
-            notes = notes_on(wanted[number].harness, ordered, plans[number].run.lower_is_better)
-            for name, metric in accounts[number].metrics.items():
-                notes[name] |= {"graded": "true"} if metric.graded else {}
-            files = [(one.path, one.head, tuple(one.metrics)) for one in slices]
-            shards.append(ShardTask(self.output.shard_path(accounts[number].file), files, notes))
-
-        for number in [number for number, plan in plans.items() if not plan.slices]:
-            end(number)
-        for _, one in self.engine.run(_do, self._tasks(wanted, plans, shards)):
-            if one is None:
-                continue
-            converted[one.number].append(one)
-            count = len(plans[one.number].slices)
-            self.progress.advance(wanted[one.number].size // count, one.records, 0)
-            if len(converted[one.number]) == count:
-                end(one.number)
-        threads = max(self.engine.jobs // max(len(shards), 1), 1)  # all cores are busy, even with one large shard
-        for _ in self.engine.run(_do, [msgspec.structs.replace(shard, threads=threads) for shard in shards]):
-            pass
-        self.progress.finish()
-        result.logs += [account for _, account in sorted(accounts.items())]
-
-    def _tasks(
-        self, wanted: Mapping[int, Log], plans: Mapping[int, LogPlan], shards: list[ShardTask]
-    ) -> Iterator[ConvertTask | ShardTask]:
+    def tasks() -> Iterator[ConvertTask | ShardTask]:
         """Yield the slices of all logs; meanwhile, write shards, so that no worker waits for the largest log."""
         for number, plan in plans.items():
             by_sample = any(figure.reducer for figure in plan.aggregates)
             for position, log_slice in enumerate(plan.slices):
-                path = f"{self.output.work}/{number:06d}-{position:06d}"
-                yield ConvertTask(
-                    wanted[number], plan.run, log_slice, self.patterns, self.chosen, path, number, by_sample
-                )
+                path = f"{made.work}/{number:06d}-{position:06d}"
+                yield ConvertTask(wanted[number], plan.run, log_slice, path, number, by_sample, **choices)
                 while shards:
                     yield shards.pop()
+
+    for number in [number for number, plan in plans.items() if not plan.slices]:
+        end(number)
+    for _, one in engine.run(_do, tasks()):
+        if one is None:
+            continue
+        converted[one.number].append(one)
+        count = len(plans[one.number].slices)
+        progress.advance(wanted[one.number].size // count, one.records, 0)
+        if len(converted[one.number]) == count:
+            end(one.number)
+    threads = max(engine.jobs // max(len(shards), 1), 1)  # all cores are busy, even with one large shard
+    for _ in engine.run(_do, [msgspec.structs.replace(shard, threads=threads) for shard in shards]):
+        pass
+    progress.finish()
+    result.logs += [account for _, account in sorted(accounts.items())]
 
 
 def _do(task: ConvertTask | ShardTask) -> Converted | None:
@@ -371,7 +353,7 @@ def import_logs(
             result = Import(fastrec=__version__, bad_logs=found.bad, skipped_files=skipped)
             result.other_files = sum(map(len, skipped.values()))
             made = outputs.enter_context(open_output(directory, limits))
-            Pipeline(engine, made, patterns, chosen, progress or Progress()).run(found.logs, result)
+            _run(found.logs, result, engine, made, progress or Progress(), patterns=patterns, chosen=chosen)
         result.bad_logs.sort(key=lambda bad: bad.path)
         _check_choices(patterns, chosen or (), result)
         if result.logs:  # otherwise an earlier import stays as it is

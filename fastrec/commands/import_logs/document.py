@@ -169,21 +169,18 @@ def _check(directory: str) -> None:
 
 
 class ImportOutput:
-    """An output directory; `work` is a local directory for work files."""
+    """An output directory: `shards` is where they are written, `work` a local directory for work files."""
 
     def __init__(self, directory: str, work: str) -> None:
         self._directory = directory
         self.work = work
-        self._shards = directory if is_url(directory) else work
-
-    def shard_path(self, name: str) -> str:
-        return join(self._shards, name)
+        self.shards = directory if is_url(directory) else work
 
     def publish(self, result: Import) -> None:
         """Make the shards and the account visible; remove shards of an earlier import."""
         storage = storage_of(self._directory)
         names = {log.file for log in result.logs}
-        for name in sorted(names) if self._shards == self.work else ():
+        for name in sorted(names) if self.shards == self.work else ():
             os.replace(join(self.work, name), join(self._directory, name))  # noqa: PTH105 - paths stay str
         data = msgspec.json.format(msgspec.json.encode(result), indent=2)
         storage.write_all(join(self._directory, _IMPORT_FILE), data + b"\n")

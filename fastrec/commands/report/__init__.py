@@ -17,31 +17,21 @@ from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Unpack
+from typing import Any, BinaryIO, Unpack
 
 from fastrec._version import __version__
-from fastrec.answers.calibration import find_calibration
-from fastrec.answers.costs import find_costs, read_prices
+from fastrec.answers.further_tables import find_calibration, find_costs, read_prices
 from fastrec.answers.index import cache_of, choose_scopes, open_index, reduce_repeats
 from fastrec.answers.leaderboard import choose_primary, make_leaderboard
+from fastrec.answers.marks import parse_repeats
 from fastrec.answers.ranks import add_ranks
-from fastrec.answers.trials import parse_repeats
 from fastrec.commands.report import sections
 from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots, scatter_plots, trend_plots
 from fastrec.commands.report.evaluations import costs_table, evaluation_tables, histograms, question_cards, tokens
 from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
-from fastrec.filters import (
-    NAME_FILTERS,
-    FilterArguments,
-    Filters,
-    Paths,
-    Strings,
-    as_tuple,
-    make_filters,
-    several_paths,
-)
+from fastrec.filters import FilterArguments, Filters, Paths, Strings, as_tuple, make_filters, several_paths
 from fastrec.html import Html, fill, joined, soft, tag
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
@@ -114,13 +104,12 @@ def report(
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
-    opened = partial(open_index, jobs=jobs, progress=progress, limits=limits)
+    reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": limits}
     with contextlib.ExitStack() as stack:
-        matching = matching_corpus(path, wanted, jobs=jobs, progress=progress, limits=limits)
-        directory = stack.enter_context(matching)
+        directory = stack.enter_context(matching_corpus(path, wanted, **reading))
         manifest = read_manifest(directory)
         summary = read_summary(directory, manifest)
-        index = stack.enter_context(opened(directory, cache=cache_of(directory, (path,))))
+        index = stack.enter_context(open_index(directory, cache=cache_of(directory, (path,)), **reading))
         index.direct(lower)
         if repeats.kind != "mean":
             summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
@@ -141,11 +130,10 @@ def report(
             add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
         notes: list[Html] = []
         if groups:
-            grouped = grouped_corpora([directory], Filters(), groups, jobs=jobs, progress=progress, limits=limits)
-            (made,) = stack.enter_context(grouped)
+            (made,) = stack.enter_context(grouped_corpora([directory], Filters(), groups, **reading))
             by_group = read_summary(made, read_manifest(made))
             if repeats.kind != "mean":
-                with opened(made, cache=cache_of(made, ())) as group_index:
+                with open_index(made, cache=cache_of(made, ()), **reading) as group_index:
                     by_group.evaluations = reduce_repeats(by_group.evaluations, group_index, repeats)
             parts = ranked(choice(by_group, metrics="all"))
             add_groups(found, parts, groups, lambda text: notes.append(soft(text)))
@@ -166,7 +154,6 @@ def report(
             models = {model.model_id for one in chosen for model in one.models}
             costs = find_costs(directory, manifest, priced, metric_of, models)
         calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
-        by_name = Filters(**{kind: getattr(wanted, kind) for kind in NAME_FILTERS})
         bodies = {
             "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
             "Line counts": sections.line_counts(summary, manifest),
@@ -175,7 +162,7 @@ def report(
             "Cost": costs_table(costs, limits),
             "Accuracy, cost and latency": scatter_plots(found, costs),
             "Calibration": reliability_plots(calibration, limits),
-            "Trend": trend_plots(paths, by_name, jobs=jobs, progress=progress, limits=limits),
+            "Trend": trend_plots(paths, wanted.split()[0], jobs=jobs, progress=progress),
             "Models by evaluation": joined(*notes, evaluation_tables(drawn, found, limits)),
             "Questions": question_cards(index, questions, name, drawn),
             "Distributions": histograms(drawn, found),

@@ -1,4 +1,4 @@
-"""Charts as plain SVG: bars, ranges, a stacked bar, histograms, dots, scatter plots, trends; and heat maps."""
+"""Charts as plain SVG: a stacked bar, histograms, dots, scatter plots, trends; and heat maps."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 from fastrec.errors import counted, listed
 from fastrec.filters import Filters
 from fastrec.html import Html, joined, lazy, num, row, short_cell, short_row, soft, table, tag
-from fastrec.limits import Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.progress import Progress
-from fastrec.summary.calibration import Calibration
 from fastrec.summary.document import LineCounts
 from fastrec.summary.present_ranking import EvaluationStats, ModelCost, ModelStats, Stats, largest
+from fastrec.summary.significance import Calibration
 from fastrec.trends import EvaluationTrend, ModelTrend, Trend, collect_trend
 from fastrec.wording import cost_text, cut_middle, latency_text
 
@@ -57,41 +57,7 @@ def gallery(about: str, cards: Iterable[Html], class_: str, stats: Stats, everyt
     return joined(soft(about), tag("div", *made, class_=class_), most)
 
 
-_WIDTH: Final = 90
-_HEIGHT: Final = 12
 _BINS: Final = 20
-
-
-def bar(share: float, low: float, high: float) -> Html:
-    """Draw a share from 0 to 1, with a line from the lower to the upper end of its interval."""
-    return _small(
-        tag("rect", class_="track", y=3, width=_WIDTH, height=6),
-        tag("rect", class_="fill", x=0, y=3, width=_short(share * _WIDTH), height=6),
-        tag("line", class_="whisker", x1=_short(low * _WIDTH), x2=_short(high * _WIDTH), y1=6, y2=6),
-    )
-
-
-def latency_scale(values: Sequence[float]) -> tuple[float, float] | None:
-    """The ends of a logarithmic scale for latencies; None if none is above zero."""
-    above = [value for value in values if value > 0]
-    return (math.log(min(above)), math.log(max(above))) if above else None
-
-
-def latency_range(quantiles: Sequence[float | None], scale: tuple[float, float] | None) -> Html:
-    """Draw the median as a dot, the 90th percentile as a thick line and the 99th as a thin one."""
-    if scale is None or None in quantiles:
-        return Html("")
-    low, high = scale
-    positions = [
-        4 + (_WIDTH - 8) * ((math.log(value) - low) / (high - low) if value and high > low else 0)
-        for value in quantiles
-    ]
-    p50, p90, p99 = map(_short, positions)
-    return _small(
-        tag("line", class_="thin", x1=p50, x2=p99, y1=6, y2=6),
-        tag("line", class_="thick", x1=p50, x2=p90, y1=6, y2=6),
-        tag("circle", cx=p50, cy=6, r=3),
-    )
 
 
 def stacked(parts: Sequence[tuple[str, int]]) -> Html:
@@ -102,7 +68,7 @@ def stacked(parts: Sequence[tuple[str, int]]) -> Html:
     pieces, start = [], 0.0
     for name, count in parts:
         share = count / whole * 1_000
-        pieces.append(tag("rect", class_=f"part {name}", x=_short(start), width=_short(share), height=18))
+        pieces.append(tag("rect", class_=f"part {name}", x=short(start), width=short(share), height=18))
         start += share
     label = ", ".join(f"{count / whole:.2%} {name}" for name, count in parts if count)
     legend = (tag("span", tag("i", class_=f"key {name}"), f"{name} {count / whole:.2%}") for name, count in parts)
@@ -123,7 +89,7 @@ def histogram(title: str, values: Sequence[float], *, unit: str = "", logarithmi
         counts[min(int(_position(value, low, high) * _BINS), _BINS - 1)] += 1
     most = max(counts)
     bars = [
-        tag("rect", class_="fill", x=10 * number + 1, width=8, y=_short(60 - height), height=_short(height))
+        tag("rect", class_="fill", x=10 * number + 1, width=8, y=short(60 - height), height=short(height))
         for number, height in enumerate(count / most * 56 for count in counts)
         if height
     ]
@@ -148,12 +114,7 @@ def _path(class_: str, steps: Iterable[str]) -> Html:
     return tag("path", class_=class_, d="".join(steps))
 
 
-def _small(*parts: Html) -> Html:
-    box = f"0 0 {_WIDTH} {_HEIGHT}"
-    return tag("svg", *parts, class_="small", width=_WIDTH, height=_HEIGHT, viewBox=box, aria_hidden="true")
-
-
-def _short(number: float) -> str:
+def short(number: float) -> str:
     return f"{number:.5g}"
 
 
@@ -309,7 +270,7 @@ def _scatter(what: str, found: _Points, spell: Callable[[float], str], *, accura
             right = left + size
             if 0 < left < right < width + 20 and all(abs(down - y) > 11 or right < a or b < left for a, b, y in taken):
                 taken.append((left, right, down))
-                drawn.append(tag("text", label, x=_short(left), y=down + 4, textLength=_short(size)))
+                drawn.append(tag("text", label, x=short(left), y=down + 4, textLength=short(size)))
                 break
     scale = [tag("text", f"{end:{spec}}", x=-64, y=y) for end, y in ((max(values), 4), (min(values), height + 4))]
     caption = f"{'Accuracy' if accuracy else 'Mean score'} against {what}, {counted(len(points), 'model')}"
@@ -417,12 +378,11 @@ _MOST_CHANGES: Final = 500
 _COUNTS: Final = LineCounts.__struct_fields__
 
 
-def trend_plots(
-    paths: Sequence[str], filters: Filters, *, jobs: int, progress: Progress | None, limits: Limits
-) -> Html:
+def trend_plots(paths: Sequence[str], filters: Filters, *, jobs: int, progress: Progress | None) -> Html:
     """Show how models changed over corpora: plots, a table of changes, and the line counts of each corpus."""
     if not paths:
         return Html("")
+    limits = current_limits()
     trend = collect_trend(paths, filters=filters, jobs=jobs, progress=progress, limits=limits)
     names = [corpus.name for corpus in trend.corpora]
     ends = names if len(names) == 1 else [names[0], names[-1]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -9,22 +10,13 @@ from glob import escape
 from operator import itemgetter
 from typing import Any, Final, Literal
 
-from fastrec.answers.costs import total_costs
+from fastrec.answers.further_tables import total_costs
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
+from fastrec.answers.shown import tally_facts
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, transcript_of
-from fastrec.commands.report.charts import (
-    are_shares,
-    bar,
-    gallery,
-    histogram,
-    is_large,
-    latency_range,
-    latency_scale,
-    left_out,
-    result_of,
-)
+from fastrec.commands.report.charts import are_shares, gallery, histogram, is_large, left_out, result_of, short
 from fastrec.errors import counted
 from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, soft, table, tag
 from fastrec.limits import Limits
@@ -40,7 +32,7 @@ from fastrec.summary.present_ranking import (
     unranked_in_words,
 )
 from fastrec.summary.rows import from_portable
-from fastrec.wording import metrics_of, score_text, tally_facts, title_of
+from fastrec.wording import metrics_of, score_text, title_of
 
 _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 
@@ -107,7 +99,7 @@ def _columns(
     if any(model.tokens.records for model in models):
         yield "tokens/record", lambda model: _number(model.tokens_per_record, ",.0f")
     latencies = [value for model in models for value in (model.latency_ms.p50, model.latency_ms.p99)]
-    scale = latency_scale([value for value in latencies if value is not None])
+    scale = _latency_scale([value for value in latencies if value is not None])
     if scale:
         yield "latency p50 · p90 · p99, ms", partial(_latency, scale=scale, drawn=drawn)
 
@@ -120,7 +112,7 @@ def _plain_score(model: ModelStats) -> Html:
 def _latency(model: ModelStats, *, scale: tuple[float, float], drawn: bool) -> Html:
     quantiles = (model.latency_ms.p50, model.latency_ms.p90, model.latency_ms.p99)
     spelled = " · ".join(f"{value:,.0f}" for value in quantiles if value is not None)
-    return short_cell(spelled, latency_range(quantiles, scale) if drawn else None)
+    return short_cell(spelled, _latency_range(quantiles, scale) if drawn else None)
 
 
 def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
@@ -130,11 +122,52 @@ def _result(model: ModelStats, *, accuracy: bool, drawn: bool) -> Html:
     if low is None or high is None:
         return _number(value, spec)
     interval = f" {100 * low:.1f}–{high:.1%}" if accuracy else f" {low:{spec}} to {high:{spec}}"
-    return _number(value, spec, tag("small", interval), bar(value, max(low, 0), min(high, 1)) if drawn else None)
+    return _number(value, spec, tag("small", interval), _bar(value, max(low, 0), min(high, 1)) if drawn else None)
 
 
 def _number(value: float | None, spec: str = ",", *more: Html | None) -> Html:
     return short_cell() if value is None else short_cell(format(value, spec), *more)
+
+
+_WIDTH: Final = 90
+_HEIGHT: Final = 12
+
+
+def _bar(share: float, low: float, high: float) -> Html:
+    """Draw a share from 0 to 1, with a line from the lower to the upper end of its interval."""
+    return _small(
+        tag("rect", class_="track", y=3, width=_WIDTH, height=6),
+        tag("rect", class_="fill", x=0, y=3, width=short(share * _WIDTH), height=6),
+        tag("line", class_="whisker", x1=short(low * _WIDTH), x2=short(high * _WIDTH), y1=6, y2=6),
+    )
+
+
+def _latency_scale(values: Sequence[float]) -> tuple[float, float] | None:
+    """The ends of a logarithmic scale for latencies; None if none is above zero."""
+    above = [value for value in values if value > 0]
+    return (math.log(min(above)), math.log(max(above))) if above else None
+
+
+def _latency_range(quantiles: Sequence[float | None], scale: tuple[float, float]) -> Html:
+    """Draw the median as a dot, the 90th percentile as a thick line and the 99th as a thin one."""
+    if None in quantiles:
+        return Html("")
+    low, high = scale
+    positions = [
+        4 + (_WIDTH - 8) * ((math.log(value) - low) / (high - low) if value and high > low else 0)
+        for value in quantiles
+    ]
+    p50, p90, p99 = map(short, positions)
+    return _small(
+        tag("line", class_="thin", x1=p50, x2=p99, y1=6, y2=6),
+        tag("line", class_="thick", x1=p50, x2=p90, y1=6, y2=6),
+        tag("circle", cx=p50, cy=6, r=3),
+    )
+
+
+def _small(*parts: Html) -> Html:
+    box = f"0 0 {_WIDTH} {_HEIGHT}"
+    return tag("svg", *parts, class_="small", width=_WIDTH, height=_HEIGHT, viewBox=box, aria_hidden="true")
 
 
 def histograms(stats: Stats, everything: Stats) -> Html:

@@ -17,21 +17,20 @@ import contextlib
 import os
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from importlib import import_module
-from itertools import chain, groupby, islice
-from typing import Any, NamedTuple, TypedDict, Unpack
+from itertools import groupby, islice, pairwise
+from operator import attrgetter
+from typing import Any, NamedTuple, Unpack
 
 import msgspec
 
-from fastrec.answers.calibration import find_calibration
-from fastrec.answers.costs import find_costs, read_prices
-from fastrec.answers.index import cache_of, open_index, reduce_repeats
-from fastrec.answers.similar_names import compare_similar
-from fastrec.answers.trials import parse_repeats
+from fastrec.answers.further_tables import compare_similar, find_calibration, find_costs, read_prices
+from fastrec.answers.index import Index, cache_of, open_index, reduce_repeats
+from fastrec.answers.marks import parse_repeats
 from fastrec.commands.stats.joins import find_joins, find_overlap
-from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
+from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import (
     VERIFY_HINT,
     PartTask,
@@ -43,7 +42,7 @@ from fastrec.corpus.scan import (
     with_progress,
 )
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, UsageError, counted
-from fastrec.filters import NAME_FILTERS, FilterArguments, Filters, Strings, as_tuple, make_filters
+from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.judge.judge import Judge, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits, current_limits
@@ -132,7 +131,7 @@ def stats(
         FastrecError: Some shards could not be read completely; the message lists all of them.
     """
     wanted = make_filters(**filters)
-    by_record = msgspec.structs.replace(wanted, **dict.fromkeys(NAME_FILTERS, ()))
+    by_name, by_record = wanted.split()
     groups = parse_groups(group_by)
     if by is not None and by not in RANKINGS:
         raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
@@ -147,18 +146,21 @@ def stats(
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
-    reading = _Reading(jobs=jobs, progress=progress, limits=current_limits())
+    reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": current_limits()}
+    published = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
+
+    def indexed(directory: str) -> Index:
+        return open_index(directory, cache=cache_of(directory, published), **reading)
+
     with contextlib.ExitStack() as stack:
-        published = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
         made = _corpus_of(published, options, stack, progress, note)
         corpus, manifest, summary = made
         calibration = None
         if repeats.kind != "mean" or confidence is not None:
-            with open_index(corpus, cache=cache_of(corpus, published), **reading) as index:
+            with indexed(corpus) as index:
                 if repeats.kind != "mean":
                     summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
                 if confidence is not None:
-                    by_name = Filters(**{name: getattr(wanted, name) for name in NAME_FILTERS})
                     calibration = find_calibration(index, confidence, by_name)
         lower = as_tuple("lower_is_better", lower_is_better)
         choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
@@ -176,11 +178,11 @@ def stats(
         )
         found = ranked(chosen)
         found.calibration = calibration
-        test = partial(_add_ranks, published=published, errors_as_wrong=errors_as_wrong, reading=reading)
+        test = partial(_add_ranks, errors_as_wrong=errors_as_wrong)
         about_questions = hashes or joins or overlap or names or prices
         tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score") or repeats.kind != "mean")
         if tests and not common:
-            test(found.evaluations, corpus)
+            test(found.evaluations, partial(indexed, corpus))
         found.others = len(choice(summary, wanted, metrics="all")) - len(chosen)
         if hashes:
             known = {(one.evaluation.evaluation_name, model.model_id) for one in chosen for model in one.models}
@@ -196,57 +198,43 @@ def stats(
             records = Counter[str]()
             for one in chosen:
                 records.update({model.model_id: model.records for model in one.models})
-            with open_index(corpus, cache=cache_of(corpus, published), **reading) as index:
+            with indexed(corpus) as index:
                 found.names = compare_similar(index, records)
         if groups:
-            grouped = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))[0]
+            (grouped,) = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))
             by_group = read_summary(grouped, read_manifest(grouped))
             if repeats.kind != "mean":
-                with open_index(grouped, cache=cache_of(grouped, published), **reading) as index:
+                with indexed(grouped) as index:
                     by_group.evaluations = reduce_repeats(by_group.evaluations, index, repeats)
             parts = ranked(choice(by_group, metrics="all"))
             if tests:
-                test(parts.evaluations, grouped)
+                test(parts.evaluations, partial(indexed, grouped))
             add_groups(found, parts, groups, note)
         if overlap:
-            found.overlap = find_overlap(corpus, manifest, **reading)
+            found.overlap = find_overlap(corpus, manifest, jobs=jobs, progress=progress)
         if joins:
-            found.joins = find_joins(chosen, corpus, manifest, **reading)
+            found.joins = find_joins(chosen, corpus, manifest, jobs=jobs, progress=progress)
         if common:
-            corpus, manifest, _ = _by_question(made, options, stack, progress, note)
-            recounted = _only_common(chosen, corpus, manifest, errors_as_wrong=errors_as_wrong, **reading)
+            made = _by_question(made, options, stack, progress, note)
+            recounted = _only_common(chosen, made, errors_as_wrong=errors_as_wrong, jobs=jobs, progress=progress)
             found.evaluations = ranked(recounted).evaluations
             if tests:
-                test(found.evaluations, corpus, common=True)
+                test(found.evaluations, partial(indexed, made.directory), common=True)
         return found
 
 
 _Notice = Callable[[str], None]
 
 
-class _Reading(TypedDict):
-    """Arguments of functions that read a corpus."""
-
-    jobs: int
-    progress: Progress | None
-    limits: Limits
-
-
 def _add_ranks(
-    evaluations: Sequence[EvaluationStats],
-    corpus: str,
-    *,
-    published: Sequence[str],
-    errors_as_wrong: bool,
-    common: bool = False,
-    reading: _Reading,
+    evaluations: Sequence[EvaluationStats], indexed: Callable[[], Index], *, errors_as_wrong: bool, common: bool = False
 ) -> None:
     """Test which models differ. The index does not know the scores of errors, so these cannot count as wrong."""
     tested = [one for one in evaluations if len(one.by_model) > 1 and not (errors_as_wrong and one.errors)]
     if tested:
         # Imported only now: numpy takes longer than the rest of the command.
         add_ranks = import_module("fastrec.answers.ranks").add_ranks
-        with open_index(corpus, cache=cache_of(corpus, published), **reading) as index:
+        with indexed() as index:
             add_ranks(tested, index, common=common)
 
 
@@ -272,8 +260,9 @@ def _corpus_of(
 def _by_question(
     made: ScratchCorpus, options: Options, stack: contextlib.ExitStack, progress: Progress | None, notice: _Notice
 ) -> ScratchCorpus:
-    """Sort a corpus again if it is not sorted by question."""
-    if is_sorted_by_question(made.manifest):
+    """Sort a corpus again if it is not sorted by question, or if an earlier version cut its parts within questions."""
+    name_of, pairs = attrgetter("evaluation_name", "sample_hash"), pairwise(made.manifest.parts)
+    if is_sorted_by_question(made.manifest) and all(name_of(low.last) != name_of(high.first) for low, high in pairs):
         return made
     order = ", ".join(made.manifest.sort_fields[:2])
     notice(f"the corpus is sorted by {order}; sorting it again to find the common questions")
@@ -306,7 +295,6 @@ def _sorted(
 # the errors on common questions count. If errors count as wrong, every record is an answer.
 #
 #     one task per part:   read · judge ──▶ group records by question ──▶ answered by all models? ──▶ tally
-#     the driver:          joins questions whose records span two parts, and adds up the tallies
 #
 # Memory holds one chunk of text and the rows of one question, whatever the size of the corpus.
 
@@ -337,22 +325,14 @@ class _CommonQuestions(Sums):
 
     questions: dict[bytes, QuestionCounts] = msgspec.field(default_factory=lambda: defaultdict(QuestionCounts))
     tally: Tally = msgspec.field(default_factory=Tally)
-    edges: list[list[_Answer]] = msgspec.field(default_factory=list)
-    """The first and the last hash of each part: the neighbouring parts may have more of their records."""
 
 
 def _only_common(
-    chosen: Sequence[Chosen],
-    corpus: str,
-    manifest: Manifest,
-    *,
-    errors_as_wrong: bool,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    chosen: Sequence[Chosen], made: ScratchCorpus, *, errors_as_wrong: bool, jobs: int, progress: Progress | None
 ) -> list[Chosen]:
     """Recount the chosen models of a corpus on the questions that all of them have answered."""
     models: _Models = {}
+    (corpus, manifest, _), limits = made, current_limits()
     for one in chosen:
         everyone = frozenset(encode_text(model.model_id) for model in one.models)
         answering = frozenset(encode_text(model.model_id) for model in one.models if errors_as_wrong or model.answers)
@@ -367,8 +347,6 @@ def _only_common(
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     for part in with_progress(results, parts, progress, "count"):
         found += part
-    pieces = groupby(found.edges, key=lambda answers: question_of(answers[0][0]))
-    found += _count((list(chain.from_iterable(group)) for _, group in pieces), models, split, limits)
     recounted = []
     for one, (scope, names) in zip(chosen, models.items(), strict=True):
         counts = found.questions[scope]
@@ -381,20 +359,22 @@ def _only_common(
     return recounted
 
 
-def _count(
-    hashes: Iterable[list[_Answer]], models: _Models, split: frozenset[tuple[bytes, bytes]], limits: Limits
-) -> _CommonQuestions:
-    """Count the common questions, given the answers of each hash."""
+_judge = lru_cache(maxsize=1)(Judge)
+
+
+def _read_part(task: _PartTask) -> _CommonQuestions:
+    """Count the common questions of one part. Runs in a worker."""
     found = _CommonQuestions()
 
     def common() -> Iterator[_Answer]:
-        for every in hashes:
+        # The sort order makes the records of a hash adjacent, and no cut between parts separates them.
+        for _, every in groupby(_answers(task), key=lambda answer: question_of(answer[0])):
             questions: dict[tuple[bytes, bytes], list[_Answer]] = defaultdict(list)
             for answer in every:
                 scope, sample_hash, _, _, sample_id = answer[0]
-                questions[scope, sample_id if (scope, sample_hash) in split else b""].append(answer)
+                questions[scope, sample_id if (scope, sample_hash) in task.split else b""].append(answer)
             for (scope, _), answers in questions.items():
-                chosen = models[scope]
+                chosen = task.models[scope]
                 answering = {fields[2] for fields, row in answers if chosen.errors_as_wrong or not row[Column.ERROR]}
                 if chosen.answering <= answering:
                     counts = found.questions[scope]
@@ -403,30 +383,8 @@ def _count(
                     yield from answers
 
     records = common()
-    while batch := list(islice(records, limits.stats_batch_records)):  # the tally is fastest with many at a time
+    while batch := list(islice(records, task.limits.stats_batch_records)):  # the tally is fastest with many at a time
         found.tally.add(KeyColumns.of(fields for fields, _ in batch), [row for _, row in batch])
-    return found
-
-
-@lru_cache(maxsize=1)
-def _judge(schema: str) -> Judge:
-    return Judge(JudgeSettings(schema=schema, sample_hash="fill"))  # keeps the hashes, which identify the questions
-
-
-def _read_part(task: _PartTask) -> _CommonQuestions:
-    """Find the common questions of one part. Runs in a worker."""
-    # The sort order makes the records of a question adjacent.
-    groups = groupby(_answers(task), key=lambda answer: question_of(answer[0]))
-    hashes = (list(answers) for _, answers in groups)
-    edges = list(islice(hashes, 2))
-
-    def inner() -> Iterator[list[_Answer]]:
-        for answers in hashes:
-            yield edges.pop()
-            edges.append(answers)
-
-    found = _count(inner(), task.models, task.split, task.limits)
-    found.edges = edges
     return found
 
 
@@ -435,8 +393,9 @@ def _answers(task: _PartTask) -> Iterator[_Answer]:
     row_of = row_maker(TARGETS[task.schema])
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
     records, last = 0, b""
+    judge = _judge(JudgeSettings(schema=task.schema, sample_hash="fill"))  # keeps the hashes, which identify questions
     # No limit on the line length: `normalize` accepted these lines.
-    for judged in judge_slice(_judge(task.schema), Slice(shard_at(path)), max_line_bytes=sys.maxsize):
+    for judged in judge_slice(judge, Slice(shard_at(path)), max_line_bytes=sys.maxsize):
         batch = judged.batch
         for invalid in batch.rejected:
             raise CorpusError(path, f"not a valid record: {invalid.findings[0].message}; {VERIFY_HINT}", invalid.line)

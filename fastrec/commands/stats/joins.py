@@ -48,7 +48,7 @@ from fastrec.corpus.scan import (
     with_progress,
 )
 from fastrec.judge.parse import parse
-from fastrec.limits import Limits
+from fastrec.limits import Limits, current_limits
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import REASONS, EvaluationJoins, Overlap, OverlapExample, PairJoins, QuestionGroup
@@ -76,10 +76,10 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Task(PartTask, frozen=True):
-    models: dict[Scope, dict[str, int]]
-    split: frozenset[tuple[str, str]]  # evaluation and sample_hash of split hashes
-    sort_fields: tuple[str, ...]
     limits: Limits
+    sort_fields: tuple[str, ...]
+    models: dict[Scope, dict[str, int]] = msgspec.field(default_factory=dict)
+    split: frozenset[tuple[str, str]] = frozenset()  # evaluation and sample_hash of split hashes
 
 
 _EXAMPLES: Final = 3
@@ -95,9 +95,10 @@ _decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
 
 
 def find_joins(
-    chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
+    chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None
 ) -> list[EvaluationJoins]:
     """Find out which questions the chosen models have in common, for each evaluation."""
+    limits = current_limits()
     evaluations: dict[str, list[Chosen]] = defaultdict(list)
     for one in chosen:
         evaluations[one.evaluation.evaluation_name].append(one)
@@ -111,7 +112,7 @@ def find_joins(
     parts = parts_of(corpus, manifest)
     found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs, limits=limits)
     split = frozenset((name, sample_hash) for name, _, sample_hash in found_split)
-    tasks = [_Task(part, models, split, manifest.sort_fields, limits) for part in parts]
+    tasks = [_Task(part, limits, manifest.sort_fields, models, split) for part in parts]
     asked: dict[Scope, Asked] = {scope: {} for scope in models}
     facts: dict[bytes, bytes] = {}
     results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
@@ -326,16 +327,10 @@ def _examples(
     return found
 
 
-class _OverlapTask(PartTask, frozen=True):
-    limits: Limits
-
-
-def find_overlap(
-    corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
-) -> list[Overlap]:
+def find_overlap(corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None) -> list[Overlap]:
     """Compare all pairs of evaluations; those with the most questions in common come first."""
-    parts = parts_of(corpus, manifest)
-    tasks = [_OverlapTask(part, limits) for part in parts]
+    parts, limits = parts_of(corpus, manifest), current_limits()
+    tasks = [_Task(part, limits, manifest.sort_fields) for part in parts]
     done = run_in_order(_questions, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
     by_hash: dict[str, dict[str, tuple[str, bytes]]] = {}  # by evaluation, hash and id of the first such question
     by_text: dict[bytes, dict[str, tuple[str, bytes]]] = {}
@@ -356,7 +351,7 @@ def find_overlap(
     return sorted(found.values(), key=lambda one: (-one.inputs, -one.hashes, one.first, one.second))
 
 
-def _questions(task: _OverlapTask) -> list[tuple[str, str, bytes, bytes]]:
+def _questions(task: _Task) -> list[tuple[str, str, bytes, bytes]]:
     """List the questions of a part: evaluation, hash, id, and digest of the input. Runs in a worker."""
     found = []
     last = ("", "")

@@ -21,14 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.commands.verify.part import (
-    CheckedPart,
-    CheckTask,
-    Problem,
-    Problems,
-    check_inputs,
-    check_part,
-)
+from fastrec.commands.verify.part import CheckedPart, CheckTask, Problem, Problems, check_inputs, check_part
 from fastrec.corpus.manifest import (
     MANIFEST,
     SUMMARY,
@@ -48,7 +41,7 @@ from fastrec.corpus.store_output import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -195,11 +188,26 @@ def _check_rejects(
     """Check the rejects file: its checksum, its lines, their order, and that all line counts agree with it."""
     path = join(corpus, listed.file)
     problems = Problems(listed.file)
+    codes, sources, repairs, rejected = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    previous = ("", 0)
     with problems.reading():
         problems.compare_file(path, listed)
-        codes, sources, repairs = _read_rejects(path, problems)
+        for number, line in numbered_lines(path):
+            try:
+                found = decode_rejected(path, number, line)
+            except CorpusError as exc:
+                problems.add("rejects.entry", exc.reason, number)
+                continue
+            codes[found.code] += 1
+            sources[found.source] += 1
+            if found.repairs:
+                repairs.update([_ANY, *found.repairs])
+            location = (found.source, found.line)
+            if location <= previous:
+                message = f"expected a line after {previous[0]}:{previous[1]}, found {location[0]}:{location[1]}"
+                problems.add("rejects.order", message, number)
+            previous = location
         problems.compare("rejects.count", "rejected lines", listed.records, codes.total())
-        rejected: Counter[str] = Counter()
         for entry in inputs:
             rejected[entry.path] += entry.rejected
         counts = [("of", f"{MANIFEST} says", rejected, sources)]
@@ -207,34 +215,10 @@ def _check_rejects(
             repairable = Counter(summary.repairable.by_code | {_ANY: summary.repairable.lines})
             counts.append(("of code", _SUMMARY_SAYS, Counter(summary.rejected_by_code), codes))
             counts.append(("to be kept with", _SUMMARY_SAYS, repairable, repairs))
-        for what, by, said, found in counts:
-            for name in sorted({*said, *found}):
-                problems.compare("rejects.count", f"rejected lines {what} {name}", said[name], found[name], by)
+        for what, by, said, read in counts:
+            for name in sorted({*said, *read}):
+                problems.compare("rejects.count", f"rejected lines {what} {name}", said[name], read[name], by)
     yield from problems
-
-
-def _read_rejects(path: str, problems: Problems) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Count the rejected lines by code, by source and by repair, and report those that are damaged or out of order."""
-    codes: Counter[str] = Counter()
-    repairs: Counter[str] = Counter()
-    sources: Counter[str] = Counter()
-    previous = ("", 0)
-    for number, line in numbered_lines(path):
-        try:
-            rejected = decode_rejected(path, number, line)
-        except CorpusError as exc:
-            problems.add("rejects.entry", exc.reason, number)
-            continue
-        codes[rejected.code] += 1
-        sources[rejected.source] += 1
-        if rejected.repairs:
-            repairs.update([_ANY, *rejected.repairs])
-        location = (rejected.source, rejected.line)
-        if location <= previous:
-            message = f"expected a line after {previous[0]}:{previous[1]}, found {location[0]}:{location[1]}"
-            problems.add("rejects.order", message, number)
-        previous = location
-    return codes, sources, repairs
 
 
 class Verification(msgspec.Struct, kw_only=True):
@@ -274,7 +258,6 @@ def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, progress: Progress 
         UsageError: The directory is not a corpus, or another argument is invalid.
         OSError: The manifest or the directory cannot be read.
     """
-    limits = current_limits()
     started = time.perf_counter()
     check_jobs(jobs)
     directory = os.fspath(corpus)
@@ -286,7 +269,7 @@ def verify(corpus: str | os.PathLike[str], *, jobs: int = 1, progress: Progress 
     else:
         options = _options_of(manifest)
         if isinstance(options, Options):
-            _check(directory, manifest, options, verification, jobs=jobs, progress=progress, limits=limits)
+            _check(directory, manifest, options, verification, jobs=jobs, progress=progress)
         else:
             verification.problems.append(Problem(MANIFEST, None, "manifest.options", options))
     verification.seconds = time.perf_counter() - started
@@ -311,17 +294,10 @@ def _options_of(manifest: Manifest) -> Options | str:
 
 
 def _check(
-    corpus: str,
-    manifest: Manifest,
-    options: Options,
-    verification: Verification,
-    *,
-    jobs: int,
-    progress: Progress | None,
-    limits: Limits,
+    corpus: str, manifest: Manifest, options: Options, result: Verification, *, jobs: int, progress: Progress | None
 ) -> None:
-    problems = verification.problems
-    verification.skipped = manifest.skipped
+    problems = result.problems
+    result.skipped = manifest.skipped
     storage = storage_of(corpus)
     is_file = {
         utf8(path.removeprefix(join(corpus, ""))): is_url(path)
@@ -333,7 +309,7 @@ def _check(
     if left:
         for name in left:
             del is_file[name]
-        verification.notices.append(
+        result.notices.append(
             f"{counted(len(left), 'file')} of runs that have not published anything are beside the corpus: the next "
             "`normalize --overwrite` that succeeds removes those of runs that have ended"
         )
@@ -350,18 +326,18 @@ def _check(
             name = part.entry.sources.file if part.entry.sources else ""
             sources = join(corpus, name) if is_plain(name) and is_file.get(name) else ""
             tasks.append(CheckTask(part, options, f"{scratch}/{number}", sources))
-        results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+        results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=current_limits())
         checked = list(with_progress(results, parts, progress, "check"))
         problems += _in_order(checked)
         problems += check_inputs([part.sources for part in checked if part.sources], manifest)
-        verification.parts = len(checked)
-        verification.records = sum(part.records for part in checked)
-        verification.text_bytes = sum(part.text_bytes for part in checked)
+        result.parts = len(checked)
+        result.records = sum(part.records for part in checked)
+        result.text_bytes = sum(part.text_bytes for part in checked)
         statistics = None
         if len(checked) == len(manifest.parts) and all(part.valid for part in checked):
             statistics = [task.statistics for task in tasks]
         else:
-            verification.notices.append(
+            result.notices.append(
                 f"the statistics in {SUMMARY} were not checked, because a part is missing or has invalid lines"
             )
         summary, found = _check_summary(corpus, manifest, options, statistics)

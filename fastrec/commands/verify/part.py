@@ -30,9 +30,9 @@ from fastrec.corpus.manifest import (
     text_hash,
     text_hasher,
 )
-from fastrec.corpus.scan import PartFile
+from fastrec.corpus.scan import PartTask
 from fastrec.corpus.sources import decode_source, source_lines
-from fastrec.errors import CorpusError, ShardError, shown
+from fastrec.errors import CorpusError, ShardError
 from fastrec.judge.findings import describe, json_path
 from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
@@ -49,6 +49,7 @@ from fastrec.summary.tally import Tally
 MOST_PROBLEMS: Final = 20  # problems that are listed per file; further ones are only counted
 
 _ABSENT: Final = object()
+_judge = lru_cache(maxsize=1)(Judge)
 _SAYS, _HAS = f"{MANIFEST} says", "the file has"
 
 KINDS: Final = {
@@ -224,14 +225,10 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
         yield from problems
 
 
-class CheckTask(msgspec.Struct, frozen=True):
-    part: PartFile
+class CheckTask(PartTask, frozen=True):
     options: Options
     statistics: str  # path prefix of the files for the census and the counts
     sources: str  # path of the sources of the part; empty if there are none
-
-    def __str__(self) -> str:
-        return f"reading {shown(self.part.path)}"
 
 
 class CheckedPart(msgspec.Struct):
@@ -252,13 +249,14 @@ def check_part(task: CheckTask) -> CheckedPart:
     checked = CheckedPart(Problems(entry.file), Problems(entry.file))
     lines, problems = _LineChecker(options, checked.in_lines), checked.problems
     # A wrong hash is an error in a corpus, unless given hashes were to be left as they are.
-    judge = _judge(options.schema, options.hash_algorithm, "fill" if options.sample_hash == "fill" else "verify")
+    mode: SampleHashMode = "fill" if options.sample_hash == "fill" else "verify"
+    rules = JudgeSettings(schema=options.schema, algorithm=options.hash_algorithm, sample_hash=mode, any_recipe=False)
     longest = max(entry.text_bytes, options.max_line_bytes)
     hash_name, listed_hash = text_hash(entry)
     stats, text_digest, is_read = ReadStats(), text_hasher(hash_name), False
     with checked.in_lines.reading():
         problems.compare_file(path, entry)
-        for chunk in judge_slice(judge, Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
+        for chunk in judge_slice(_judge(rules), Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
             text_digest.update(chunk.data)
             lines.check(chunk)
         is_read = True
@@ -283,11 +281,6 @@ def check_part(task: CheckTask) -> CheckedPart:
     if task.sources:
         checked.sources = _check_sources(task.sources, entry)
     return checked
-
-
-@lru_cache(maxsize=1)
-def _judge(schema: str, algorithm: str, mode: SampleHashMode) -> Judge:
-    return Judge(JudgeSettings(schema=schema, algorithm=algorithm, sample_hash=mode, any_recipe=False))
 
 
 class _LineChecker:

@@ -1,20 +1,37 @@
-"""The frame of every page (head, top bar, help about keys), and small pieces of pages: verdicts, numbers, texts."""
+"""The frame of every page (head, top bar, help about keys), and small pieces of pages: verdicts, numbers, texts.
+
+Markdown in answers is made of our own elements: raw HTML, links and images stay text, so a page loads nothing.
+"""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
 from fastrec.answers.reading import Answer
 from fastrec.answers.table import Outcome
 from fastrec.commands.view.addresses import Addresses
+from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, tag
-from fastrec.wording import NONE, SIGNS, latency_text, tokens_text
+from fastrec.wording import NONE, SIGNS, cut_middle, latency_text, tokens_text
 
 FIGURES: Final = ("score", "tokens", "latency")
 MOST: Final = 1_000  # models or answers of a page: a browser shows no more at once
+LONGEST_NAME: Final = 81  # characters; longer ones are cut in the middle
 _BAR: Final = 60
+_LONGEST: Final = 20_000  # characters; a longer text is shown as it is
+_NAMES: Final = ("p", "ul", "ol", "li", "blockquote", "em", "strong", "s", "table", "thead", "tbody", "tr", "th", "td")
+_ELEMENTS: Final = {name: name for name in _NAMES} | dict.fromkeys(("h1", "h2", "h3", "h4", "h5", "h6"), "h4")
+_BREAKS: Final = {"softbreak": Html("<br>"), "hardbreak": Html("<br>"), "hr": Html("<hr>")}
+_PLAIN: Final = {"paragraph_open", "paragraph_close", "text", "softbreak"}
+_OFF: Final = ("html_block", "html_inline", "link", "image", "autolink", "reference", "code", "entity")
+_parse = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(_OFF).parse
 
 
 def verdict(outcome: Outcome) -> Html:
@@ -30,17 +47,6 @@ def bar(share: float | None, class_: str = "share") -> Html:
 def _bar(width: int, class_: str) -> Html:
     filled = tag("rect", class_="fill", width=width, height=8, rx=2)
     return tag("svg", filled, class_=f"bar {class_}", viewBox=f"0 0 {_BAR} 8", aria_hidden="true")
-
-
-def short(text: str, most: int) -> str:
-    """Put the beginning of a text on one line."""
-    line = " ".join(text[: most * 4].split())
-    return line if len(line) <= most and len(text) <= most * 4 else line[:most].rstrip() + "…"
-
-
-def middle(name: str, most: int = 80) -> str:
-    """Cut a long name in the middle: similar names mostly differ at the end."""
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most // 2) :]}"
 
 
 def name_filter(elements: str) -> Html:
@@ -61,6 +67,39 @@ def block(text: str, most: int | None, whole: str | None = None, *, class_: str 
     note = f"… {len(text) - most:,} more characters"
     more = tag("a", note, href=whole, class_="more") if whole else tag("span", note, class_="more")
     return tag("div", multiline(text[:most]), more, class_=f"{class_} cut", dir="auto")
+
+
+def folded(title: str, text: str, most: int | None, address: str | None, *, class_: str = "text") -> Html:
+    size = tag("span", counted(len(text), "character"), class_="soft")
+    return tag("details", tag("summary", f"{title} ", size), block(text, most, address, class_=class_), class_="folded")
+
+
+def answer_text(text: str, most: int | None, whole: str | None, *, plain: bool) -> Html:
+    """Show what a model said: rendered, unless the text is long, has no Markdown, or is wanted as it is."""
+    rendered = None if plain or len(text) > min(_LONGEST, most or _LONGEST) else render(text)
+    return rendered or block(text, most, whole)
+
+
+def render(text: str) -> Html | None:
+    """Make HTML from Markdown; None if there is nothing but paragraphs, or if words were lost (in large tables)."""
+    tokens = [one for token in _parse(text) for one in (token.children or () if token.type == "inline" else [token])]
+    kept = " ".join(f"{token.info} {token.content}" for token in tokens)
+    words, kept_words = (Counter(re.findall(r"[^\W_]+|\0", one)) for one in (text, kept))
+    if all(token.type in _PLAIN for token in tokens) or words != kept_words:
+        return None
+    return tag("div", *map(_markup, tokens), class_="text rendered", dir="auto")
+
+
+def _markup(token: Token) -> Html:
+    if token.type in _BREAKS or token.hidden:
+        return _BREAKS.get(token.type, Html(""))
+    if token.nesting:
+        name = _ELEMENTS[token.tag]
+        start = token.attrs.get("start")  # of a list; no other attribute is taken over
+        return Html(f"</{name}>" if token.nesting < 0 else tag(name, start=start).removesuffix(f"</{name}>"))
+    content = multiline(token.content)
+    content = tag("code", content) if token.tag == "code" else content
+    return tag("pre", content, title=token.info or None) if token.type == "fence" else content
 
 
 def figures(answer: Answer, score: str) -> tuple[str, str, str]:
@@ -122,7 +161,7 @@ class Frame:
         return self.page(title, [], body)
 
     def _trail(self, trail: Sequence[tuple[str, str | None]]) -> Html:
-        names = [(middle(name), to) for name, to in [(self._corpus, self.addresses.plain()), *trail]]
+        names = [(cut_middle(name, LONGEST_NAME), to) for name, to in [(self._corpus, self.addresses.plain()), *trail]]
         up = max((number for number, (_, address) in enumerate(names[:-1]) if address), default=None)
         items = [
             tag("li", tag("a", name, href=address, data_key="u" if number == up else None) if address else name)

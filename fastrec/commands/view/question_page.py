@@ -16,37 +16,37 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from string import ascii_uppercase
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from fastrec.answers.index import Index
 from fastrec.answers.reading import Answer
-from fastrec.answers.shown import tell_apart, trial_of
+from fastrec.answers.shown import tally_facts, tell_apart, trial_of
 from fastrec.answers.table import OUTCOMES, Outcome, QuestionRow, Scope
 from fastrec.answers.transcript import Transcript, decoded, transcript_of
 from fastrec.commands.view.addresses import AnswerName, PageState, QuestionAddresses, answer_name_text, query_pairs
 from fastrec.commands.view.layout import (
     FIGURES,
+    LONGEST_NAME,
     MOST,
     Frame,
+    answer_text,
     block,
     facts,
     figures,
+    folded,
     hidden_fields,
     key_link,
-    middle,
     name_filter,
-    short,
     verdict,
 )
-from fastrec.commands.view.markdown import answer_text
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, soft, tag
 from fastrec.normalize.corrections import Label, Labeller
-from fastrec.wording import SIGNS, even_scores, score_text, signs_of, tally_facts
+from fastrec.wording import SIGNS, cut_middle, even_scores, score_text, signs_of
 
 _LONGEST: Final = 20_000  # characters of each text that are compared
 _MOST_EDITS: Final = 1_200
@@ -55,20 +55,14 @@ _SENTENCES: Final = re.compile(r"[^.!?\n]*[.!?\n]+\s*|[^.!?\n]+")
 _NOISE: Final = 2  # so many equal words between two differences do not count
 
 
-class Piece(msgspec.Struct, frozen=True):
-    """A piece of both texts: equal, or different; then one side may be empty."""
-
-    left: str
-    right: str
-    equal: bool
+Piece = tuple[str, str]  # of both texts: equal, or different; then one of them may be empty
 
 
 def differences(left: str, right: str) -> tuple[list[Piece], bool]:
     """Compare the beginnings of two texts; return pieces, and whether the texts were compared word by word.
 
     >>> differences("It is 42.", "It is 43.")[0]
-    [Piece(left='It is ', right='It is ', equal=True), Piece(left='42', right='43', equal=False), \
-Piece(left='.', right='.', equal=True)]
+    [('It is ', 'It is '), ('42', '43'), ('.', '.')]
     """
     left, right = left[:_LONGEST], right[:_LONGEST]
     by_words = _compare(_WORDS.findall(left), _WORDS.findall(right))
@@ -101,52 +95,27 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
 
 def _equal_runs(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int, int]] | None:
     """Find the runs that both have in common (start in a, start in b, length); None if they differ too much."""
-    trace = _trace(a, b)
-    if trace is None:
-        return None
-    x, y = len(a), len(b)
-    runs: list[tuple[int, int, int]] = []
-    for edits in range(len(trace) - 1, 0, -1):
-        furthest, diagonal = trace[edits], x - y
-        below, above = furthest[diagonal - 1 + edits], furthest[diagonal + 1 + edits]
-        down = diagonal == -edits or (diagonal != edits and below < above)
-        before_x, before = (above, diagonal + 1) if down else (below, diagonal - 1)
-        turn_x = before_x if down else before_x + 1
-        if x > turn_x:
-            runs.append((turn_x, turn_x - diagonal, x - turn_x))
-        x, y = before_x, before_x - before
-    if x:
-        runs.append((0, 0, x))
-    return runs[::-1]
-
-
-def _trace(a: Sequence[str], b: Sequence[str]) -> list[list[int]] | None:
-    """How far each diagonal was reached before each edit; None if there are too many edits.
-
-    Before the edit number d, the diagonals are those from -d to d. The list has one more at its end.
-    """
-    ends = len(a), len(b)
-    numbers: dict[str, int] = {}
-    left, right = ([numbers.setdefault(word, len(numbers)) for word in words] for words in (a, b))
-    left.append(-1)  # equal to no word: the loop below needs no bounds
-    right.append(-2)
-    most = min(sum(ends), _MOST_EDITS)
-    furthest = [0] * (2 * most + 3)
-    trace: list[list[int]] = []
+    most, ends = min(len(a) + len(b), _MOST_EDITS), (len(a), len(b))
+    # By diagonal: how far it was reached, and the runs on the way, as a linked list. Below zero, they are at the end.
+    reached = [0] * (2 * most + 3)
+    runs_to: list[Any] = [()] * len(reached)
     for edits in range(most + 1):
-        trace.append(furthest[most - edits : most + edits + 2])
         for diagonal in range(-edits, edits + 1, 2):
-            at = diagonal + most
-            below, above = furthest[at - 1], furthest[at + 1]
-            x = above if diagonal == -edits or (diagonal != edits and below < above) else below + 1
-            y = x - diagonal
-            if 0 <= y <= ends[1] and x <= ends[0]:
-                while left[x] == right[y]:
-                    x += 1
-                    y += 1
-            furthest[at] = x
+            down = diagonal == -edits or (diagonal != edits and reached[diagonal - 1] < reached[diagonal + 1])
+            before = diagonal + 1 if down else diagonal - 1
+            x, runs = reached[before] if down else reached[before] + 1, runs_to[before]
+            start, y = x, x - diagonal
+            while x < ends[0] and y < ends[1] and a[x] == b[y]:
+                x += 1
+                y += 1
+            reached[diagonal] = x
+            runs_to[diagonal] = ((start, start - diagonal, x - start), runs) if x > start else runs
             if (x, y) == ends:
-                return trace
+                found, runs = [], runs_to[diagonal]
+                while runs:
+                    run, runs = runs
+                    found.append(run)
+                return found[::-1]
     return None
 
 
@@ -155,9 +124,9 @@ def _pieces(a: Sequence[str], b: Sequence[str], blocks: Sequence[tuple[int, int,
     x = y = 0
     for i, j, length in [*blocks, (len(a), len(b), 0)]:
         if i > x or j > y:
-            yield Piece("".join(a[x:i]), "".join(b[y:j]), equal=False)
+            yield "".join(a[x:i]), "".join(b[y:j])
         if length:
-            yield Piece("".join(a[i : i + length]), "".join(b[j : j + length]), equal=True)
+            yield "".join(a[i : i + length]), "".join(b[j : j + length])
         x, y = i + length, j + length
 
 
@@ -200,11 +169,17 @@ def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[
     return made
 
 
+def _short(text: str, most: int) -> str:
+    """Put the beginning of a text on one line."""
+    line = " ".join(text[: most * 4].split())
+    return line if len(line) <= most and len(text) <= most * 4 else line[:most].rstrip() + "…"
+
+
 def repeat_text(one: NumberedAnswer) -> str:
     """Say which of several answers of its model it is; empty if there is only one."""
     if one.total == 1:
         return ""
-    trial = (f" · {name} {short(value, _TRIAL)}" for name, value in one.trial.items())
+    trial = (f" · {name} {_short(value, _TRIAL)}" for name, value in one.trial.items())
     return f"answer {one.name.ordinal:,} of {one.total:,}{''.join(trial)}"
 
 
@@ -235,24 +210,24 @@ def _compared(here: QuestionAddresses, left: NumberedAnswer, right: NumberedAnsw
         note += f" Only the first {_LONGEST:,} characters are compared."
     if texts[0] == texts[1]:
         note = "Both answers are equal, to the letter."
-    sides = _card(here, left, _marked(pieces, "left")), _card(here, right, _marked(pieces, "right"))
+    sides = _card(here, left, _marked(pieces, 0)), _card(here, right, _marked(pieces, 1))
     return joined(soft(note), tag("div", *sides, class_="cards pair"))
 
 
-def _marked(pieces: Sequence[Piece], side: str) -> Html:
+def _marked(pieces: Sequence[Piece], side: int) -> Html:
     made: list[Child] = []
     for piece in pieces:
-        text: str = getattr(piece, side)
-        marked = "" if piece.equal else text.rstrip() or text  # a mark does not end with white space
+        text = piece[side]
+        marked = "" if piece[0] == piece[1] else text.rstrip() or text  # a mark does not end with white space
         if marked:
-            made.append(tag("mark", multiline(marked), class_=side))
+            made.append(tag("mark", multiline(marked), class_=("left", "right")[side]))
         made.append(multiline(text[len(marked) :]))
     return tag("div", *made, class_="text", dir="auto")
 
 
 def _name(here: QuestionAddresses, one: NumberedAnswer) -> Html:
     model = one.answer.model_id
-    return tag("a", middle(model), href=here.answer(one.name), class_="model", title=model)
+    return tag("a", cut_middle(model, LONGEST_NAME), href=here.answer(one.name), class_="model", title=model)
 
 
 def _repeat(one: NumberedAnswer) -> Html | None:
@@ -281,9 +256,11 @@ def _row(here: QuestionAddresses, one: NumberedAnswer) -> Html:
     summary = tag(
         "summary",
         verdict(answer.outcome),
-        tag("span", tag("span", middle(name), class_="model", title=name), _repeat(one), class_="who"),
+        tag(
+            "span", tag("span", cut_middle(name, LONGEST_NAME), class_="model", title=name), _repeat(one), class_="who"
+        ),
         *(tag("span", value, class_="figure") for value in figures(answer, one.score)),
-        tag("span", short(start, _START), class_="excerpt", dir="auto"),
+        tag("span", _short(start, _START), class_="excerpt", dir="auto"),
         class_="grid",
     )
     link = tag("p", _name(here, one))
@@ -297,11 +274,11 @@ def _body(here: QuestionAddresses, one: NumberedAnswer, most: int, text: Html | 
     transcript = one.transcript
     made = []
     if one.answer.error:
-        made.append(tag("p", "Error: ", short(one.answer.error, _CARD_TEXT), class_="error-text"))
+        made.append(tag("p", "Error: ", _short(one.answer.error, _CARD_TEXT), class_="error-text"))
     said = transcript.final_text
     extracted = [value for value in dict.fromkeys(transcript.extracted) if value and not said.startswith(value)]
     if extracted:
-        values = joined(*(tag("code", short(value, _EXTRACTED)) for value in extracted[:5]))
+        values = joined(*(tag("code", _short(value, _EXTRACTED)) for value in extracted[:5]))
         made.append(tag("p", "Extracted: ", values, class_="extracted"))
     reasoning = "\n\n".join(turn.reasoning for turn in transcript.turns if turn.reasoning)
     if reasoning:
@@ -312,11 +289,6 @@ def _body(here: QuestionAddresses, one: NumberedAnswer, most: int, text: Html | 
         counts = f"Transcript: {counted(len(transcript.turns), 'turn')}, {counted(calls, 'tool call')}"
         made.append(tag("p", tag("a", counts, href=address)))
     return made
-
-
-def folded(title: str, text: str, most: int | None, address: str | None, *, class_: str = "text") -> Html:
-    size = tag("span", counted(len(text), "character"), class_="soft")
-    return tag("details", tag("summary", f"{title} ", size), block(text, most, address, class_=class_), class_="folded")
 
 
 NO_MORE: Final = "no-more"  # the anchor of a note that is visible only if an address has it

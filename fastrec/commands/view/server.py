@@ -42,8 +42,7 @@ from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
 from fastrec.answers.marks import Cut
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import Addresses, PageState, QuestionAddresses, all_questions, state_of
-from fastrec.commands.view.answer_page import answer_page, record_text
-from fastrec.commands.view.labels import LabelFile, new_label
+from fastrec.commands.view.answer_page import LabelFile, answer_page, new_label, record_text
 from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page

@@ -21,11 +21,11 @@ from fastrec.commands.view.addresses import (
     number_text,
     query_pairs,
 )
-from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link, middle, name_filter
+from fastrec.commands.view.layout import MOST, Frame, bar, hidden_fields, key_link, name_filter
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, soft, tag, tiles
 from fastrec.where import spell_path
-from fastrec.wording import NONE, even_scores, found_in, percent
+from fastrec.wording import NONE, cut_middle, even_scores, found_in, percent
 
 
 def metric_name(metric: str | None) -> str:
@@ -200,7 +200,7 @@ def _head(addresses: Addresses, scope: Scope, state: PageState, keys: Sequence[s
         shown = "Score" if name == "Right" and scope.graded else name
         class_ = None if name == "Question" else "num"
         cells.append(tag("th", tag("a", shown, href=address, title=title), scope="col", aria_sort=order, class_=class_))
-    names = (tag("th", middle(key, 14), scope="col", class_="meta", title=f"metadata.{key}") for key in keys)
+    names = (tag("th", cut_middle(key, 15), scope="col", class_="meta", title=f"metadata.{key}") for key in keys)
     return tag("thead", tag("tr", cells[0], *names, *cells[1:]))
 
 
@@ -210,7 +210,7 @@ def _row(scope: Scope, row: QuestionRow, address: str, score: str, metadata: Htm
         found = tag("span", f"in {found_in(row.in_input, row.in_answers or 0)}", class_="soft")
     link = tag(
         "a",
-        tag("span", middle(str(row.sample_id), 28), class_="id", title=str(row.sample_id)),
+        tag("span", cut_middle(str(row.sample_id), 29), class_="id", title=str(row.sample_id)),
         tag("span", row.excerpt, class_="excerpt", dir="auto"),
         found,
         href=address,

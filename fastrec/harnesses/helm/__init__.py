@@ -1,9 +1,454 @@
-"""HELM: directories of runs, with requests and scores in two long JSON documents."""
+"""HELM: directories of runs. Tell their files, group them by directory, and plan a run.
+
+file                       role                  what it has
+run_spec.json              run_spec              the task and the model
+scenario.json              scenario              the name of the scenario
+scenario_state.json        scenario_state        requests and completions
+per_instance_stats.json    per_instance_stats    scores
+stats.json                 stats                 aggregates
+instances.json, display_*  other                 nothing that the others do not have
+
+`plan` scans both long documents once, cuts the samples into slices, and decides which aggregates to compare.
+
+    scenario_state.json        r0 r1 r2 r3 …                 one or more requests per sample
+    per_instance_stats.json    e0 e1 e2 … e0' e1' e2' …      an entry per sample and metric object of HELM
+
+    slice 0:  requests r0…r1, entries e0…e1 and e0'…e1'      byte ranges of whole items
+    slice 1:  requests r2…r3, …
+
+Both files have the samples in the same order, as a rule. Then a slice has one range of requests, and one range of
+entries per metric object. Any other order works, too: it only gives more ranges.
+
+HELM adds up the values of all instances of a trial, and takes the mean of each trial, then the mean of the trials. That
+is the mean over all records if every instance has the same number of values, and every trial the same number of
+instances. Aggregates of `stats.json` of another kind are not compared.
+"""
 
 from __future__ import annotations
 
-from fastrec.harnesses.helm.files import logs_of, role_of
-from fastrec.harnesses.helm.planning import plan
-from fastrec.harnesses.helm.sample import samples
+import json
+import re
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from xxhash import xxh3_64_intdigest
+
+from fastrec.errors import LogError, counted
+from fastrec.harnesses.helm.sample import (
+    FOREIGN,
+    LANGUAGE_MODELING,
+    METHOD,
+    Entry,
+    Key,
+    LogObject,
+    LogSlice,
+    MetricName,
+    Perturbation,
+    Stat,
+    canonical,
+    key_of,
+    mean_of,
+    metric_id,
+    samples,
+)
+from fastrec.harnesses.json_array import JsonArray
+from fastrec.harnesses.log import HEAD_BYTES, Aggregate, BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo
+from fastrec.harnesses.values import decoder, number_of, open_plain, read_document, spell
+from fastrec.storage import parent_and_name
 
 __all__ = ["logs_of", "plan", "role_of", "samples"]
+
+_OTHER: Final = "other"
+
+_STATE: Final = re.compile(rb'\s*\{\s*"(adapter_spec|annotator_specs|request_states)"\s*:')
+_REQUESTS: Final = re.compile(rb'"request_states"\s*:\s*\[')
+_ENTRY: Final = re.compile(rb'\s*\[\s*\{\s*"(instance_id|perturbation|stats|train_trial_index)"\s*:')
+_STATS: Final = re.compile(rb'"stats"\s*:\s*\[\s*(\{\s*"(name|count)"\s*:|\])')
+_STAT: Final = re.compile(rb'\s*\[\s*\{\s*"(name"\s*:\s*\{|count"\s*:)')
+_STAT_NAME: Final = re.compile(rb'"name"\s*:\s*\{\s*"name"\s*:')
+_INSTANCE: Final = re.compile(rb'\s*\[\s*\{\s*"input"\s*:')
+
+
+def role_of(head: bytes, path: str) -> str | None:  # noqa: ARG001 - all harnesses have this signature
+    """Tell what a file is, by its first bytes.
+
+    A key in quotes is never part of a longer text: there, its quotes would be escaped.
+    """
+    if _ENTRY.match(head) and b'"instance_id"' in head:
+        if _STATS.search(head):
+            return "per_instance_stats"
+        is_display = b'"predicted_text"' in head or (b'"request"' in head and b'"train_trial_index"' in head)
+        return _OTHER if is_display else None
+    if _STAT.match(head):
+        return "stats" if _STAT_NAME.search(head) and b'"sum_squared"' in head else None
+    if _INSTANCE.match(head):
+        return _OTHER if b'"references"' in head and b'"id"' in head else None
+    if head.lstrip()[:1] != b"{":
+        return None
+    if _STATE.match(head) and _REQUESTS.search(head):
+        return "scenario_state"
+    if b'"scenario_spec"' in head and b'"adapter_spec"' in head and b'"metric_specs"' in head:
+        return "run_spec"
+    if _STATE.match(head) and len(head) == HEAD_BYTES:
+        return "scenario_state"  # with long instructions before its requests
+    is_scenario = all(key in head for key in (b'"name"', b'"description"', b'"tags"'))
+    return "scenario" if is_scenario and (b'"definition_path"' in head or b'"output_path"' in head) else None
+
+
+_ORDER: Final = ("run_spec", "scenario", "scenario_state", "per_instance_stats", "stats")
+_NEEDED: Final = {
+    "scenario_state": "scenario_state.json with the requests and completions",
+    "per_instance_stats": "per_instance_stats.json with the scores",
+}
+
+
+def logs_of(files: Sequence[FoundFile]) -> Grouped:
+    found = Grouped()
+    by_directory: defaultdict[str, defaultdict[str, list[FoundFile]]] = defaultdict(lambda: defaultdict(list))
+    for file in files:
+        if file.role == _OTHER:
+            found.others.append(file.path)
+        else:
+            by_directory[parent_and_name(file.path)[0]][file.role].append(file)
+    for directory, roles in by_directory.items():
+        name = directory or "."
+        if reason := _problem(roles):
+            found.bad.append(BadLog(name, reason))
+        else:
+            found.logs.append(Log("helm", name, tuple(roles[role][0] for role in _ORDER if role in roles)))
+    return found
+
+
+def _problem(roles: defaultdict[str, list[FoundFile]]) -> str:
+    for role, some in roles.items():
+        if len(some) > 1:
+            return f"it has {counted(len(some), 'file')} of the kind {role}: which of them belong together is unknown"
+    missing = [text for role, text in _NEEDED.items() if role not in roles]
+    if missing:
+        return f"it is a run of HELM without {' and without '.join(missing)}"
+    if "run_spec" not in roles and "scenario" not in roles:
+        return "it is a run of HELM without run_spec.json and scenario.json: its task is unknown"
+    return ""
+
+
+class _KeyInstance(LogObject):
+    id: str | int | None = None
+    perturbation: Perturbation | None = None
+
+
+class _KeyResult(LogObject):
+    request_datetime: int | float | None = None
+
+
+class RequestKey(LogObject):
+    """Of a request state: what it is joined by, and when it was sent."""
+
+    instance: _KeyInstance
+    train_trial_index: int = 0
+    result: _KeyResult | None = None
+
+
+class CountedStat(msgspec.Struct, frozen=True, gc=False):
+    """A metric, and how many values it has; it can be hashed."""
+
+    name: MetricName
+    count: int | float = 1
+
+
+class AggregateName(MetricName, frozen=True, gc=False):
+    perturbation: Perturbation | None = None
+
+
+class AggregateStat(Stat):
+    name: AggregateName
+
+
+class AdapterSpec(LogObject):
+    method: str = ""
+    model: str = ""
+    model_deployment: str = ""
+
+
+class RunSpec(LogObject):
+    """Also a scenario, which has a name only."""
+
+    name: str
+    adapter_spec: AdapterSpec | None = None
+
+
+class Envelope(LogObject):
+    """`scenario_state.json` without its requests."""
+
+    adapter_spec: AdapterSpec | None = None
+
+
+def hash_of(key: Key) -> int:
+    text = f"{key.trial}\0{key.perturbation}\0{key.instance}"
+    return xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+
+
+def labels_of(perturbations: Iterable[str]) -> dict[str, str]:
+    """Name each perturbation, given the canonical descriptions of all of a run.
+
+    The name alone is enough, unless the run has several of that name: then what tells them apart is added, as in
+    `typos(prob=0.1)`.
+    """
+    by_name: defaultdict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for text in perturbations:
+        fields = json.loads(text)
+        by_name[spell(fields.get("name", "unnamed"))][text] = fields
+    labels = {}
+    for name, same in by_name.items():
+        first, *others = same.values()
+        names = sorted({field for fields in same.values() for field in fields})
+        differing = [field for field in names if any(one.get(field) != first.get(field) for one in others)]
+        for text, fields in same.items():
+            marks = ",".join(f"{field}={spell(fields[field])}" for field in differing if field in fields)
+            labels[text] = f"{name}({marks})" if len(same) > 1 else name
+    return labels
+
+
+def plan(log: Log) -> LogPlan:
+    scan = Scan()
+    paths = log.paths
+    _scan_requests(paths["scenario_state"], scan)
+    labels = labels_of(scan.perturbations)
+    uses = _scan_entries(paths["per_instance_stats"], scan, labels)
+    run = _run_of(log, scan)
+    count = len(scan.samples)
+    per_request = run.metadata.get(METHOD) == LANGUAGE_MODELING and len(scan.requests.starts) > count
+    stats = _read(log, "stats", list[AggregateStat])
+    aggregates, not_compared, expected = _compare(stats or (), uses, labels, per_request)
+    empty = frozenset(name for name, use in uses.items() if not use.values)
+    slices = [
+        LogSlice(requests, entries, labels, empty)
+        for requests, entries in cut(count, scan.requests, scan.entries, _SLICE_BYTES)
+    ]
+    return LogPlan(
+        run=run,
+        slices=slices,
+        aggregates=aggregates,
+        not_compared=not_compared,
+        expected_samples=expected,
+        notes=("there is no stats.json: the records are compared with nothing",) if stats is None else (),
+        left_out={"no request has its instance, perturbation and trial": len(scan.unmatched)} if scan.unmatched else {},
+    )
+
+
+_SLICE_BYTES: Final = 8 << 20  # of both files
+
+_NONE: Final = 0xFFFFFFFF
+
+
+class FileIndex:
+    """The items of a file in order: their byte ranges, and the samples that they belong to."""
+
+    def __init__(self) -> None:
+        self.starts = array("Q")
+        self.sizes = array("I")
+        self.samples = array("I")
+
+    def add(self, start: int, size: int, sample: int | None) -> None:
+        self.starts.append(start)
+        self.sizes.append(size)
+        self.samples.append(_NONE if sample is None else sample)
+
+    def ranges(self, slice_of: array[int], slices: int) -> list[list[tuple[int, int]]]:
+        """The byte ranges of each slice; adjacent items share one."""
+        ranges: list[list[tuple[int, int]]] = [[] for _ in range(slices)]
+        before = _NONE
+        for start, size, sample in zip(self.starts, self.sizes, self.samples, strict=True):
+            number = _NONE if sample == _NONE else slice_of[sample]
+            if number != _NONE:
+                some = ranges[number]
+                if number == before:
+                    some[-1] = (some[-1][0], start + size)
+                else:
+                    some.append((start, start + size))
+            before = number
+        return ranges
+
+
+def cut(
+    samples: int, requests: FileIndex, entries: FileIndex, slice_bytes: int
+) -> list[tuple[list[tuple[int, int]], list[tuple[int, int]]]]:
+    """Cut the samples into slices of about `slice_bytes`; return the ranges of each in both files."""
+    weights = array("Q", bytes(8 * samples))
+    for index in (requests, entries):
+        for size, sample in zip(index.sizes, index.samples, strict=True):
+            if sample != _NONE:
+                weights[sample] += size
+    slice_of = array("I")
+    number = held = 0
+    for weight in weights:
+        if held and held + weight > slice_bytes:
+            number, held = number + 1, 0
+        held += weight
+        slice_of.append(number)
+    count = number + 1 if samples else 0
+    return list(zip(requests.ranges(slice_of, count), entries.ranges(slice_of, count), strict=True))
+
+
+_LATEST: Final = 1 << 40  # seconds since 1970
+_MOST_SHAPES: Final = 1000  # entries with different metrics to hold
+
+_decode_request = decoder(RequestKey)
+_decode_entry = decoder(Entry[CountedStat])
+_decode_envelope = decoder(Envelope)
+
+
+class Scan:
+    def __init__(self) -> None:
+        self.envelope = Envelope()
+        self.samples: dict[int, int] = {}
+        """Numbers of samples in the order in which they come, by the hash of their key."""
+        self.unmatched: set[int] = set()  # hashes of keys of scores that no request has
+        self.requests = FileIndex()
+        self.entries = FileIndex()
+        self.started: int | None = None  # when the earliest request was sent
+        self.perturbations: set[str] = set()
+
+
+def _scan_requests(path: str, scan: Scan) -> None:
+    with open_plain(path) as source:
+        states = JsonArray(path, source.read, "request_states")
+        for start, size, one in states.items(_decode_request):
+            key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, path)
+            if key.perturbation:
+                scan.perturbations.add(key.perturbation)
+            scan.requests.add(start, size, scan.samples.setdefault(hash_of(key), len(scan.samples)))
+            sent = one.result.request_datetime if one.result else None
+            if sent and 0 < sent < _LATEST and (scan.started is None or sent < scan.started):
+                scan.started = int(sent)
+    try:
+        scan.envelope = _decode_envelope(states.envelope)
+    except ValueError as exc:
+        raise LogError(path, f"{FOREIGN}: {exc}") from exc
+
+
+def _scan_entries(path: str, scan: Scan, labels: Mapping[str, str]) -> dict[str, MetricUse]:
+    """Count how each metric occurs. Most entries have the same ones: they are compared and counted as a whole."""
+    uses: defaultdict[str, MetricUse] = defaultdict(MetricUse)
+    shapes = Counter[tuple[str, int, tuple[CountedStat, ...]]]()
+    with open_plain(path) as source:
+        for start, size, one in JsonArray(path, source.read, None).items(_decode_entry):
+            key = key_of(one.instance_id, one.perturbation, one.train_trial_index, path)
+            number = hash_of(key)
+            sample = scan.samples.get(number)
+            scan.entries.add(start, size, sample)
+            if sample is None:
+                scan.unmatched.add(number)
+                continue
+            shapes[labels.get(key.perturbation, key.perturbation), key.trial, tuple(one.stats or ())] += 1
+            if len(shapes) > _MOST_SHAPES:
+                _add_uses(uses, shapes)
+    _add_uses(uses, shapes)
+    return uses
+
+
+def _add_uses(uses: dict[str, MetricUse], shapes: Counter[tuple[str, int, tuple[CountedStat, ...]]]) -> None:
+    for (label, trial, stats), number in shapes.items():
+        for stat in stats:
+            use = uses[metric_id(stat.name, label)]
+            if stat.count:
+                use.values += number
+                use.by_trial[trial] = use.by_trial.get(trial, 0) + number
+                use.weights.add(stat.count)
+            else:
+                use.empty += number
+    shapes.clear()
+
+
+_MODEL: Final = re.compile(r"(?<=[:,])model(?:_deployment)?=([^,]*)(?:,|$)")
+
+
+def _run_of(log: Log, scan: Scan) -> RunInfo:
+    spec = _read(log, "run_spec", RunSpec)
+    scenario = _read(log, "scenario", RunSpec)
+    adapter = scan.envelope.adapter_spec or (spec.adapter_spec if spec else None) or AdapterSpec()
+    name = spec.name if spec else ""
+    task = _MODEL.sub("", name).rstrip(":,") or (scenario.name if scenario else "")
+    in_name = _MODEL.search(name)
+    model = adapter.model or adapter.model_deployment or (in_name[1] if in_name else "")
+    for what, value in (("task", task), ("model", model)):
+        if not value:
+            raise LogError(log.path, f"does not say its {what}")
+    metadata = {"scenario": scenario.name if scenario else "", METHOD: adapter.method}
+    metadata["model_deployment"] = adapter.model_deployment
+    return RunInfo(
+        task=task,
+        model=model,
+        started="" if scan.started is None else str(scan.started),
+        metadata={key: value for key, value in metadata.items() if value},
+    )
+
+
+def _read(log: Log, role: str, kind: Any) -> Any:
+    path = log.paths.get(role)
+    return None if path is None else read_document(path, decoder(kind), FOREIGN)
+
+
+_PERTURBED: Final = "perturbed"
+_MANY: Final = 1 << 53
+_KINDS: Final = {
+    "worst": "it is the mean of the lowest score that each instance has under these perturbations",
+    "original": "it is the mean over the unperturbed versions of the instances that are perturbed",
+}
+
+
+class MetricUse(msgspec.Struct):
+    values: int = 0
+    empty: int = 0
+    by_trial: dict[int, int] = {}
+    weights: set[int | float] = set()  # numbers of values that entries have
+
+    @property
+    def obstacle(self) -> str:
+        """Why the mean of a run is not the mean over its records, if so."""
+        if not self.values:
+            return f"HELM has no value of it in any of {counted(self.empty, 'instance')}: they have no record of it"
+        if len(self.weights) > 1:
+            return "it is a weighted mean: instances have different numbers of values"
+        if len(set(self.by_trial.values())) > 1:
+            return "it is a mean over trials that have different numbers of instances"
+        return ""
+
+
+def _compare(
+    stats: Sequence[AggregateStat], uses: Mapping[str, MetricUse], labels: Mapping[str, str], per_request: bool
+) -> tuple[list[Aggregate], dict[str, str], int | None]:
+    """Tell which aggregates are means over records, and why others are not; and count the instances of all trials.
+
+    `per_request`: whether the run has means over requests instead. The count is None if the run does not have it.
+    """
+    aggregates = []
+    not_compared = {name: use.obstacle for name, use in uses.items() if not use.values}
+    instances: dict[str, float] = {}
+    for stat in stats:
+        perturbation = stat.name.perturbation
+        kind = str(perturbation.get("computed_on") or _PERTURBED) if perturbation else _PERTURBED
+        label = ""
+        if perturbation:  # HELM makes up `robustness` and `fairness`, which no instance has
+            label = labels.get(canonical(perturbation), str(perturbation.get("name")))
+        name = metric_id(stat.name, label)
+        if kind != _PERTURBED:
+            not_compared[f"{name} ({kind})"] = _KINDS.get(kind, "it is not the mean over the instances")
+            continue
+        value, total = mean_of(stat), number_of(stat.sum)
+        use = uses.get(name)
+        if stat.name.name == "num_instances" and use is None and total is not None:
+            instances[name] = total
+        elif value is None:
+            reason = "it has no value" if stat.mean is None else "its value is not a number"
+            not_compared.setdefault(name, reason)
+        elif use is None:
+            not_compared[name] = "it is computed over all instances together: no instance has a score"
+        elif reason := ("it is a mean over requests, not over instances" if per_request else use.obstacle):
+            not_compared[name] = reason
+        else:
+            aggregates.append(Aggregate(metric=name, name=name, value=value))
+    count = sum(instances.values())
+    return aggregates, not_compared, round(count) if instances and 0 <= count < _MANY else None

@@ -8,34 +8,171 @@ any other                    all completions of all requests      none
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from fastrec.errors import LogError
-from fastrec.harnesses.helm.structs import (
-    FOREIGN,
-    LANGUAGE_MODELING,
-    METHOD,
-    Completion,
-    Entry,
-    Instance,
-    Key,
-    LogSlice,
-    MediaList,
-    MetricName,
-    Request,
-    RequestState,
-    Stat,
-    key_of,
-    metric_id,
-)
-from fastrec.harnesses.helm.structs import Input as HelmInput
 from fastrec.harnesses.log import Log, RunInfo, Sample, Score, extracted
 from fastrec.harnesses.values import decoder, number_of, open_plain, read_at, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 from fastrec.storage import parent_and_name
+
+# The parts of HELM's files that become records. Everything else, above all the tokens, is skipped by the decoder. The
+# oldest runs have plain text where newer ones have objects: inputs and outputs of instances.
+
+_T = TypeVar("_T")
+
+FOREIGN: Final = "is not as HELM writes it"
+
+METHOD: Final = "adapter_method"  # the key of the metadata that names the method of adaptation
+
+LANGUAGE_MODELING: Final = "language_modeling"  # the method that sends a request for each part of a long text
+
+Perturbation = dict[str, Any]
+"""The description of a perturbation. All of it is its identity: one name may have several descriptions."""
+
+
+class LogObject(msgspec.Struct, gc=False):
+    """An object of a log; keys that are not fields are skipped."""
+
+
+class Media(LogObject):
+    content_type: str = ""
+    text: str | None = None
+    location: str | None = None
+
+
+class MediaList(LogObject):
+    media_objects: list[Media] = []
+
+
+class HelmInput(LogObject):
+    """A question, or an answer: of a reference."""
+
+    text: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    multimedia_content: MediaList | None = None
+
+
+class Reference(LogObject):
+    """A possible answer; the right ones have the tag `correct`."""
+
+    output: HelmInput | str = ""
+    tags: list[str] | None = None
+
+
+class Instance(LogObject):
+    id: str | int | None = None
+    input: HelmInput | str = ""
+    references: list[Reference] | None = None
+    split: str | None = None
+    sub_split: str | None = None
+    perturbation: Perturbation | None = None
+    extra_data: Any = None
+    contrast_inputs: Any = None
+    contrast_references: Any = None
+
+
+class Request(LogObject):
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    multimodal_prompt: MediaList | None = None
+
+
+class _Token(LogObject):
+    """Not read: a record has no place for its log-probability."""
+
+
+class Completion(LogObject):
+    text: str | None = None
+    tokens: list[_Token] | None = None
+    logprob: float | None = None
+    finish_reason: Any = None
+    thinking: HelmInput | None = None
+    multimodal_content: MediaList | None = None
+
+
+class Result(LogObject):
+    success: bool = True
+    completions: list[Completion] | None = None
+    error: Any = None
+    request_time: float | None = None
+
+
+class RequestState(LogObject):
+    instance: Instance
+    train_trial_index: int = 0
+    reference_index: int | None = None
+    request_mode: str | None = None
+    output_mapping: dict[str, str | None] | None = None
+    request: Request | None = None
+    result: Result | None = None
+    annotations: Any = None
+
+
+class MetricName(msgspec.Struct, frozen=True, gc=False):
+    """A metric, and the instances that it is about. HELM gives the scores of an instance its own perturbation."""
+
+    name: str
+    split: str | None = None
+    sub_split: str | None = None
+
+
+class Stat(LogObject):
+    name: MetricName
+    count: int | float = 1
+    sum: Any = None
+    mean: Any = None
+
+
+class Entry(LogObject, Generic[_T]):
+    """What one metric object of HELM says about an instance; several entries may have the same key."""
+
+    instance_id: str | int
+    train_trial_index: int = 0
+    perturbation: Perturbation | None = None
+    stats: list[_T] | None = None
+
+
+class LogSlice(msgspec.Struct, frozen=True):
+    """A slice: byte ranges of whole items, as pairs of start and end."""
+
+    requests: list[tuple[int, int]]
+    entries: list[tuple[int, int]]
+    labels: dict[str, str]  # what to call each perturbation of the run, by its canonical description
+    empty_metrics: frozenset[str]  # metrics that have no value in the whole run
+
+
+class Key(NamedTuple):
+    """The identity of a sample, by which requests and scores are joined."""
+
+    instance: str
+    perturbation: str  # its description as canonical JSON; empty if there is none
+    trial: int
+
+
+def key_of(instance: str | int | None, perturbation: Perturbation | None, trial: int, path: str) -> Key:
+    if instance is None:
+        raise LogError(path, "has an instance without an id")
+    return Key(str(instance), canonical(perturbation) if perturbation else "", trial)
+
+
+def canonical(perturbation: Perturbation) -> str:
+    """The description of a perturbation as one text, whatever the order of its fields.
+
+    >>> canonical({"name": "typos", "prob": 0.1, "seed": None})
+    '{"name":"typos","prob":0.1}'
+    """
+    fields = {name: value for name, value in sorted(perturbation.items()) if value is not None}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def metric_id(name: MetricName, label: str) -> str:
+    return ":".join(part for part in (name.name, name.split, name.sub_split, label) if part)
 
 
 def _input_of(instance: Instance, requests: Sequence[RequestState], texts: list[str], right: list[int]) -> Input:
@@ -110,42 +247,40 @@ _SampleScores = tuple[list[Score], dict[str, float]]
 """The scores of a sample, and the numbers of its tokens and the predicted index, by name of the metric."""
 
 
-class ScoreReader:
-    """Reads the scores of samples; it keeps the names of metrics, which come again with every sample.
+def _scores_of(
+    entries: Sequence[Entry[Stat]],
+    perturbation: str,
+    log_slice: LogSlice,
+    names: dict[tuple[MetricName, str], str],
+    *,
+    adds_up: bool,
+) -> _SampleScores:
+    """Read the scores of a sample; `names` keeps the names of metrics, which come again with every sample.
 
     Several metric objects of HELM may state the same metric: equal values count once, different ones are an error. Only
     in language modeling, entries are about different requests of one instance; they are added up, as HELM does itself.
     """
-
-    def __init__(self, labels: dict[str, str], empty_metrics: frozenset[str], adds_up: bool) -> None:
-        self._labels = labels
-        self._empty_metrics = empty_metrics
-        self._adds_up = adds_up
-        self._names: dict[tuple[MetricName, str], str] = {}
-
-    def read(self, entries: Sequence[Entry[Stat]], perturbation: str) -> _SampleScores:
-        names = self._names
-        scores: dict[str, Score] = {}
-        totals: dict[str, float] = {}
-        stats: Iterable[Stat] = [stat for entry in entries for stat in entry.stats or ()]
-        if self._adds_up and len(entries) > 1:
-            stats = _added(stats)
-        for stat in stats:
-            name = stat.name
-            key = (name, perturbation)
-            metric = names.get(key)
-            if metric is None:
-                metric = names[key] = metric_id(name, self._labels.get(perturbation, perturbation))
-            mean = stat.mean
-            if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
-                scores[metric] = Score(metric=metric, value=mean)  # nearly always
-            elif metric not in self._empty_metrics:
-                score = _score(metric, stat)
-                earlier = scores.get(metric)
-                scores[metric] = score if earlier is None else _combined(earlier, score)
-            if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
-                totals[name.name] = total
-        return list(scores.values()), totals
+    scores: dict[str, Score] = {}
+    totals: dict[str, float] = {}
+    stats: Iterable[Stat] = [stat for entry in entries for stat in entry.stats or ()]
+    if adds_up and len(entries) > 1:
+        stats = _added(stats)
+    for stat in stats:
+        name = stat.name
+        key = (name, perturbation)
+        metric = names.get(key)
+        if metric is None:
+            metric = names[key] = metric_id(name, log_slice.labels.get(perturbation, perturbation))
+        mean = stat.mean
+        if mean.__class__ is float and -_INFINITY < mean < _INFINITY and metric not in scores:
+            scores[metric] = Score(metric=metric, value=mean)  # nearly always
+        elif metric not in log_slice.empty_metrics:
+            score = _score(metric, stat)
+            earlier = scores.get(metric)
+            scores[metric] = score if earlier is None else _combined(earlier, score)
+        if name.name in _TOTALS and stat.count and (total := number_of(stat.sum)) is not None:
+            totals[name.name] = total
+    return list(scores.values()), totals
 
 
 def mean_of(stat: Stat) -> float | None:
@@ -164,7 +299,6 @@ def _score(metric: str, stat: Stat) -> Score:
 
 
 def _combined(earlier: Score, score: Score) -> Score:
-    """Return what two statements about one metric say together."""
     if earlier.value == score.value or score.problem == _EMPTY:
         return earlier
     if earlier.problem == _EMPTY:
@@ -196,7 +330,9 @@ def _sample_of(
         shown = [one for one in requests if one.request_mode != "calibration"] or requests
     instance = shown[0].instance
     texts, right = _references_of(instance)
-    metadata = _metadata(key, instance, labels)
+    said = {"trial": str(key.trial), "split": instance.split, "sub_split": instance.sub_split}
+    said["perturbation"] = labels.get(key.perturbation, key.perturbation)
+    metadata = {name: text for name, text in said.items() if text}
     if right and len(texts) > 1:
         metadata["reference_index"] = ",".join(map(str, right))
     completions = [one for state in shown if state.result for one in state.result.completions or ()]
@@ -221,6 +357,10 @@ def _sample_of(
     if answer is not None:
         metadata["choice_index"] = str(answer)
         answers.append(extracted(texts[answer], method=extraction))
+    fields: dict[str, Any] = {name: getattr(instance, name) for name in ("contrast_inputs", "contrast_references")}
+    fields["annotations"], extra = shown[0].annotations, instance.extra_data
+    times = [one.result.request_time for one in requests if one.result and one.result.request_time is not None]
+    total = sum(times) * 1000
     return Sample(
         sample_id=key.instance,
         input=_input_of(instance, shown, texts, right),
@@ -228,25 +368,12 @@ def _sample_of(
         output=output,
         answers=answers,
         token_usage=_token_usage(totals),
-        performance=_performance(requests),
+        performance=Performance(generation_time_ms=total) if times and 0 <= total < _INFINITY else None,
         error=_error(requests),
         metadata=metadata,
-        fields=_fields(instance, shown[0].annotations),
+        fields=fields | (extra if isinstance(extra, dict) else {"extra_data": extra}),
         unread=["tokens"] if any(one.tokens for one in completions) else (),
     )
-
-
-def _metadata(key: Key, instance: Instance, labels: dict[str, str]) -> dict[str, str]:
-    said = {"trial": str(key.trial), "split": instance.split, "sub_split": instance.sub_split}
-    said["perturbation"] = labels.get(key.perturbation, key.perturbation)
-    return {name: text for name, text in said.items() if text}
-
-
-def _fields(instance: Instance, annotations: Any) -> dict[str, Any]:
-    names = ("contrast_inputs", "contrast_references")
-    fields = {name: getattr(instance, name) for name in names} | {"annotations": annotations}
-    extra = instance.extra_data
-    return fields | (extra if isinstance(extra, dict) else {"extra_data": extra})
 
 
 def _text(completion: Completion) -> str:
@@ -276,12 +403,6 @@ def _token_usage(totals: dict[str, float]) -> TokenUsage | None:
     return TokenUsage(input_tokens=round(asked), output_tokens=round(said), total_tokens=round(asked) + round(said))
 
 
-def _performance(requests: list[RequestState]) -> Performance | None:
-    times = [one.result.request_time for one in requests if one.result and one.result.request_time is not None]
-    total = sum(times) * 1000
-    return Performance(generation_time_ms=total) if times and 0 <= total < float("inf") else None
-
-
 def _error(requests: list[RequestState]) -> str:
     problems: dict[str, None] = {}
     for one in requests:
@@ -309,9 +430,10 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
         key = key_of(one.instance.id, one.instance.perturbation, one.train_trial_index, state)
         requests.setdefault(key, []).append(one)
     method = run.metadata.get(METHOD, "")
-    reader = ScoreReader(log_slice.labels, log_slice.empty_metrics, method == LANGUAGE_MODELING)
+    names: dict[tuple[MetricName, str], str] = {}
     for key, some in requests.items():
-        found = reader.read(entries.get(key, ()), key.perturbation)
+        adds_up = method == LANGUAGE_MODELING
+        found = _scores_of(entries.get(key, ()), key.perturbation, log_slice, names, adds_up=adds_up)
         yield _sample_of(key, some, found, method, log_slice.labels)
 
 

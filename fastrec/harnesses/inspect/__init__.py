@@ -1,8 +1,364 @@
-"""Logs of Inspect: `.eval`, a zip archive, and `.json`, one document. Inspect itself is not needed."""
+"""Logs of Inspect: `.eval`, a zip archive, and `.json`, one document. Inspect itself is not needed.
+
+Plan a log: read its header and some samples, its scorers and aggregates, and cut its samples into slices.
+
+An entry of `results.scores` names a scorer, or a key of its scores if they are dicts. Whether it is one or the other is
+told by scores that the log has: results that were recomputed after an edit name keys as if they were scorers.
+
+`accuracy` and `mean` are means, over samples, of the means over their epochs. If each sample has a score in each epoch,
+that is the mean of all scores. Other reducers are applied to the scores of each sample (`REDUCERS`).
+"""
 
 from __future__ import annotations
 
-from fastrec.harnesses.inspect.files import logs_of, role_of
-from fastrec.harnesses.inspect.planning import plan, samples
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.errors import LogError
+from fastrec.harnesses.convert import REDUCERS, reducer_of
+from fastrec.harnesses.inspect.files import (
+    ARCHIVE,
+    Archive,
+    LogSlice,
+    check_item,
+    directory_of,
+    logged_samples,
+    logs_of,
+    role_of,
+    sample_members,
+    samples,
+    unpack_members,
+)
+from fastrec.harnesses.inspect.messages import Failure, LogObject
+from fastrec.harnesses.inspect.sample import OLD_SCORE, LoggedSample, Scorer, Scoring, scores_in
+from fastrec.harnesses.json_array import JsonArray
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo
+from fastrec.harnesses.metadata import row_of
+from fastrec.harnesses.values import decoder, open_plain
 
 __all__ = ["logs_of", "plan", "role_of", "samples"]
+
+# The header is `header.json`, `_journal/start.json`, or the document without its samples.
+
+
+class Named(LogObject):
+    name: str | None = None
+
+
+class Config(LogObject):
+    epochs: int | None = None
+
+
+class ScorerSpec(LogObject):
+    name: str
+    metrics: Any = None
+
+
+class Spec(LogObject):
+    task: str
+    model: str
+    created: str
+    run_id: str | None = None
+    eval_id: str | None = None
+    dataset: Named | None = None
+    config: Config | None = None
+    packages: dict[str, Any] | None = None
+    scorers: list[ScorerSpec] | None = None
+
+
+class Metric(LogObject):
+    name: str = ""
+    group: str | None = None  # the metric that has several values, of which this is one
+    value: Any = None
+
+
+class Entry(LogObject):
+    """The aggregates of one scorer, or of one key of its scores, by one reducer."""
+
+    name: str = ""
+    scorer: str = ""
+    reducer: str | None = None
+    unscored_samples: int | None = None
+    scored_samples: int | None = None
+    metrics: dict[str, Metric] = msgspec.field(default_factory=dict)
+
+
+class Results(LogObject):
+    total_samples: int | None = None
+    completed_samples: int | None = None
+    logged_samples: int | None = None
+    early_stopping: Any = None
+    scores: list[Entry] | None = None
+    scorer: Named | None = None  # instead of `scores`, with `metrics`, in logs of 2024
+    metrics: dict[str, Metric] | None = None
+
+
+class Header(LogObject):
+    eval: Spec
+    version: int = 2
+    status: str = "started"
+    results: Results | None = None
+    error: Failure | None = None
+    invalidated: bool | None = None
+
+    @property
+    def expected_samples(self) -> int | None:
+        """The number of samples that the log should have; None if the run left out some that were planned."""
+        results = self.results
+        if self.status != "success" or results is None:
+            return None
+        is_partial = results.logged_samples is not None or results.early_stopping is not None
+        return None if is_partial else results.total_samples
+
+
+_decode_header: Final = decoder(Header)
+
+_SHOWN: Final = 200
+_SAME_FOR_ONE: Final = (None, "", "mean", "median", "mode", "max")
+"""Reducers that do not change the score of a single epoch."""
+_SAME_FOR_ALL: Final = (None, "", "mean")
+
+
+Seen = Mapping[str, Any]  # the scorers that a sample has scores of, each with its score
+
+
+def _run_of(header: Header, seen: Seen) -> RunInfo:
+    spec = header.eval
+    dataset = spec.dataset.name if spec.dataset else None
+    metadata = {"eval_id": spec.eval_id, "run_id": spec.run_id, "dataset": dataset}
+    lower = (
+        _resolve(entry, seen)
+        for entry in _entries(header.results)
+        if any((row := row_of("inspect", name)) and row.lower for name in entry.metrics)
+    )
+    return RunInfo(
+        task=spec.task,
+        model=spec.model,
+        started=spec.created,
+        version=str((spec.packages or {}).get("inspect_ai", "")),
+        metadata={name: value for name, value in metadata.items() if value},
+        lower_is_better=frozenset(f"{scorer}:{key}" if key else scorer for scorer, key in lower),
+    )
+
+
+def _notes_of(header: Header) -> list[str]:
+    if header.status in ("success", "started"):
+        return ["the run did not finish"] if header.status == "started" else []
+    message = " ".join(header.error.message.split()) if header.error else ""
+    reason = f": {message[:_SHOWN]}" + ("…" if len(message) > _SHOWN else "") if message else ""
+    return [f"the run ended with status {header.status}{reason}"]
+
+
+def _old_score_name(header: Header) -> str:
+    entries = _entries(header.results)
+    return entries[0].name or OLD_SCORE if entries else OLD_SCORE
+
+
+def _scores_seen(samples: Iterable[LoggedSample], old_name: str) -> Seen:
+    """The scorers of the first sample that has scores."""
+    for sample in samples:
+        if scores := scores_in(sample, old_name):
+            return {name: score.value for name, score in scores.items()}
+    return {}
+
+
+def _keys(seen: Seen, scorer: str) -> tuple[str, ...]:
+    value = seen.get(scorer)
+    return tuple(value) if isinstance(value, dict) else ()
+
+
+def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
+    """The scorers whose scores every sample should have."""
+    keys: dict[str, list[str]] = {}
+    for entry in _entries(header.results):
+        scorer, key = _resolve(entry, seen)
+        known = keys.setdefault(scorer, [])
+        if key and key not in known:
+            known.append(key)
+    if not keys:
+        for declared in header.eval.scorers or ():
+            name = declared.name.rpartition("/")[2]
+            if not seen or name in seen:
+                keys[name] = _declared_keys(declared.metrics)
+    return {name: Scorer(name, tuple(some) or _keys(seen, name), is_complete=bool(some)) for name, some in keys.items()}
+
+
+def figures_of(header: Header, seen: Seen) -> tuple[list[Aggregate], dict[str, str]]:
+    """The means that the records have to reproduce, and why the other figures are not compared."""
+    means: list[Aggregate] = []
+    not_compared: dict[str, str] = {}
+    results = header.results
+    epochs = (header.eval.config.epochs if header.eval.config else None) or 1
+    for entry in _entries(results):
+        assert results is not None
+        scorer, key = _resolve(entry, seen)
+        metric = f"{scorer}:{key}" if key else scorer
+        for name, figure in entry.metrics.items():
+            label = f"{metric}/{name}" + (f" ({entry.reducer})" if entry.reducer else "")
+            reason = _why_not(figure, entry, results, epochs)
+            if not reason and header.invalidated:
+                reason = "the log has invalidated samples, which have no score here"
+            if not reason and not key and (_keys(seen, scorer) or isinstance(seen.get(scorer), list)):
+                reason = "the scores are dicts or lists, and it is a mean of something made of them"
+            if reason:
+                not_compared[label] = reason
+            else:
+                count = entry.scored_samples if epochs == 1 else None
+                reducer = "" if entry.reducer in (_SAME_FOR_ONE if epochs == 1 else _SAME_FOR_ALL) else entry.reducer
+                means.append(Aggregate(metric, label, float(figure.value), count, reducer or ""))
+    return means, not_compared
+
+
+def _why_not(figure: Metric, entry: Entry, results: Results, epochs: int) -> str:
+    """Say why a figure cannot be compared with the mean of all scores; empty if it can."""
+    value = figure.value
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return "the log has no number for it"
+    name = figure.name.removeprefix("inspect_ai/")
+    if name not in ("accuracy", "mean") or figure.group:
+        return f"{figure.group or name or 'it'} is not the mean of all scores"
+    if entry.reducer not in _SAME_FOR_ALL and reducer_of(str(entry.reducer))[0] not in REDUCERS:
+        return f"the epochs are reduced by {entry.reducer}"
+    is_partial = bool(entry.unscored_samples) or (results.completed_samples or 0) < (results.total_samples or 0)
+    if epochs > 1 and is_partial:
+        return "some samples lack scores of some epochs, so the mean of their means is not the mean of all scores"
+    return ""
+
+
+def _entries(results: Results | None) -> list[Entry]:
+    if results is None:
+        return []
+    if results.scores is None and results.scorer is not None:
+        name = results.scorer.name or ""
+        return [Entry(name=name, scorer=name, metrics=results.metrics or {})]
+    return results.scores or []
+
+
+def _resolve(entry: Entry, seen: Seen) -> tuple[str, str]:
+    """The scorer of an entry, and the key of its scores, which is empty if they are not dicts."""
+    if entry.name in seen:
+        return entry.name, ""
+    if entry.name in _keys(seen, entry.scorer):
+        return entry.scorer, entry.name
+    owners = [scorer for scorer in seen if entry.name in _keys(seen, scorer)]
+    if len(owners) == 1:
+        return owners[0], entry.name
+    scorer = entry.scorer or entry.name
+    return (scorer, "") if entry.name == scorer or "*" in entry.name else (scorer, entry.name)
+
+
+def _declared_keys(metrics: Any) -> list[str]:
+    """The keys that a task declares metrics for, unless they are patterns."""
+    groups = metrics if isinstance(metrics, list) else [metrics]
+    keys = [key for group in groups if isinstance(group, dict) for key in group if key not in ("name", "options")]
+    return [] if any(letter in key for key in keys for letter in "*?[") else keys
+
+
+_SLICE_BYTES: Final = 16 << 20
+_LAST_VERSION: Final = 3
+_LOOK_AT: Final = 32  # samples, to learn the names of scores
+
+
+_decode_summaries: Final = decoder(list[LogObject])  # they are only counted
+
+
+def plan(log: Log) -> LogPlan:
+    file = log.files[0]
+    return _plan_archive(file.path) if file.role == ARCHIVE else _plan_document(file.path)
+
+
+def _plan_archive(path: str) -> LogPlan:
+    directory = directory_of(path)
+    header, notes = _archived_header(path, directory)
+    members, cut_short = sample_members(directory)
+    slices = [LogSlice(members=tuple(some)) for some in _slices(members, lambda one: one.size)]
+    planned = _plan(path, header, notes, slices)
+    left_out = {"a chunked sample without its sample.json": cut_short} if cut_short else {}
+    expected = planned.expected_samples
+    expected = _summarized_samples(path, directory) if expected is None else expected
+    return msgspec.structs.replace(planned, expected_samples=expected, left_out=left_out)
+
+
+def _archived_header(path: str, directory: dict[str, bytes]) -> tuple[Header, list[str]]:
+    for name, notes in (("header.json", []), ("_journal/start.json", ["the log has no header.json"])):
+        if name in directory:
+            (text,) = _texts_of(path, directory[name])
+            return _decoded(path, f"its member {name}", text), notes
+    raise LogError(path, "has neither header.json nor _journal/start.json, so it does not say what was run")
+
+
+def _texts_of(path: str, members: bytes) -> Iterator[bytes | bytearray]:
+    with open_plain(path) as reader:
+        archive = Archive(path, reader)
+        yield from map(archive.read, unpack_members(members))
+
+
+def _summarized_samples(path: str, directory: dict[str, bytes]) -> int | None:
+    """Count the summaries of samples, which runs that did not finish have, too; None if they cannot be read."""
+    names = [name for name in directory if name.startswith("_journal/summaries/")]
+    if "summaries.json" in directory:
+        names = ["summaries.json"]
+    if not names:
+        return None
+    texts = _texts_of(path, b"".join(directory[name] for name in names))
+    try:
+        return sum(len(_decode_summaries(memoryview(text))) for text in texts)
+    except (LogError, ValueError):
+        return None  # the samples themselves may be whole
+
+
+def _plan_document(path: str) -> LogPlan:
+    with open_plain(path) as reader:
+        array = JsonArray(path, reader.read, "samples")
+        items = [(start, size) for start, size, _ in array.items(check_item)]
+    header = _decoded(path, "it", array.envelope)
+    slices = [LogSlice(items=tuple(some)) for some in _slices(items, lambda one: one[1])]
+    return _plan(path, header, [], slices)
+
+
+def _decoded(path: str, what: str, text: bytes | bytearray) -> Header:
+    try:
+        header = _decode_header(memoryview(text))
+    except ValueError as exc:
+        raise LogError(path, f"{what} is not the header of a log: {exc}") from exc
+    if not 1 <= header.version <= _LAST_VERSION:
+        raise LogError(path, f"has version {header.version} of the log format, and fastrec knows up to {_LAST_VERSION}")
+    return header
+
+
+def _plan(path: str, header: Header, notes: list[str], slices: list[LogSlice]) -> LogPlan:
+    found = (sample for one in slices for sample, _ in logged_samples(path, one))
+    seen = _scores_seen(islice(found, _LOOK_AT), _old_score_name(header))
+    completed = header.results.completed_samples if header.results else None
+    counts_failed = completed is not None and any(
+        (entry.scored_samples or 0) + (entry.unscored_samples or 0) > completed for entry in _entries(header.results)
+    )
+    scoring = Scoring(_scorers_of(header, seen), _old_score_name(header), counts_failed)
+    means, not_compared = figures_of(header, seen)
+    if not slices:
+        notes = [*notes, "the log has no samples"]
+    return LogPlan(
+        run=_run_of(header, seen),
+        slices=[msgspec.structs.replace(one, scoring=scoring) for one in slices],
+        aggregates=means,
+        not_compared=not_compared,
+        expected_samples=header.expected_samples,
+        notes=[*notes, *_notes_of(header)],
+    )
+
+
+def _slices(items: Iterable[Any], size_of: Any) -> Iterator[list[Any]]:
+    run: list[Any] = []
+    size = 0
+    for item in items:
+        run.append(item)
+        size += size_of(item)
+        if size >= _SLICE_BYTES:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run

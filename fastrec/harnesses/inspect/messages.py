@@ -24,9 +24,61 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from fastrec.harnesses.inspect.structs import Call, LoggedMessage, Part
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import Message, ToolCall
+
+# The decoder skips fields of a log that no Struct names, above all `events`, which are most of the text. Fields whose
+# type varied between versions of Inspect are `Any`.
+
+
+class LogObject(msgspec.Struct, gc=False, kw_only=True):
+    """An object of a log. All fields are optional, unless a record cannot do without them."""
+
+
+class Failure(LogObject):
+    type: str = ""
+    message: str = ""
+
+
+class Part(LogObject):
+    """A part of the content of a message: the union of all types that Inspect has."""
+
+    type: str = "text"
+    text: str | None = None
+    reasoning: str | None = None
+    summary: str | None = None
+    redacted: bool | None = None
+    image: str | None = None
+    audio: str | None = None
+    video: str | None = None
+    document: str | None = None
+    mime_type: str | None = None
+    format: str | None = None
+    filename: str | None = None
+    data: Any = None
+    id: str | None = None
+    name: str | None = None
+    arguments: Any = None
+    result: Any = None
+    error: Any = None
+
+
+class Call(LogObject):
+    id: str | None = None
+    function: str | None = None
+    arguments: Any = None
+    parse_error: str | None = None
+
+
+class LoggedMessage(LogObject):
+    role: str
+    content: str | list[str | Part] | None = None
+    reasoning: str | None = None  # in logs of early 2025; later it is a part of the content
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | list[str] | None = None
+    error: Failure | None = None
+    tool_error: str | None = None  # instead of `error`, in logs of 2024
+
 
 # Inspect takes long texts and data URLs out of a sample: `attachment://HASH` refers to the sample's `attachments`, and
 # `attachment://INDEX` to the attachments of a chunked sample. A record has the text itself. An image, sound, video or

@@ -12,16 +12,103 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
 
-from fastrec.harnesses.inspect.messages import Attachments, Said, messages_of, prompt_text, said_in
-from fastrec.harnesses.inspect.structs import LoggedMessage, LoggedSample, SampleScore, Usage
+from fastrec.harnesses.inspect.messages import (
+    Attachments,
+    Failure,
+    LoggedMessage,
+    LogObject,
+    Said,
+    messages_of,
+    prompt_text,
+    said_in,
+)
 from fastrec.harnesses.log import Sample, Score, extracted
 from fastrec.harnesses.values import spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
+
+_NOTHING: Final = msgspec.Raw(b"")
+SKIPPED: Final = ("events", "transcript", "store")  # fields of a sample that are looked at, but not read
+
+
+class Usage(LogObject):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    input_tokens_cache_write: int | None = None
+    input_tokens_cache_read: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class Choice(LogObject):
+    message: LoggedMessage
+    stop_reason: str | None = None
+
+
+class ModelOutput(LogObject):
+    choices: list[Choice] = msgspec.field(default_factory=list)
+    completion: str | None = None
+    usage: Usage | None = None
+    error: str | None = None
+
+
+class SampleScore(LogObject):
+    value: Any = None
+    answer: Any = None
+    explanation: Any = None
+    reason: Any = None
+    metadata: dict[str, Any] | None = None
+    history: list[dict[str, Any]] | None = None
+    """Earlier states of the score, and changes of it, which have a `provenance`."""
+
+
+class LoggedSample(LogObject):
+    """A sample; the shell of a chunked one has `message_refs` instead of `messages`."""
+
+    id: Any
+    epoch: int = 1
+    input: str | list[LoggedMessage] = ""
+    choices: list[Any] | None = None
+    target: Any = ""
+    messages: list[LoggedMessage] = msgspec.field(default_factory=list)
+    message_refs: list[tuple[int, int]] | None = None
+    output: ModelOutput | None = None
+    scores: dict[str, SampleScore] | None = None
+    score: SampleScore | None = None  # instead of `scores`, in logs of 2024
+    model_usage: dict[str, Usage] | None = None
+    total_time: float | None = None
+    working_time: float | None = None
+    uuid: str | None = None
+    error: Failure | None = None
+    error_retries: list[Failure] | None = None
+    invalidation: Any = None
+    limit: Any = None
+    metadata: dict[str, Any] | None = None
+    events: msgspec.Raw = _NOTHING
+    transcript: msgspec.Raw = _NOTHING  # instead of `events`, in logs of 2024
+    store: msgspec.Raw = _NOTHING
+
+    @property
+    def unread(self) -> list[str]:
+        """The fields that no record holds; tokens of old logs are read of events."""
+        return [name for name in SKIPPED if bytes(getattr(self, name)) not in (b"", b"[]", b"{}", b"null")]
+
+
+class SlowSample(LoggedSample):
+    """A sample that Python's `json` has decoded, so that nothing of it is raw."""
+
+    events: Any = None
+    transcript: Any = None
+    store: Any = None
+
+    @property
+    def unread(self) -> list[str]:
+        return [name for name in SKIPPED if getattr(self, name)]
+
 
 _SELDOM: Final = ("input_tokens_cache_write", "input_tokens_cache_read", "reasoning_tokens")
 
@@ -115,15 +202,12 @@ class Scoring(msgspec.Struct, frozen=True):
     """Whether the aggregates include scores of samples that failed: they do since 2026."""
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What scores need to know about the sample: what the model said, and where."""
+class Answers(NamedTuple):
+    """What scores need to know about the sample."""
 
-    texts: list[str]
-    """What the model said: an explanation that repeats it is left out."""
-    turn: int
-    """The message with the answer."""
-    source: str
-    """The field of the record that has it."""
+    texts: list[str]  # what the model said: an explanation that repeats it is left out
+    turn: int  # the message with the answer
+    source: str  # the field of the record that has it
     choices: int
 
 

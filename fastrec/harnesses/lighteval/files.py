@@ -26,8 +26,6 @@ from fastrec.harnesses.log import BadLog, FoundFile, Grouped, Log
 from fastrec.harnesses.registry import PARQUET_MAGIC
 from fastrec.harnesses.values import as_list, decoder, read_document
 
-NAME: Final = "lighteval"
-
 _DETAILS: Final = "details"
 _RESULTS: Final = "results"
 
@@ -188,7 +186,7 @@ def logs_of(files: Sequence[FoundFile]) -> Grouped:
                 grouped.bad.append(BadLog(path=file.path, reason=error.reason))
             else:
                 used.add(found.file.path)
-                grouped.logs.append(Log(harness=NAME, path=file.path, files=(file, found.file)))
+                grouped.logs.append(Log(harness="lighteval", path=file.path, files=(file, found.file)))
         elif file.role != _RESULTS:
             grouped.others.append(file.path)
     idle = [run.file.path for run in runs if run.file.path not in used]

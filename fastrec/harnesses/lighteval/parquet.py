@@ -27,8 +27,7 @@ _BUFFER_BYTES: Final = 1 << 20  # read a column in pieces, not as a whole
 
 
 class Survey(msgspec.Struct):
-    columns: dict[str, list[str]]
-    """The names of the columns; of structs, also those of their fields."""
+    columns: dict[str, list[str]]  # the names of the columns; of structs, also those of their fields
     filled: list[str]  # the columns, or fields of structs as `doc.query`, that may have values
     rows: int
     slices: list[tuple[int, int, int, int]]

@@ -76,13 +76,9 @@ _RESPONSE: Final = ("input", "text", "text_post_processed", "reasonings", "logpr
 _TOKENS: Final = ("input_tokens", "output_tokens")
 _EXTRACTED: Final = "extracted_predictions"
 
-COLUMNS: Final = (
-    *(f"model_response.{name}" for name in (*_RESPONSE, *_TOKENS)),
-    "metric",
-)
 _FLAT: Final = ("example", "full_prompt", "predictions", "choices", "gold", "gold_index", "specifics", "metrics")
 _FLAT_TOKENS: Final = ("input_tokens", "cont_tokens")
-FLAT_COLUMNS: Final = (*_FLAT, *_FLAT_TOKENS)
+_COLUMNS: Final = [*(f"model_response.{name}" for name in (*_RESPONSE, *_TOKENS)), "metric", *_FLAT, *_FLAT_TOKENS]
 
 
 def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
@@ -90,8 +86,7 @@ def columns_of(filled: Iterable[str]) -> tuple[list[str], list[str]]:
 
     All fields of documents are metadata, but for images: a record has no place for them.
     """
-    wanted = [*COLUMNS, *FLAT_COLUMNS]
-    wanted += [name for name in filled if name.startswith("doc.") and name != "doc.images"]
+    wanted = _COLUMNS + [name for name in filled if name.startswith("doc.") and name != "doc.images"]
     return wanted, [name for name in filled if name not in wanted and name.partition(".")[0] not in wanted]
 
 
@@ -137,7 +132,9 @@ def flat_samples(rows: Table, before: int, about: Mapping[str, Metric]) -> Itera
     for row, (values, counts) in enumerate(zip(columns, tokens, strict=True), before):
         example, prompt = values[:2]
         predictions, choices, gold, gold_index, specifics, metrics = map(value_of, values[2:])
-        predictions = _flattened(predictions)
+        predictions = as_list(predictions)
+        if any(isinstance(item, list) and all(isinstance(part, str) for part in item) for item in predictions):
+            predictions = [part for item in predictions for part in as_list(item)]  # several answers to one request
         choices = as_list(choices)
         is_generative = all(isinstance(item, str | None) for item in predictions) and (bool(predictions) or not choices)
         # A log-probability may be followed by whether its choice is the likeliest.
@@ -183,14 +180,6 @@ def _numbers(value: Any) -> list[float]:
     """The numbers of a list, or none if one of its items is no number."""
     items = as_list(value)
     return [float(item) for item in items] if all(isinstance(item, int | float) for item in items) else []
-
-
-def _flattened(predictions: Any) -> list[Any]:
-    """Predictions as one list: several answers to one request are a list of lists."""
-    items = as_list(predictions)
-    if any(isinstance(item, list) and all(isinstance(part, str) for part in item) for item in items):
-        return [part for item in items for part in as_list(item)]
-    return items
 
 
 def _further(specific: Any) -> dict[str, Any]:

@@ -1,8 +1,243 @@
-"""Logs of lm-evaluation-harness: `samples_<task>_<date>.jsonl` with the `results_<date>.json` of their run."""
+"""Logs of lm-evaluation-harness: `samples_<task>_<date>.jsonl` with the `results_<date>.json` of their run.
+
+Plan a log: what its results say about the run and its figures, and the slices of its samples. Then read a slice.
+"""
 
 from __future__ import annotations
 
-from fastrec.harnesses.lm_eval.files import logs_of, role_of
-from fastrec.harnesses.lm_eval.planning import plan, samples
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from fastrec.errors import LogError
+from fastrec.harnesses.lm_eval.files import (
+    Results,
+    array_items,
+    chunks_of,
+    damaged_line,
+    date_in,
+    is_array,
+    logs_of,
+    metric_keys,
+    model_of,
+    read_results,
+    role_of,
+    rows_in,
+    task_hash,
+)
+from fastrec.harnesses.lm_eval.sample import SampleMaker, TaskSetup, metric_id
+from fastrec.harnesses.log import Aggregate, Log, LogPlan, RunInfo, Sample
+from fastrec.harnesses.values import decoder, number_of, spell
+from fastrec.sources.shard import Slice, shard_at
 
 __all__ = ["logs_of", "plan", "role_of", "samples"]
+
+_SLICE_BYTES: Final = 16 << 20
+
+_OF_THE_TASK: Final = "it is aggregated by a function of the task, not as a mean"
+
+# How lm-eval aggregates its own metrics, unless a task says otherwise: lm_eval/api/metrics.py.
+_REGISTRY: Final = {
+    **dict.fromkeys(("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match", "exact_match_mc"), "mean"),
+    **dict.fromkeys(("mae", "anls", "bpb", "logprob", "choice_logprob", "choice_prob_norm"), "mean"),
+    "choice_logprob_norm": "mean",
+    **dict.fromkeys(("word_perplexity", "byte_perplexity"), "weighted_perplexity"),
+    "mcc": "matthews_corrcoef",
+    **{name: name for name in ("acc_all", "brier_score", "perplexity", "bits_per_byte", "bypass")},
+    **{name: name for name in ("f1", "bleu", "chrf", "ter")},
+}
+_LOWER: Final = frozenset({"brier_score", "perplexity", "word_perplexity", "byte_perplexity", "bits_per_byte"})
+_FUNCTION: Final = re.compile(r"\s*(?:@.*\n\s*)*def (\w+)\(")
+
+
+class LogSlice(msgspec.Struct, frozen=True):
+    piece: Slice
+    is_array: bool  # whether the file is one JSON array instead of lines
+    setup: TaskSetup
+
+
+class _Named(msgspec.Struct):
+    filter: str | None = None
+
+
+_decode_named: Final = decoder(_Named)
+
+
+def plan(log: Log) -> LogPlan:
+    path, task = log.files[0].path, log.task
+    results = read_results(log.files[1].path)
+    figures, settings = results.figures(task), results.settings(task)
+    setup = _setup_of(figures, settings)
+    shard = shard_at(path)
+    is_one_array = is_array(path)
+    is_one_slice = is_one_array or (len(setup.filters) > 1 and not _names_filters(path))
+    pieces = [Slice(shard)] if is_one_slice else list(shard.slices(_SLICE_BYTES))
+    means, others = _aggregates_of(figures, settings)
+    expected, notes = _expected(results, log, setup)
+    return LogPlan(
+        run=_run_of(results, log, _lower_is_better(figures, settings, results.of_task("higher_is_better", task))),
+        slices=[LogSlice(piece, is_one_array, setup) for piece in pieces],
+        aggregates=means,
+        not_compared=others,
+        expected_samples=expected,
+        notes=notes,
+    )
+
+
+def _setup_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> TaskSetup:
+    pairs = metric_keys(figures)
+    filters = list(dict.fromkeys(name for _, name in pairs))
+    listed = settings.get("filter_list")
+    named = [one.get("name") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    if named and (not filters or set(named) == set(filters)):  # the order in which they were applied
+        filters = [name for name in named if isinstance(name, str)]
+
+    def text(key: str, default: str = "") -> str:
+        value = settings.get(key, default)
+        return value if isinstance(value, str) else default
+
+    return TaskSetup(
+        question=text("doc_to_text"),
+        target=text("doc_to_target"),
+        delimiter=text("target_delimiter", " "),
+        output_type=text("output_type"),
+        metrics=tuple(dict.fromkeys(metric for metric, _ in pairs)),
+        filters=tuple(filters),
+    )
+
+
+def _run_of(results: Results, log: Log, lower: frozenset[str]) -> RunInfo:
+    model = model_of(results)
+    if not model:
+        raise LogError(log.files[1].path, "does not say which model was evaluated")
+    started = results.started or date_in(log.files[1].path) or date_in(log.path) or f"undated-{results.digest}"
+    about = {"num_fewshot": results.of_task("n_shot", log.task), "task_version": results.of_task("versions", log.task)}
+    return RunInfo(
+        task=log.task,
+        model=model,
+        started=started,
+        version=spell(results.lm_eval_version) if results.lm_eval_version else "",
+        metadata={key: spell(value) for key, value in about.items() if value is not None},
+        lower_is_better=lower,
+    )
+
+
+def _names_filters(path: str) -> bool:
+    """Tell whether the samples of a file name their filter: since November 2024."""
+    try:
+        return next((_decode_named(line).filter is not None for line in rows_in(path)), True)
+    except ValueError as exc:
+        raise LogError(path, f"line 1 is not a sample of lm-eval: {exc}") from None
+
+
+def _expected(results: Results, log: Log, setup: TaskSetup) -> tuple[int | None, list[str]]:
+    figures, path = results.figures(log.task), log.files[0].path
+    filters = max(len(setup.filters), 1)
+    for key in ("sample_len", "samples"):
+        if isinstance(count := figures.get(key), int) and count:  # 0 if nothing was scored
+            return count * filters, []
+    counts = results.of_task("n_samples", log.task)
+    count = counts.get("effective") if isinstance(counts, dict) else None
+    if not isinstance(count, int) or not count:
+        return None, []
+    # Of a run of chosen documents (--samples), the file states how many there are. The hash proves that all are here.
+    stated = results.of_task("task_hashes", log.task)
+    if is_array(path) or not stated:
+        return count * filters, []
+    found = sum(1 for _ in rows_in(path))
+    try:
+        if found != count * filters and task_hash(path) == stated:
+            return found, [f"the run evaluated {found // filters:,} chosen documents of {count:,}"]
+    except ValueError:
+        pass  # reading the samples will report the damage
+    return count * filters, []
+
+
+def _aggregates_of(figures: Mapping[str, Any], settings: Mapping[str, Any]) -> tuple[list[Aggregate], dict[str, str]]:
+    means, others = [], {}
+    for metric, name in metric_keys(figures):
+        key = f"{metric},{name}"
+        value = number_of(figures[key])
+        if reason := _not_a_mean(metric, settings):
+            others[key] = reason
+        elif value is not None:
+            means.append(Aggregate(metric_id(metric, name), key, value))
+        elif figures[key] != "N/A":
+            others[key] = f"its value is {figures[key]}"
+    return means, others
+
+
+def _not_a_mean(metric: str, settings: Mapping[str, Any]) -> str:
+    """Say why the figure of a metric is not a mean; empty if it is one."""
+    listed = _metric_list(settings)
+    if metric in listed:
+        how = listed[metric].get("aggregation") or _REGISTRY.get(metric)
+    elif metric in _REGISTRY:
+        how = _REGISTRY[metric]
+    else:  # lm-eval takes the mean of what a task returns besides the metrics that it lists
+        how = "mean" if listed else None
+    if not isinstance(how, str):
+        return _OF_THE_TASK if how else "the log does not say how it is aggregated"
+    if how in ("mean", "nanmean"):
+        return ""
+    if how in _REGISTRY.values() or how == "median":
+        return f"lm-eval aggregates it as {how}, not as a mean"
+    return _OF_THE_TASK
+
+
+def _metric_list(settings: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The metrics that a task lists, by name; a function has its name in its source."""
+    found = {}
+    listed = settings.get("metric_list")
+    for entry in listed if isinstance(listed, list) else []:
+        name = entry.get("metric") if isinstance(entry, dict) else None
+        if isinstance(name, str):
+            source = _FUNCTION.match(name)
+            found[source[1] if source else name] = entry
+    return found
+
+
+def _lower_is_better(figures: Mapping[str, Any], settings: Mapping[str, Any], higher: Any) -> frozenset[str]:
+    listed = _metric_list(settings)
+    better = {metric: metric not in _LOWER for metric, _ in metric_keys(figures)}
+    better |= {name: entry["higher_is_better"] for name, entry in listed.items() if "higher_is_better" in entry}
+    better |= higher if isinstance(higher, dict) else {}
+    found = {metric_id(metric, name) for metric, name in metric_keys(figures) if better.get(metric) is False}
+    return frozenset(found | {metric for metric, value in better.items() if value is False})
+
+
+def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the slice has all it needs
+    assert isinstance(log_slice, LogSlice)
+    try:
+        maker = SampleMaker(log_slice.setup)
+    except ValueError as exc:  # names of metrics that cannot be told apart
+        raise LogError(log_slice.piece.shard.path, f"its metrics cannot be read: {exc}") from None
+    return _of_array(maker, log_slice) if log_slice.is_array else _of_lines(maker, log_slice)
+
+
+def _of_lines(maker: SampleMaker, log_slice: LogSlice) -> Iterator[Sample]:
+    make, reader = maker.make, maker.reader
+    for chunk in chunks_of(log_slice.piece):
+        rows: Iterable[Any] | None = reader.rows(chunk.data)
+        if rows is None:
+            rows = (reader.row(line) for line in chunk.data.split(b"\n") if line and not line.isspace())
+        number = 0
+        try:
+            for row in rows:
+                sample = make(row)
+                number += 1
+                yield sample
+        except (ValueError, msgspec.MsgspecError, RecursionError) as exc:
+            raise damaged_line(log_slice.piece, chunk, number, str(exc)) from None
+
+
+def _of_array(maker: SampleMaker, log_slice: LogSlice) -> Iterator[Sample]:
+    path = log_slice.piece.shard.path
+    for number, text in enumerate(array_items(path), start=1):
+        try:
+            sample = maker.make(maker.reader.row(text))
+        except (ValueError, msgspec.MsgspecError, RecursionError) as exc:
+            raise LogError(path, f"item {number:,} is not a sample of lm-eval: {exc}") from None
+        yield sample

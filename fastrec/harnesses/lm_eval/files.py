@@ -31,8 +31,6 @@ from fastrec.harnesses.values import REFUSALS, decoder, open_plain, read_at, spe
 from fastrec.sources.lines import Chunk, LongLine
 from fastrec.sources.shard import Slice, shard_at
 
-NAME: Final = "lm-eval"
-
 _CHUNK: Final = 64 << 10  # text decoded at a time: its samples fit into the processor's cache
 _LONGEST: Final = 64 << 20  # bytes of a line: two jobs hold it several times
 
@@ -90,10 +88,8 @@ _NAMES: Final = ("peft", "delta", "pretrained", "model", "path", "engine")
 class Results(msgspec.Struct, kw_only=True):
     """The `results_<date>.json` of a run: its tasks, their figures and settings, the model, and the date."""
 
-    results: dict[str, dict[str, Any] | None]
-    """By task or group: the figures, as `metric,filter`."""
-    configs: dict[str, msgspec.Raw] = {}
-    """By task, without groups."""
+    results: dict[str, dict[str, Any] | None]  # by task or group: the figures, as `metric,filter`
+    configs: dict[str, msgspec.Raw] = {}  # by task, without groups
     config: dict[str, Any] | None = None
     versions: Any = None
     n_shot: Any = msgspec.field(name="n-shot", default=None)
@@ -104,8 +100,7 @@ class Results(msgspec.Struct, kw_only=True):
     lm_eval_version: Any = None
     model_name: Any = None
     model_name_sanitized: Any = None
-    digest: str = ""
-    """Of the text."""
+    digest: str = ""  # of the text
 
     @property
     def tasks(self) -> list[str]:
@@ -313,7 +308,7 @@ def _add(file: FoundFile, runs: Sequence[_Run], used: dict[tuple[str, str], str]
     first = used.setdefault((run.file.path, task), file.path)
     if first != file.path:
         return f"it has the samples of {task} of the same run as {shown(first)}"
-    found.logs.append(Log(NAME, file.path, (file, run.file), task))
+    found.logs.append(Log("lm-eval", file.path, (file, run.file), task))
     return ""
 
 

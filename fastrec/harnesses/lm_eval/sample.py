@@ -131,8 +131,7 @@ class RowReader:
 class TaskSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a task that decide what its records look like."""
 
-    question: str = ""
-    """`doc_to_text`: a key of the document or a template; empty if it is a function."""
+    question: str = ""  # `doc_to_text`: a key of the document or a template; empty if it is a function
     target: str = ""  # `doc_to_target`, likewise
     delimiter: str = " "  # what comes between the context and a choice
     output_type: str = ""

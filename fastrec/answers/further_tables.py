@@ -1,4 +1,6 @@
-"""What answers cost: the tokens of their records, at the prices of a file.
+"""Further tables of `stats`: what answers cost, how sure models are of them, and which models are probably one.
+
+Prices are in a file:
 
     ["org/model-*"]        a model, or a pattern
     input = 2.5            per million tokens
@@ -7,34 +9,46 @@
     reasoning = 10         of the output, what was reasoning; the price of output by default
 
 An exact name decides before a pattern, then the first pattern that matches.
+
+The confidence of answers is in a field of their records, or it is the score that another metric gives them.
+
+Names of models are compared without their organisation, in lower case, with - for _ and spaces. Whether the answers are
+the same is told by their lengths, verdicts and scores on common questions. Of several spellings, the others get the
+name of the model with the most records.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from itertools import combinations
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from fastrec.answers.index import Index, choose_scopes
+from fastrec.answers.marks import ANSWERS, ERROR, RIGHT
+from fastrec.answers.table import Query
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import decode_lines, parts_of
-from fastrec.errors import UsageError, counted, listed, shown
+from fastrec.errors import NoMatchError, UsageError, counted, listed, shown
+from fastrec.filters import Filters
 from fastrec.judge.parse import parse
-from fastrec.summary.present_ranking import ModelCost
+from fastrec.summary.present_ranking import ModelCost, SimilarModels
+from fastrec.summary.significance import Calibration, calibrate
+from fastrec.where import number_of, parse_path, values_of
 from fastrec.wording import cost_text
 
 _CHUNK_BYTES: Final = 1 << 20
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Prices per million tokens."""
-
     input: float
     output: float
     cached: float | None = None
@@ -154,3 +168,94 @@ def total_costs(costs: Sequence[ModelCost]) -> tuple[list[str], list[list[str]],
     if unpriced := [model for model, some in by_model.items() if not some[0].priced]:
         notes.append(f"no price for {counted(len(unpriced), 'model')}: {listed(sorted(unpriced))}")
     return names, [cells for _, cells in sorted(rows, key=itemgetter(0))], notes
+
+
+_Answer = tuple[tuple[str, str | None, str], tuple[float | None, bool]]
+"""Evaluation, metric and model; the confidence, if there is one, and whether the answer is right."""
+
+
+def find_calibration(index: Index, field: str, filters: Filters) -> list[Calibration]:
+    is_metric = any(scope.metric == field for scope in index.scopes)
+    found: dict[tuple[str, str | None, str], list[tuple[float | None, bool]]] = {}
+    for name, answer in (_by_metric if is_metric else _by_field)(index, field, filters):
+        found.setdefault(name, []).append(answer)
+    made = [calibrate(name, found[name]) for name in sorted(found, key=lambda name: (name[0], name[1] or "", name[2]))]
+    if not any(one.answers for one in made):
+        raise NoMatchError(f"no answer has the field or metric {field!r} with a number from 0 to 1")
+    return made
+
+
+def _by_metric(index: Index, field: str, filters: Filters) -> Iterator[_Answer]:
+    for scope, query in choose_scopes(index.scopes, filters):
+        if scope.metric != field:
+            stated = Query(evaluation_name=scope.evaluation_name, metric=field)
+            for _, model, answer, confidence in index.pairs(query, stated):
+                if ERROR not in (answer.flag, confidence.flag):
+                    yield (scope.evaluation_name, scope.metric, model), (confidence.score, answer.flag == RIGHT)
+
+
+def _by_field(index: Index, field: str, filters: Filters) -> Iterator[_Answer]:
+    path, manifest = parse_path(field), index.manifest
+    models = {
+        (scope.evaluation_name, scope.metric): frozenset(query.models or scope.models)
+        for scope, query in choose_scopes(index.scopes, filters)
+    }
+    for part in parts_of(index.corpus, manifest):
+        for records, _ in decode_lines(part, lambda line: parse(line)[0], _CHUNK_BYTES, manifest.sort_fields):
+            record: Any
+            for record in records:
+                scope = record["evaluation_name"], record.get("evaluation_result_id")
+                if record["model_id"] in models.get(scope, ()) and not record.get("error"):
+                    confidence = next((number_of(value) for value in values_of(record, path)), None)
+                    yield (*scope, record["model_id"]), (confidence, record["evaluation"]["is_correct"])
+
+
+def spelling(name: str) -> str:
+    """What names have in common that differ only in spelling.
+
+    >>> spelling("OpenAI/gsm8k-6B_finetuning"), spelling("gsm8k 6b finetuning")
+    ('gsm8k-6b-finetuning', 'gsm8k-6b-finetuning')
+    """
+    return re.sub(r"[\s_-]+", "-", name.rpartition("/")[2].casefold())
+
+
+def similar_pairs(names: Iterable[str], *, probable: bool = False) -> list[tuple[str, str]]:
+    """All pairs of names that differ only in spelling; if only probable ones, then not of two organisations."""
+    groups: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        groups.setdefault(spelling(name), []).append(name)
+    pairs = [pair for some in groups.values() for pair in combinations(some, 2)]
+    if probable:
+        pairs = [pair for pair in pairs if len({spelling(name.rpartition("/")[0]) for name in pair} - {""}) < 2]
+    return pairs
+
+
+def compare_similar(index: Index, records: dict[str, int]) -> list[SimilarModels]:
+    """Compare the answers of models with similar names; `records` has the number of records of each chosen model."""
+
+    def order(name: str) -> tuple[int, str]:
+        return -records[name], name
+
+    pairs = [tuple(sorted(pair, key=order)) for pair in similar_pairs(records)]
+    pairs.sort(key=lambda pair: [*map(order, pair)])
+    counts = {pair: [0, 0] for pair in pairs}
+    for scope in index.scopes:
+        inside = [pair for pair in pairs if {*pair} <= {*scope.models}]
+        if not inside:
+            continue
+        models = tuple(sorted({name for pair in inside for name in pair}))
+        for _, found in index.records(Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=models)):
+            for one, other in inside:
+                both = (found.get(name, ()) for name in (one, other))
+                mine, theirs = ([trial for trial in some if trial.flag & ANSWERS] for some in both)
+                if mine and theirs:
+                    counts[one, other][0] += 1
+                    counts[one, other][1] += mine == theirs
+    similar: list[SimilarModels] = []
+    renamed: set[str] = set()
+    for (name, other), (common, same) in counts.items():
+        plain = "*" not in name + other and (name + other).isprintable()  # in a map, a * stands for any text
+        rename = 0 < common == same and not {name, other} & renamed and plain
+        renamed |= {other} if rename else set()
+        similar.append(SimilarModels(name=name, other=other, common=common, same=same, rename=rename))
+    return similar
