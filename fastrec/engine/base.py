@@ -19,8 +19,7 @@ Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
 
-Timed = tuple[Result, float, float]
-"""The result of a task, its time, and its processor time."""
+Timed = tuple[Result, float, float]  # the result of a task, its time, and its processor time
 
 
 class Phase(msgspec.Struct):

@@ -32,8 +32,7 @@ from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import FixCounts, LabelCounts
 from fastrec.summary.same_run import TRIAL_FIELDS
 
-PLACES: Final = ".places.jsonl"
-"""What the file beside extracted lines adds to their name."""
+PLACES: Final = ".places.jsonl"  # what the file beside extracted lines adds to their name
 
 _SHORTEST_HASH: Final = 6  # of a question in a label
 

@@ -18,15 +18,7 @@ from msgspec.structs import asdict, replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec._version import __version__
-from fastrec.corpus.manifest import (
-    InputEntry,
-    Manifest,
-    PartEntry,
-    RejectsEntry,
-    SourcesEntry,
-    key_entry,
-    tree_hash,
-)
+from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, SourcesEntry, key_entry, tree_hash
 from fastrec.corpus.output import Output
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.writer import SUFFIXES
@@ -34,16 +26,7 @@ from fastrec.engine.base import Phase
 from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.corrections import fix_counts, label_counts
-from fastrec.normalize.kept import (
-    Base,
-    Changes,
-    Kept,
-    KeptFile,
-    KeptRejects,
-    KeptShard,
-    signatures_of,
-    write_kept,
-)
+from fastrec.normalize.kept import Base, Changes, Kept, KeptFile, KeptRejects, KeptShard, signatures_of, write_kept
 from fastrec.normalize.names import unused_rules
 from fastrec.normalize.options import MaxRejects
 from fastrec.normalize.parts import make_parts, number_parts
