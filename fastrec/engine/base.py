@@ -17,8 +17,6 @@ _KEPT_BYTES: Final = 2 << 20
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
-
-
 Timed = tuple[Result, float, float]  # the result of a task, its time, and its processor time
 
 
