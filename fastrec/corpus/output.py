@@ -31,12 +31,9 @@ class Output(Protocol):
     """An output directory while it is made, and the work directory that belongs to it."""
 
     work: str
-    work_root: str
-    """The directory with all work of this output, of earlier runs too."""
-    refused: str
-    """Where the output is put if it is refused: `OUT.refused`."""
-    kept: frozenset[str] = frozenset()
-    """Files that stay after success, because the next run builds on them."""
+    work_root: str  # the directory with all work of this output, of earlier runs too
+    refused: str  # where the output is put if it is refused: `OUT.refused`
+    kept: frozenset[str] = frozenset()  # files that stay after success, because the next run builds on them
 
     def staged(self, name: str) -> str:
         """Return the path that a file of the output has before it is published."""

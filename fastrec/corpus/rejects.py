@@ -22,8 +22,7 @@ from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import ERRORS, Finding
 from fastrec.storage import storage_of
 
-CODES: Final = tuple(row.code for row in ERRORS)
-"""The codes that a rejected line may have."""
+CODES: Final = tuple(row.code for row in ERRORS)  # the codes that a rejected line may have
 
 _SOME_BYTES: Final = 1 << 16
 _HELD_BYTES: Final = 64 << 20  # to hold of all files of a merge
@@ -106,10 +105,8 @@ class RejectRange(msgspec.Struct, frozen=True):
     start: int
     end: int
     shard: int
-    offset: int
-    """Where the piece begins in its shard; ranges of a shard are sorted by it."""
-    line_base: int = 0
-    """To add to line numbers."""
+    offset: int  # where the piece begins in its shard; ranges of a shard are sorted by it
+    line_base: int = 0  # to add to line numbers
 
 
 _decode = msgspec.json.Decoder(RejectedLine).decode

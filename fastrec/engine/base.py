@@ -17,10 +17,7 @@ _KEPT_BYTES: Final = 2 << 20
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
-
-
-Timed = tuple[Result, float, float]
-"""The result of a task, its time, and its processor time."""
+Timed = tuple[Result, float, float]  # the result of a task, its time, and its processor time
 
 
 class Phase(msgspec.Struct):

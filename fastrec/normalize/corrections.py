@@ -24,7 +24,7 @@ from xxhash import xxh3_64_hexdigest
 
 from fastrec.errors import DamagedFileError, UsageError, counted, listed, shown
 from fastrec.judge.arbiter import normal_form
-from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.batch import Batch
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import parse, spell
 from fastrec.schemas.schema import Shape
@@ -32,8 +32,7 @@ from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import FixCounts, LabelCounts
 from fastrec.summary.same_run import TRIAL_FIELDS
 
-PLACES: Final = ".places.jsonl"
-"""What the file beside extracted lines adds to their name."""
+PLACES: Final = ".places.jsonl"  # what the file beside extracted lines adds to their name
 
 _SHORTEST_HASH: Final = 6  # of a question in a label
 
@@ -321,16 +320,12 @@ def fix_lines(
         number, text = fix
         judged = judge.judge_chunk(text + b"\n", normal, line=line.line, offset=line.offset or 0)
         judged.lines = 0
-        if judged.rejected:
-            judged.rejected = [_still_invalid(line, judged.rejected[0], number)]
+        for corrected in judged.rejected:  # at most one
+            first, *others = corrected.findings
+            told = msgspec.structs.replace(first, message=f"in line {number} of the fixes: {first.message}")
+            judged.rejected = [msgspec.structs.replace(corrected, findings=(told, *others), raw=line.raw)]
         counts["rejected" if judged.rejected else "fixed"] += 1
         batch += judged
-
-
-def _still_invalid(original: InvalidLine, corrected: InvalidLine, number: int) -> InvalidLine:
-    first, *others = corrected.findings
-    told = msgspec.structs.replace(first, message=f"in line {number} of the fixes: {first.message}")
-    return msgspec.structs.replace(corrected, findings=(told, *others), raw=original.raw)
 
 
 def fix_counts(file: GivenFile, counts: Counter[str]) -> tuple[FixCounts, list[str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -18,15 +18,7 @@ from msgspec.structs import asdict, replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec._version import __version__
-from fastrec.corpus.manifest import (
-    InputEntry,
-    Manifest,
-    PartEntry,
-    RejectsEntry,
-    SourcesEntry,
-    key_entry,
-    tree_hash,
-)
+from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, SourcesEntry, key_entry, tree_hash
 from fastrec.corpus.output import Output
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.writer import SUFFIXES
@@ -34,16 +26,7 @@ from fastrec.engine.base import Phase
 from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.corrections import fix_counts, label_counts
-from fastrec.normalize.kept import (
-    Base,
-    Changes,
-    Kept,
-    KeptFile,
-    KeptRejects,
-    KeptShard,
-    signatures_of,
-    write_kept,
-)
+from fastrec.normalize.kept import Base, Changes, Kept, KeptFile, KeptRejects, KeptShard, signatures_of, write_kept
 from fastrec.normalize.names import unused_rules
 from fastrec.normalize.options import MaxRejects
 from fastrec.normalize.parts import make_parts, number_parts
@@ -363,7 +346,7 @@ def _keep_work(
         order=[counts.piece.number for counts in sorted_shards.pieces()],
         summary=summary_path,
         rejects=rejects,
-        files=_kept_files(context, list(_files(tasks, kept_parts, written, rejects))),
+        files=_kept_files(context, tasks, kept_parts, written, rejects),
         next_task=sorted_shards.next_task,
         next_piece=sorted_shards.next_piece,
     )
@@ -408,25 +391,20 @@ def _kept_shards(shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShard
     ]
 
 
-def _kept_files(context: RunContext, files: Sequence[tuple[str, str]]) -> list[KeptFile]:
-    """Describe files, given their paths and hashes; DamagedFileError if one is missing."""
+def _kept_files(
+    context: RunContext,
+    tasks: Sequence[SortResult],
+    parts: Sequence[Part],
+    summary: FileDigest,
+    rejects: KeptRejects | None,
+) -> list[KeptFile]:
+    """Describe all files to keep; DamagedFileError if one is missing."""
+    files = [(file.path, file.hash) for task in tasks for file in task.files]
+    files += [(file.path, file.hash) for part in parts for file in part.files]
+    files += [(part.path, part.written.sha256) for part in parts if part.records]
+    files += [(part.sources.path, part.sources.sha256) for part in parts if part.sources]
+    files += [(summary.path, summary.hash), *([(rejects.path, rejects.entry.sha256)] if rejects else [])]
     signatures = signatures_of([context.output.before_publishing(path) for path, _ in files], context.engine)
     if "" in signatures:
         raise DamagedFileError(files[signatures.index("")][0], "it is missing")
     return [KeptFile(path, signature, hash_) for (path, hash_), signature in zip(files, signatures, strict=True)]
-
-
-def _files(
-    tasks: Sequence[SortResult], parts: Sequence[Part], summary: FileDigest, rejects: KeptRejects | None
-) -> Iterator[tuple[str, str]]:
-    for task in tasks:
-        yield from ((file.path, file.hash) for file in task.files)
-    for part in parts:
-        yield from ((file.path, file.hash) for file in part.files)
-        if part.records:
-            yield part.path, part.written.sha256
-        if part.sources:
-            yield part.sources.path, part.sources.sha256
-    yield summary.path, summary.hash
-    if rejects:
-        yield rejects.path, rejects.entry.sha256

@@ -47,8 +47,7 @@ _BLOCK: Final = 1_024  # parts of the base that `Base.removed` looks at together
 class KeptShard(msgspec.Struct, frozen=True, array_like=True):
     path: str
     signature: str  # `Shard.signature`; empty for a stream
-    certain: bool
-    """Whether it was last modified so long before it was read that a later change has another time."""
+    certain: bool  # whether it was last modified so long before it was read that a later change has another time
     ranges: tuple[tuple[int, int, str], ...] = ()
     """Start, size and hash (128-bit xxh3) of all ranges in which the file was read, which may be one."""
 
@@ -170,14 +169,10 @@ _Proof = tuple[str, _Hashed]  # what has to be equal: the signature, hashed rang
 class Changes(msgspec.Struct):
     """How the shards of a run differ from those that were kept. All lists are in ascending order."""
 
-    unchanged: dict[int, int]
-    """Numbers of shards, with the position of the kept shard that has the same content."""
-    new: list[int]
-    """Numbers of shards that have no kept shard of the same content or path."""
-    changed: list[int]
-    """Numbers of shards that have another content than the kept shard of the same path."""
-    gone: list[int]
-    """Positions of the kept shards that no shard matches; also those of shards that changed."""
+    unchanged: dict[int, int]  # numbers of shards, with the position of the kept shard that has the same content
+    new: list[int]  # numbers of shards that have no kept shard of the same content or path
+    changed: list[int]  # numbers of shards that have another content than the kept shard of the same path
+    gone: list[int]  # positions of the kept shards that no shard matches; also those of shards that changed
 
 
 def match_shards(shards: Sequence[Shard], kept: Sequence[KeptShard], *, by_content: bool, engine: Engine) -> Changes:
@@ -310,8 +305,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     order: list[int] = []  # the numbers of all pieces, in the order that was applied to `lines`
     summary: str = ""  # path of the summary of the last run
     rejects: KeptRejects | None = None
-    files: frozenset[str] = frozenset()
-    """All kept files, which must stay until this run is complete."""
+    files: frozenset[str] = frozenset()  # all kept files, which must stay until this run is complete
     next_task: int = 0
     next_piece: int = 0
 

@@ -33,16 +33,14 @@ from fastrec.summary.rows import Sums
 class Piece(msgspec.Struct, frozen=True):
     """A slice of a shard, or a chunk of a shard that the driver decompressed."""
 
-    number: int
-    """No other piece of this work directory ever has the same number, whichever shards come and go."""
+    number: int  # no other piece of this work directory ever has the same number, whichever shards come and go
     shard: int  # number of its shard in this run
     source: str  # path of its shard
     slice: Slice  # what to read: a slice of the shard, or the temporary file of the chunk
     offset: int = 0  # for a chunk: added to offsets in its file
     line: int = 1  # for a chunk: number of its first line
     long_lines: tuple[LongLine, ...] = ()  # for a chunk: lines before it that were too long
-    temporary: bool = False
-    """Whether it is a chunk. The driver deletes its file when the task is done."""
+    temporary: bool = False  # whether it is a chunk; the driver deletes its file when the task is done
 
     def __str__(self) -> str:
         if not self.temporary:
@@ -68,8 +66,7 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     is_newer_version: bool = False  # whether a line is a record of a later version than the default one
     first: bytes = b""  # the lowest key of its records
     last: bytes = b""  # the highest key
-    error: ShardError | None = None
-    """Why the piece could not be read completely. All counts are 0 then."""
+    error: ShardError | None = None  # why the piece could not be read completely; all counts are 0 then
 
     @property
     def lines(self) -> int:
@@ -79,8 +76,7 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 class SortResult(msgspec.Struct, frozen=True, tag="task"):
     task: int
-    pieces: tuple[PieceCounts, ...]
-    """Its pieces; after pass 1, without those of bad shards and of shards that are gone."""
+    pieces: tuple[PieceCounts, ...]  # its pieces; after pass 1, without those of bad shards and of shards that are gone
     runs: tuple[Run, ...]
     rejects: str  # path of the rejected lines
     statistics: str  # path of the statistics of all pieces, each with its number
@@ -266,13 +262,10 @@ def repair_documents(total: LineStatistics) -> tuple[Repaired, Repairable]:
 
 def nothing_matches(filters: Filters, found: LineStatistics) -> NoMatchError:
     lists = {"evaluations": found.evaluations, "metrics": found.metrics, "models": found.models}
-    available = "; ".join(f"{kind}: {_some(names)}" for kind, names in lists.items() if names)
+    some = {kind: names[:_LISTED_NAMES] + ["…"] * (len(names) > _LISTED_NAMES) for kind, names in lists.items()}
+    available = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in some.items() if names)
     hint = did_you_mean(found.similar) or f"; {available or 'there are no records'}"
     return NoMatchError(f"no record matches {filters}{hint}")
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:_LISTED_NAMES]) + (", …" if len(names) > _LISTED_NAMES else "")
 
 
 def count_lines(results: Sequence[SortResult], engine: Engine, at_once: int) -> LineStatistics:

@@ -19,13 +19,7 @@ import msgspec
 
 from fastrec.build import identity
 from fastrec.corpus.output import CORPUS, KEPT, Output, work_root_of
-from fastrec.corpus.publish import (
-    check_inputs_not_in,
-    check_output,
-    check_reachable,
-    open_output,
-    too_little_space,
-)
+from fastrec.corpus.publish import check_inputs_not_in, check_output, check_reachable, open_output, too_little_space
 from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
 from fastrec.engine.base import Engine, Phase

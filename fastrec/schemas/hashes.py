@@ -104,8 +104,7 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
 ABSENT: Final = "absent"  # counted in place of a recipe for records without a hash
 WRONG: Final = "wrong"  # counted in place of a recipe for hashes that no recipe gives
 
-Text = Callable[[str, list[str]], bytes]
-"""From `input.raw` and the references to the text that is hashed."""
+Text = Callable[[str, list[str]], bytes]  # from `input.raw` and the references to the text that is hashed
 
 
 def _first(references: list[str]) -> str:

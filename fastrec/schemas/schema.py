@@ -155,8 +155,7 @@ class Rule(NamedTuple):
     types: tuple[str, ...]  # the interaction types that the rule applies to
     field: str
     message: str
-    test: str
-    """A Python expression over `record` that is true if a record of the right types follows the rule."""
+    test: str  # a Python expression over `record` that is true if a record of the right types follows the rule
 
 
 class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
@@ -164,13 +163,10 @@ class Schema(msgspec.Struct, frozen=True, eq=False, kw_only=True, dict=True):
 
     name: str
     about: str
-    label: str
-    """The `schema_version` of records that are upgraded to this version, and `schema` in manifests."""
-    labels: frozenset[str]
-    """The values of `schema_version` that name this version; others are worth a warning."""
+    label: str  # the `schema_version` of records that are upgraded to this version, and `schema` in manifests
+    labels: frozenset[str]  # the values of `schema_version` that name this version; others are worth a warning
     record: type[Any]
-    recipe: str
-    """The recipe of `sample_hash`."""
+    recipe: str  # the recipe of `sample_hash`
     sure_labels: frozenset[str]
     """With these labels, a record that decodes as this version, and follows its rules, is of this version."""
     claims: Callable[[Any], bool]

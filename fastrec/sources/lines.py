@@ -38,8 +38,7 @@ class Chunk(NamedTuple):
 
     data: bytes
     offset: int  # offset of `data` in the text; a byte order mark counts as text
-    line: int
-    """Number of its first line, from 1; in a byte range, counted from the first line that the range owns."""
+    line: int  # number of its first line, from 1; in a byte range, counted from the first line that the range owns
 
 
 class LongLine(NamedTuple):

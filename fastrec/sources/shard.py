@@ -76,8 +76,7 @@ class Shard(msgspec.Struct, frozen=True):
     stream: bool = False
     """Standard input, a pipe or a device: it can be read once, from the start, and only by this process."""
     file_id: int = 0  # the inode; 0 for a stream and in an object store
-    listed: Listed | None = None
-    """If it is a part of a corpus: what it must be, which is checked while it is read."""
+    listed: Listed | None = None  # if it is a part of a corpus: what it must be, which is checked while it is read
     trusted: bool = False  # whether its lines are known to be records in normal form of the target
     compression: str = ""
     """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may have made it."""
@@ -251,7 +250,13 @@ def shard_at(path: str, *, may_be_stream: bool = False) -> Shard:
     if path == STDIN:
         return Shard(path, 0, None, stream=True)
     if is_url(path):
-        return _object_at(path)
+        try:
+            with storage_of(path).open_reader(path) as source:
+                return Shard(path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version)
+        except FileNotFoundError as exc:
+            raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
+        except OSError as exc:
+            raise ShardError(path, _reason("cannot be read", exc)) from exc
     try:
         status = os.stat(path)  # noqa: PTH116 - paths stay the str that was given
     except (OSError, ValueError) as exc:
@@ -275,16 +280,6 @@ def numbered_lines(path: str) -> Iterator[tuple[int, bytes]]:
     for chunk in shard_at(path).read(max_line_bytes=sys.maxsize):
         assert not isinstance(chunk, LongLine)
         yield from enumerate(chunk.data.removesuffix(b"\n").split(b"\n"), chunk.line)
-
-
-def _object_at(path: str) -> Shard:
-    try:
-        with storage_of(path).open_reader(path) as source:
-            return Shard(path, source.size, detect(source.pread(MAGIC_BYTES, 0)), source.version)
-    except FileNotFoundError as exc:
-        raise ShardMissingError(path, _reason("cannot be found", exc)) from exc
-    except OSError as exc:
-        raise ShardError(path, _reason("cannot be read", exc)) from exc
 
 
 def _reason(what: str, exc: Exception) -> str:

@@ -103,17 +103,13 @@ def _pieces(raw: RawBytes, max_window: int) -> Iterator[memoryview]:
         if not skippable and not _FRAME_MAGIC.startswith(magic):
             raise raw.corrupt("is not zstd where a new frame should begin")
         raw.require(4, "a zstd frame's magic number")
-        if skippable:
-            _skip_frame(raw)
-        else:
+        if not skippable:
             yield from _pieces_of_frame(raw, max_window)
-
-
-def _skip_frame(raw: RawBytes) -> None:
-    name = f"the skippable zstd frame that starts at byte {raw.offset:,}"
-    raw.require(8, name)
-    if not raw.skip(8 + int.from_bytes(raw.peek(4, 4), "little")):
-        raise raw.truncated(name)
+            continue
+        name = f"the skippable zstd frame that starts at byte {raw.offset:,}"
+        raw.require(8, name)
+        if not raw.skip(8 + int.from_bytes(raw.peek(4, 4), "little")):
+            raise raw.truncated(name)
 
 
 def _pieces_of_frame(raw: RawBytes, max_window: int) -> Iterator[memoryview]:

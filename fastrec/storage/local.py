@@ -7,6 +7,7 @@ import errno
 import os
 import secrets
 import stat
+from functools import partial
 from typing import Any, BinaryIO, Final
 
 from fastrec.errors import UsageError, naming, shown
@@ -26,10 +27,6 @@ _CANNOT_LINK: Final = {
 """Another file system, one without hard links, too many of them, or a rule of the system; a copy may still work."""
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, _PRIVATE)
-
-
 class _NewLocalFile(NewFile):
     """A new file under a temporary name. The name is unique: a worker presumed dead may write the same file."""
 
@@ -39,7 +36,7 @@ class _NewLocalFile(NewFile):
         directory, name = os.path.split(path)
         # Cut, because a file name has at most 255 bytes: 60 characters have at most 240.
         self._temporary = os.path.join(directory, f"{name[:60]}.{secrets.token_hex(4)}")  # noqa: PTH118
-        self._file = open(self._temporary, "wb", opener=_private if for_work else None)  # noqa: SIM115
+        self._file = open(self._temporary, "wb", opener=partial(os.open, mode=_PRIVATE) if for_work else None)  # noqa: SIM115
         self._is_finished = False
 
     def write(self, data: Any, /) -> int:
