@@ -42,10 +42,11 @@ BUNDLES: Final = 10_000
 DRAWS: Final = 1_000
 _CELLS: Final = 4_000_000  # of a matrix of draws
 _ENDS: Final = (2.5, 97.5)
+_NAMES: Final = ("rank", "model")
 _STYLE: Final = Html(
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem}table{border-collapse:collapse}.wide{overflow-x:auto}"
-    "th,td{padding:.25rem .75rem;text-align:left;border-bottom:1px solid #8884}.soft{opacity:.7}"
-    ".num{text-align:right;font-variant-numeric:tabular-nums}"
+    "body{font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;margin:2rem}"
+    "table{border-collapse:collapse}.wide{overflow-x:auto}"
+    "th,td{padding:.25rem .75rem;text-align:left;border-bottom:1px solid #8884}.num{text-align:right}.soft{opacity:.7}"
 )
 
 
@@ -154,13 +155,12 @@ class Leaderboard(Tabular, kw_only=True):
         def cell(model: BoardModel, head: str, text: str) -> Html:
             is_linked = head in used and text != NONE
             shown = tag("a", text, href=link(used[head], model.model_id)) if link and is_linked else text
-            return tag("td", tag("span", shown)) if head in ("rank", "model") else tag("td", shown, class_="num")
+            return tag("td", tag("span", shown)) if head in _NAMES else tag("td", shown, class_="num")
 
         made = []
         for title, models in self.groups():
             heads, rows = self.table(models)
-            kinds = [None if name in ("rank", "model") else "num" for name in heads]
-            head = [tag("th", name, scope="col", class_=kind) for name, kind in zip(heads, kinds, strict=True)]
+            head = [tag("th", name, scope="col", class_=None if name in _NAMES else "num") for name in heads]
             body = [tag("tr", *map(partial(cell, model), heads, row)) for model, row in zip(models, rows, strict=True)]
             plain = tag(
                 "div",
@@ -222,10 +222,8 @@ def _estimate(one: Estimate | None, scale: float, unit: str) -> str:
 def _cell_texts(evaluation: BoardEvaluation, cells: Sequence[BoardCell | None]) -> list[str]:
     """The cells of a column, with the same number of decimals."""
     values = [cell.value if cell else None for cell in cells]
-    if evaluation.graded and any(value is not None and abs(value) >= 10 for value in values):
-        texts = even_scores(values)
-    else:
-        texts = [value_text(value, graded=evaluation.graded) for value in values]
+    is_large = evaluation.graded and any(value is not None and abs(value) >= 10 for value in values)
+    texts = even_scores(values) if is_large else [value_text(value, graded=evaluation.graded) for value in values]
     return [f"({text})" if cell and not cell.counts else text for cell, text in zip(cells, texts, strict=True)]
 
 

@@ -131,7 +131,6 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 NO_METRIC: Final = "no metric matches --metric"
 
 _hash: Final = LIST_HASHES["sha256"]
-_ENDS: Final = (b',"is_correct":false}', b',"is_correct":true}')
 _NOT_SCORED: Final = Score(metric="", value=None, problem="the log has no score for this sample")
 
 
@@ -249,11 +248,9 @@ class Converter:
             self._keeper.left_out[name, NO_PLACE] += 1
         measured = b"" if sample.token_usage is None else b',"token_usage":' + encode(sample.token_usage)
         measured += b"" if sample.performance is None else b',"performance":' + encode(sample.performance)
-        ends = _ENDS
-        if sample.num_turns is not None or sample.tool_calls is not None:
-            turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
-            calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
-            ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
+        turns = b"" if sample.num_turns is None else b',"num_turns":%d' % sample.num_turns
+        calls = b"}" if sample.tool_calls is None else b',"tool_calls_count":%d}' % sample.tool_calls
+        ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
         bundled = []
         for score in scores:
             number, totals, can_be_correct = metrics.get(score.metric) or self._new_metric(score.metric)
