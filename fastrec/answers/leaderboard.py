@@ -27,14 +27,16 @@ from fastrec.html import Html, joined, table, tag
 from fastrec.notebook import Tabular
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
-from fastrec.wording import NONE, metrics_of, title_of, value_text
+from fastrec.wording import NONE, even_scores, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
 DRAWS: Final = 1_000
 _CELLS: Final = 4_000_000  # of a matrix of draws
 _ENDS: Final = (2.5, 97.5)
+_NAMES: Final = ("rank", "model")
 _STYLE: Final = Html(
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem}table{border-collapse:collapse}.wide{overflow-x:auto}"
+    "body{font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;margin:2rem}"
+    "table{border-collapse:collapse}.wide{overflow-x:auto}"
     "th,td{padding:.25rem .75rem;text-align:left;border-bottom:1px solid #8884}.num{text-align:right}.soft{opacity:.7}"
 )
 
@@ -132,7 +134,7 @@ class Leaderboard(Tabular, kw_only=True):
             "wins": [_estimate(model.win_share, 100, "%") for model in models],
         }
         used = [at for at, _ in enumerate(self.evaluations) if any(model.cells[at] for model in models)]
-        cells = [[_cell_text(self.evaluations[at], model.cells[at]) for model in models] for at in used]
+        cells = [_cell_texts(self.evaluations[at], [model.cells[at] for model in models]) for at in used]
         names = [name for name, column in columns.items() if any(column)]
         heads = names + [self.evaluations[at].title for at in used]
         return heads, [list(row) for row in zip(*(columns[name] for name in names), *cells, strict=True)]
@@ -144,14 +146,18 @@ class Leaderboard(Tabular, kw_only=True):
         def cell(model: BoardModel, head: str, text: str) -> Html:
             is_linked = head in used and text != NONE
             shown = tag("a", text, href=link(used[head], model.model_id)) if link and is_linked else text
-            return tag("td", tag("span", shown)) if head in ("rank", "model") else tag("td", shown, class_="num")
+            return tag("td", tag("span", shown)) if head in _NAMES else tag("td", shown, class_="num")
 
         made = []
         for title, models in self.groups():
             heads, rows = self.table(models)
-            head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in heads)))
+            head = [tag("th", name, scope="col", class_=None if name in _NAMES else "num") for name in heads]
             body = [tag("tr", *map(partial(cell, model), heads, row)) for model, row in zip(models, rows, strict=True)]
-            plain = tag("div", tag("table", head, tag("tbody", *body), class_="list board"), class_="wide")
+            plain = tag(
+                "div",
+                tag("table", tag("thead", tag("tr", *head)), tag("tbody", *body), class_="list board"),
+                class_="wide",
+            )
             made.append(table(title, heads, body, class_="board") if sortable else joined(tag("h3", title), plain))
         return joined(*made, *(tag("p", line, class_="soft") for line in self.notes()))
 
@@ -202,11 +208,12 @@ def _estimate(one: Estimate | None, scale: float, unit: str) -> str:
     return f"{scale * one.value:.1f}{unit} [{scale * one.low:.1f}–{scale * one.high:.1f}]" if one else ""
 
 
-def _cell_text(evaluation: BoardEvaluation, cell: BoardCell | None) -> str:
-    if cell is None:
-        return NONE
-    text = value_text(cell.value, graded=evaluation.graded)
-    return text if cell.counts else f"({text})"
+def _cell_texts(evaluation: BoardEvaluation, cells: Sequence[BoardCell | None]) -> list[str]:
+    """The cells of a column, with the same number of decimals."""
+    values = [cell.value if cell else None for cell in cells]
+    is_large = evaluation.graded and any(value is not None and abs(value) >= 10 for value in values)
+    texts = even_scores(values) if is_large else [value_text(value, graded=evaluation.graded) for value in values]
+    return [f"({text})" if cell and not cell.counts else text for cell, text in zip(cells, texts, strict=True)]
 
 
 class _Column(NamedTuple):

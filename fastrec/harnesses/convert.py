@@ -29,12 +29,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from hashlib import sha256
 from math import comb
 from statistics import median
 from typing import Final, Self
 
 import msgspec
-from msgspec import field
+from msgspec import UNSET, field
 
 from fastrec.harnesses.log import RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
@@ -220,6 +221,7 @@ class Converter:
         self._heads: dict[tuple[str, str], bytes] = {}
         self._metrics: dict[str, tuple[int, MetricTotals, bool]] = {}  # position, totals, whether a 1 can be correct
         self._wanted: dict[str, bool] = {}
+        self._no_metadata = self._metadata({})
         self._keeper = MetadataKeeper(harness, chosen)
         self.result = Converted(
             head=self._head(run), fields_left_out=self._keeper.left_out, metadata=self._keeper.names
@@ -259,7 +261,7 @@ class Converter:
                 totals.scored += 1
                 totals.sum += value
                 if self._by_sample:
-                    totals.by_sample.setdefault(sample.sample_id, []).append(value)
+                    totals.by_sample.setdefault(sample.sample_id or "", []).append(value)
                 if value not in (0, 1):
                     totals.graded = True
             evaluation = b',"evaluation":{"score":' + encode(value) + ends[value == 1 and can_be_correct and not error]
@@ -274,12 +276,12 @@ class Converter:
                 kept = self._keeper.keep(score.fields, sample.input, "score", metadata) if score.fields else {}
                 one.metadata = self._metadata(metadata | score.metadata | kept)
         return Bundle(
-            question=self._question(sample),
-            answer=self._answer(sample),
-            measured=measured,
-            metadata=self._metadata(metadata),
-            scores=bundled,
-            head=self._head(sample.run) if sample.run else b"",
+            self._question(sample),
+            self._answer(sample),
+            measured,
+            self._metadata(metadata) if metadata else self._no_metadata,
+            bundled,
+            self._head(sample.run) if sample.run else b"",
         )
 
     def leave_out(self, reason: str) -> None:
@@ -304,10 +306,14 @@ class Converter:
         return found
 
     def _question(self, sample: Sample) -> bytes:
-        digest = _hash(sample.input.raw, sample.input.reference)
-        start = b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":'
+        encode, asked = self._encode, sample.input
+        text = encode(asked)
+        # The hash is that of ASCII text, which nearly always is the one just encoded.
+        is_hashed = asked.formatted is UNSET and asked.choices is UNSET and text.isascii() and b"\x7f" not in text
+        digest = (sha256(text).hexdigest() if is_hashed else _hash(asked.raw, asked.reference)).encode()
+        name = b'"%b"' % digest[:16] if sample.sample_id is None else encode(sample.sample_id)
         kind = sample.interaction_type.encode()
-        return start % (self._encode(sample.sample_id), digest.encode(), kind) + self._encode(sample.input)
+        return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (name, digest, kind, text)
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
         encode = self._encode

@@ -125,7 +125,7 @@ class Score(msgspec.Struct, kw_only=True, gc=False):
 class Sample(msgspec.Struct, kw_only=True, gc=False):
     """One sample of a log: what was asked, what the model did, and its scores."""
 
-    sample_id: str
+    sample_id: str | None  # None: the first digits of its hash
     input: Input
     scores: list[Score]  # if there is none, the record says that the sample is not scored
     output: Output | None = None  # what the model said, if the interaction has a single turn

@@ -245,3 +245,18 @@ def test_a_limit_keeps_the_largest_evaluations(corpus, tmp_path):
     assert [board.left_out for board in boards] == [0, 1]
     assert "1 evaluation with fewer questions left out; `fastrec leaderboard` has all." in boards[1].notes()
     assert not any("left out" in line for line in boards[0].notes())
+
+
+def test_cells_of_a_column_have_even_digits(tmp_path: Path) -> None:
+    scores = {"large": {"m1": 8.5, "m2": 12.25, "m3": 100.0}, "small": {"m1": 0.5, "m2": 0.25, "m3": 1.0}}
+    records = [
+        record(model, number, value, evaluation_name=name)
+        for name, by_model in scores.items()
+        for model, value in by_model.items()
+        for number in range(3)
+    ]
+    board = fastrec.leaderboard(make_corpus(tmp_path, records))
+    heads, rows = board.table(sorted(board.models, key=lambda model: model.model_id))
+    columns = dict(zip(heads, zip(*rows, strict=True), strict=True))
+    assert columns["large"] == ("8.50", "12.25", "100.00")
+    assert columns["small"] == ("0.500", "0.250", "1.000")

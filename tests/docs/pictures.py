@@ -3,6 +3,7 @@
 1. `run.svg`: a terminal after the commands below.
 2. `report.png`: the HTML report of that corpus, in the installed Chromium.
 3. `view-table.png`, `view-question.png` and `view-transcript.png`: pages of `fastrec view` of that corpus.
+4. `view-label.png`: an answer in `fastrec view --labels`, with the button for a verdict that is wrong.
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ def window() -> Iterator[Page]:
 def report_picture(page: Path) -> None:
     """Take a picture of the top of the report."""
     with window() as shown:
+        shown.set_viewport_size({"width": 1200, "height": 720})
         shown.goto(page.as_uri())
         shown.screenshot(path=ASSETS / "report.png")
 
@@ -102,6 +104,12 @@ def view_pictures(corpus: Path) -> None:
             if shown.locator(".call.failed").count():
                 break
         shown.screenshot(path=ASSETS / "view-transcript.png")
+    with serving(corpus, labels=corpus.parent / "labels.jsonl") as opened, window() as shown:
+        shown.set_viewport_size({"width": 1200, "height": 560})
+        shown.goto(f"{opened.address}questions?evaluation=word_problems&sort=hardest")
+        _follow(shown, ".questions .row-link")
+        _follow(shown, ".glance a.dot.wrong")
+        shown.screenshot(path=ASSETS / "view-label.png")
 
 
 def _follow(page: Page, selector: str) -> None:

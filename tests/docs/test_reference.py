@@ -100,7 +100,7 @@ def test_pictures_are_small_and_self_contained() -> None:
     assert {(page.parent / target).resolve() for page, _, target in found} == set((DOCS / "assets").iterdir())
     assert all(len(text) > 20 for _, text, _ in found)
     assert (DOCS / "assets" / "run.svg").stat().st_size < 100_000
-    assert all(path.stat().st_size < 200_000 for path in (DOCS / "assets").glob("*.png"))
+    assert all(path.stat().st_size < 150_000 for path in (DOCS / "assets").glob("*.png"))
     assert not re.search(r"(?:href|src|url)\W+https?:", (DOCS / "assets" / "run.svg").read_text())
 
 

@@ -54,8 +54,14 @@ scores = st.builds(
 )
 samples = st.builds(
     Sample,
-    sample_id=texts,
-    input=st.builds(Input, raw=texts, formatted=st.just(UNSET) | texts, reference=st.lists(texts, max_size=2)),
+    sample_id=st.none() | texts,
+    input=st.builds(
+        Input,
+        raw=texts | st.sampled_from(["plain", "DEL \x7f", 'a "quote"\n']),
+        formatted=st.just(UNSET) | texts,
+        reference=st.lists(texts, max_size=2),
+        choices=st.just(UNSET) | st.lists(texts, max_size=2),
+    ),
     scores=st.lists(scores, max_size=4),
     output=st.none() | outputs,
     messages=st.none()
@@ -81,14 +87,15 @@ def expected(sample: Sample, score: Score, graded: frozenset[str]) -> bytes:
         error = f"{error}; {problem}" if error else problem
     value = score.value if score.value is not None else 0.0
     common = {"harness": "any", "harness_version": "1.2"} | sample.metadata | score.metadata
+    digest = LIST_HASHES["sha256"](sample.input.raw, sample.input.reference)
     record = Record(
         schema_version="0.3.0",
         evaluation_id=RUN.evaluation_id,
         model_id=RUN.model,
         evaluation_name=RUN.task,
         evaluation_result_id=score.metric or UNSET,
-        sample_id=sample.sample_id,
-        sample_hash=LIST_HASHES["sha256"](sample.input.raw, sample.input.reference),
+        sample_id=digest[:16] if sample.sample_id is None else sample.sample_id,
+        sample_hash=digest,
         interaction_type=sample.interaction_type,  # type: ignore[arg-type]
         input=sample.input,
         output=_set(sample.output if score.output is None else score.output),

@@ -192,7 +192,9 @@ def test_blank_lines_and_a_column_without_a_name(tmp_path: Path, text: str) -> N
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
     [log] = fastrec.import_logs(tmp_path / "t.tsv", tmp_path / "out", **meaning).logs
     assert (log.samples, log.left_out) == (2, {})
-    assert [one["input"]["raw"] for one in records_of(tmp_path / "out")] == ["x", "y"]
+    records = records_of(tmp_path / "out")
+    assert [one["input"] for one in records] == [{"raw": "x", "reference": []}, {"raw": "y", "reference": []}]
+    assert [(one["metadata"][""], one.get("error")) for one in records] == [("0", None), ("1", None)]
 
 
 @pytest.mark.parametrize("text", ["q,s\n", "", "[]", "{\n"])
