@@ -11,13 +11,15 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats as scipy_stats
 
 import fastrec
 from fastrec.answers.ranks import ALPHA, pair_sums, rank_ranges, significant
 from fastrec.cli import cli
+from tests.lazily import Library
 from tests.samples import sample_of
 from tests.sizes import examples
+
+scipy_stats: Any = Library("scipy.stats")
 
 
 def naive_ranges(values: Any, *, lower: bool) -> list[tuple[int, int]]:

@@ -14,11 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import msgspec
-import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
@@ -36,10 +32,16 @@ from fastrec.limits import Limits, use_limits
 from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from tests import strategies
+from tests.lazily import Library
 from tests.normalize.normalizing import Corpus, normalized, text_of, without_long, write
 from tests.running import run_command
 from tests.samples import question, sample
 from tests.sizes import examples, few_of
+
+duckdb: Any = Library("duckdb")
+pa: Any = Library("pyarrow")
+pl: Any = Library("polars")
+pq: Any = Library("pyarrow.parquet")
 
 TABLES = tuple(one for one in module.FORMATS if one != "pairs")
 

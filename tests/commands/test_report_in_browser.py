@@ -8,16 +8,19 @@ import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
 
 import fastrec
 from fastrec.limits import Limits
 from tests.commands.test_report import MARKUP, ROOT, corpus_of, hostile_corpus, marked
+from tests.lazily import Library
 from tests.running import make_page
 from tests.samples import sample
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
@@ -66,7 +69,7 @@ CONTRAST = """() => {
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The installed browser; none is downloaded."""
-    with sync_playwright() as playwright:
+    with Library("playwright.sync_api").sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
         yield browser

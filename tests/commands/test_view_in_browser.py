@@ -8,11 +8,10 @@ import re
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
 
 from fastrec.commands.view.server import View
 from tests.commands import test_report_in_browser as report
@@ -25,6 +24,10 @@ from tests.commands.viewing import (
     plain_records,
     serving,
 )  # fmt: skip
+from tests.lazily import Library
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 pytestmark = report.pytestmark
 PHONE = 390
@@ -47,7 +50,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[View]:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The installed browser; none is downloaded."""
-    with sync_playwright() as playwright:
+    with Library("playwright.sync_api").sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=report.CHROMIUM, args=arguments)
         yield browser

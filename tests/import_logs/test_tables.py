@@ -10,8 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import example, given, settings
@@ -20,8 +18,12 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.errors import LogError, UsageError
 from fastrec.harnesses import table
+from tests.lazily import Library
 from tests.running import run_command
 from tests.sizes import examples
+
+pa: Any = Library("pyarrow")
+pq: Any = Library("pyarrow.parquet")
 
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "model": "org/a", "question": 'What is\n"2 + 2", é?', "gold": "4", "said": "4,", "ok": "true"},
