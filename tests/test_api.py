@@ -216,7 +216,7 @@ def test_a_key_that_cannot_be_an_attribute_is_refused(key: str) -> None:
         fastrec.decode(line)
 
 
-@settings(max_examples=examples(20, 450))
+@settings(max_examples=examples(12, 450))
 @given(strategies.records)
 def test_encoding_a_decoded_record_gives_the_normal_form(record: dict[str, Any]) -> None:
     """For any valid record, `encode(decode(line))` is its normal form, unless a key cannot be an attribute."""

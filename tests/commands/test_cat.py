@@ -134,7 +134,7 @@ def one_or_several(values: list[Any]) -> st.SearchStrategy[Any]:
     return st.sampled_from(values) | st.lists(st.sampled_from(values), min_size=1, max_size=3)
 
 
-@settings(max_examples=examples(30, 450))
+@settings(max_examples=examples(18, 450))
 @given(
     asked=st.fixed_dictionaries(
         {},
@@ -279,7 +279,7 @@ def test_a_limit_stops_the_reading(corpus: Corpus, monkeypatch: pytest.MonkeyPat
 positions = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
 
 
-@settings(max_examples=examples(40, 900))
+@settings(max_examples=examples(24, 900))
 @given(
     ends=st.lists(positions, min_size=2, max_size=2).map(sorted),
     fixed=st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 2), min_size=1, max_size=2), max_size=3),

@@ -226,7 +226,7 @@ def test_every_reader_restores_generated_records(tmp_path: Path) -> None:
     assert_equal(corpus, exported(corpus, tmp_path / "tables"))
 
 
-@settings(max_examples=examples(12, 240))
+@settings(max_examples=examples(8, 240))
 @given(st.lists(strategies.records, min_size=1, max_size=3))
 def test_any_records_can_be_restored(records: list[dict[str, Any]]) -> None:
     """Batches of random valid records, decoded by one decoder."""

@@ -168,7 +168,7 @@ def test_cat_finds_what_a_naive_filter_finds(case: str, corpus: Corpus) -> None:
     assert list(fastrec.cat(corpus.path, **CASES[case])) == expected
 
 
-@settings(max_examples=examples(30, 450))
+@settings(max_examples=examples(12, 450))
 @given(filters, st.sampled_from([200, 5_000, 1 << 20]))
 def test_cat_agrees_with_decoding_every_record(corpus: Corpus, asked: dict[str, Any], skim_bytes: int) -> None:
     """For any filters, and wherever buffers end."""

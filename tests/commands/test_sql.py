@@ -209,6 +209,7 @@ WAYS_OUT = [
 ]
 
 
+@pytest.mark.each_value  # with one of the versions
 @pytest.mark.parametrize("way", WAYS_OUT)
 def test_no_query_leaves_the_corpus(way: str, corpus: Corpus, tmp_path: Path) -> None:
     """Nothing of the machine is read, nothing is written, and nobody is called."""

@@ -44,7 +44,7 @@ SCHEMA = Path(fastrec.__file__).parent / "summary" / "summary.schema.json"
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Generated shards with all kinds of lines."""
     folder = tmp_path_factory.mktemp("mixed") / "in"
-    generate(folder, records=300, seed=5, text="words", shards=3, compression="mixed", **EVERYTHING)
+    generate(folder, records=examples(160, 300), seed=5, text="words", shards=3, compression="mixed", **EVERYTHING)
     return folder
 
 

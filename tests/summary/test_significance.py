@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fastrec.summary.significance import adjust, mcnemar, paired_test, power, sign_flip, t_test
 from tests.commands.comparing import adjusted, flipped, p_value
+from tests.sizes import examples
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,8 @@ def test_the_p_value_is_that_of_scipy(one: int, other: int) -> None:
 def test_the_p_value_of_millions_of_flips_is_fast() -> None:
     """It is that of the exact sum, close to the normal distribution, or 0 if too small for a double."""
     assert mcnemar(499_000, 501_000) == 0.04560829986538208  # computed with all bits, which takes ten seconds
-    one, other = 2_000_000, 2_004_000
+    one = examples(1_000_000, 2_000_000)
+    other = one + one // 500
     assert mcnemar(one, other) == pytest.approx(erfc((other - one - 1) / sqrt(2 * (one + other))), rel=1e-5)
     assert mcnemar(one, 2 * other) == 0.0
 
@@ -163,6 +165,9 @@ def test_the_smallest_difference_is_found_in_four_of_five_simulations(questions:
     assert 0.75 < found < 0.9  # few questions have few p-values
 
 
+RUNS = examples(200, 400)
+
+
 @pytest.mark.parametrize("questions", [40, 120])
 def test_the_smallest_difference_of_scores_is_found_in_four_of_five_simulations(questions: int) -> None:
     """With the number of questions that it needs, the same power results."""
@@ -179,7 +184,7 @@ def test_the_smallest_difference_of_scores_is_found_in_four_of_five_simulations(
         values = [Fraction(round(draw_from.gauss(difference, deviation) * 1e6)) for _ in range(questions)]
         return t_test(*sums(values), questions) < 0.05
 
-    assert 0.75 < sum(is_found() for _ in range(400)) / 400 < 0.86
+    assert 0.75 < sum(is_found() for _ in range(RUNS)) / RUNS < 0.86
 
 
 @pytest.mark.parametrize(
