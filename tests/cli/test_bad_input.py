@@ -480,7 +480,7 @@ def test_wrong_value(arguments: list[str], said: str) -> None:
 
 
 @pytest.mark.usefixtures("place")
-@pytest.mark.parametrize("command", [*few_of(WORKING, 5, "test_closed_pipe"), "--help", "--version", "cat --help"])
+@pytest.mark.parametrize("command", [*few_of(WORKING, 3, "test_closed_pipe"), "--help", "--version", "cat --help"])
 def test_closed_pipe(command: str) -> None:
     """A closed pipe prints no error and does not change the exit code."""
     reader, writer = os.pipe()

@@ -66,7 +66,8 @@ def kind(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
 def engine(kind: dict[str, object]) -> Iterator[Engine]:
     """An engine of each kind, for all tests: what one test does to it must not disturb the next."""
     options = Options(**kind)  # type: ignore[arg-type]
-    with make_engine(options.jobs, options.engine, options.scheduler) as running:
+    limits = Limits(cluster_patience_seconds=8.0)  # so long it waits for the result of a dead worker
+    with make_engine(options.jobs, options.engine, options.scheduler, limits) as running:
         yield running
 
 
