@@ -92,6 +92,7 @@ def test_any_json_is_an_aggregate_or_not(value: Any) -> None:
     assert isinstance(found, Aggregate) or found.problem
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("key", list(aggregate()))
 @pytest.mark.parametrize("value", [None, 7, "", [], {}, [[]], [{}], True])
 def test_wrong_values_in_aggregates(key: str, value: Any) -> None:

@@ -59,6 +59,7 @@ class Simulated:
             self.line.finish()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("merge", [0.4, 0.85, 1.3])
 @pytest.mark.parametrize(
     ("sizes", "expected", "reused"),

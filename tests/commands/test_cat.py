@@ -166,6 +166,7 @@ def test_a_repeated_option_means_any_of_its_values(plain: Corpus) -> None:
     assert invoke(plain.path, *arguments).stdout_bytes.splitlines() == reference(plain, sample_id=[5, 6])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("value", [5.0, None, ["org/0", 1.5], True, [b"org/0"], b"org/0"])
 def test_a_filter_of_another_type_is_refused(name: str, value: Any, plain: Corpus) -> None:

@@ -588,6 +588,7 @@ def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_:
     assert_refused(3, "manifest.json: is not a manifest", corpus, "--format", format_, output=output)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("format_", TABLES)
 @pytest.mark.parametrize(
     ("text", "message"),

@@ -219,6 +219,7 @@ def matching(request: pytest.FixtureRequest, corpus: Corpus, tmp_path_factory: p
     return BOTH[request.param], folder / "corpus", expected
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("form", ["csv", "matrix"])
 def test_export_has_only_matching_records(form: str, matching: Any, corpus: Corpus, tmp_path: Path) -> None:
     """The tables are those of a corpus of the matching records; README and export.json name the filters."""

@@ -223,6 +223,7 @@ def read_all(log: Log) -> int:
     return sum(1 for piece in plan.slices for _ in helm.samples(log, plan.run, piece))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_cut_file_is_named(tmp_path, file, indent):

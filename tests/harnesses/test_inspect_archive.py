@@ -37,6 +37,7 @@ from tests.sizes import examples
 IDS = [1, "a/b", "../up", "a_epoch_1/sample", "x y\n\u2028é.json", "", 'quote" and \\']
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("frames", [1, 2, 5])
 @pytest.mark.parametrize("method", [STORED, DEFLATE, ZSTD])
 def test_every_compression_gives_the_same_records(tmp_path, method, frames):

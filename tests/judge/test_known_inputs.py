@@ -276,6 +276,7 @@ HOSTILE: dict[str, tuple[bytes, str | None]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "options", [{}, {"target": NEWEST_SCHEMA.name}, {"schema": DEFAULT_SCHEMA.name}], ids=["", "up", "pin"]
 )

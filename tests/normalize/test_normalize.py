@@ -186,6 +186,7 @@ def test_invalid_options_are_refused(options: dict[str, Any], said: str, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("algorithm", ["sha256", "xxh3_128"])
 @pytest.mark.parametrize("mode", ["replace", "fill", "verify"])
 def test_sample_hash_modes(mode: str, algorithm: str, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def digest(name: str, raw: str, references: list[str]) -> str:
     return sha256(RECIPES[name](raw, references)).hexdigest()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("number", range(3))
 def test_worked_digests(name: str, number: int) -> None:

@@ -285,6 +285,7 @@ def random_runs(rng: random.Random, count: int) -> list[tuple[list[Fence], list[
     return runs
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("most", [1 << 17, 500])
 @pytest.mark.parametrize("seed", range(5))
 def test_regions_have_about_the_same_size(seed: int, most: int) -> None:
