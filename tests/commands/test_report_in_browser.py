@@ -121,6 +121,8 @@ def open_page(browser: Browser, report: Path, plain: Opened) -> Iterator[Any]:
             context = browser.new_context(viewport={"width": width, "height": 900}, **options)
             contexts.append(context)
             one = Opened(context.new_page())
+        one.said.clear()
+        one.requests.clear()
         pages.append((one, path.as_uri()))
         one.page.goto(path.as_uri())
         return one.page
@@ -129,7 +131,6 @@ def open_page(browser: Browser, report: Path, plain: Opened) -> Iterator[Any]:
     for one, address in pages:
         assert one.said == []
         assert one.requests == [address]
-    plain.requests.clear()
     for context in contexts:
         context.close()
 

@@ -69,7 +69,7 @@ def test_any_call_may_fail(
 ) -> None:
     """OUT is missing or unchanged, the error names file and reason, and the next run gives the expected bytes.
 
-    Calls that are tried with a scene like this one are tried here with `make test-long`, but for one.
+    Calls that are tried with a scene like this one are tried here with `make test-long`, or one if there are no others.
     """
     name = request.node.callspec.params["scene"]
     others = calls(LIKE[name]).get(operation, []) if name in LIKE else []
