@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 settings.register_profile(
     "fastrec",
     deadline=None,
-    max_examples=examples(20, 500),
+    max_examples=examples(12, 500),
     derandomize=not os.environ.get("FUZZ"),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example, HealthCheck.data_too_large],
 )

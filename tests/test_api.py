@@ -216,7 +216,7 @@ def test_a_key_that_cannot_be_an_attribute_is_refused(key: str) -> None:
         fastrec.decode(line)
 
 
-@settings(max_examples=examples(20, 450))
+@settings(max_examples=examples(12, 450))
 @given(strategies.records)
 def test_encoding_a_decoded_record_gives_the_normal_form(record: dict[str, Any]) -> None:
     """For any valid record, `encode(decode(line))` is its normal form, unless a key cannot be an attribute."""
@@ -324,6 +324,7 @@ def test_decode_raises_for_an_invalid_line(line: bytes | str) -> None:
 # Schema versions
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_a_record_is_decoded_as_its_own_version(version: str, kind: str) -> None:
@@ -359,6 +360,7 @@ def test_a_record_can_be_judged_by_one_version() -> None:
         fastrec.judge(line, schema="0.1")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("version", SCHEMAS)
 def test_records_of_all_versions_can_be_upgraded(version: str, kind: str, tmp_path: Path) -> None:

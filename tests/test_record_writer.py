@@ -230,7 +230,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
 @given(st.lists(st.tuples(TEXT, TEXT, TEXT, st.floats(0, 1)), max_size=5))
-@settings(max_examples=examples(20, 500))
+@settings(max_examples=examples(12, 500))
 def test_any_text_survives(
     tmp_path_factory: pytest.TempPathFactory, samples: list[tuple[str, str, str, float]]
 ) -> None:

@@ -44,7 +44,7 @@ def test_what_is_cut_has_the_marks_of_these_models(chosen: tuple[int, ...]) -> N
     assert pieces == 8 or len(found) == len(chosen)
 
 
-@settings(max_examples=examples(14, 160))
+@settings(max_examples=examples(8, 160))
 @given(st.integers(0, 1 << 30), st.lists(choices, min_size=1, max_size=6), st.booleans())
 def test_facts_are_those_of_the_chosen_models(seed: int, several: list[tuple[int, ...]], graded: bool) -> None:
     random = Random(seed)

@@ -12,13 +12,12 @@ from zlib import crc32
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from scipy import stats as scipy_stats
 
 import fastrec
 from fastrec.answers import leaderboard as implementation
 from fastrec.answers.index import open_index
 from fastrec.cli import cli
-from tests.answers.test_ranks import make_corpus, naive_ranges, record
+from tests.answers.test_ranks import make_corpus, naive_ranges, record, scipy_stats
 from tests.samples import sample_of
 
 QUESTIONS = {"A": 60, "B": 25, "C": 40}

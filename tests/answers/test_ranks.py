@@ -11,13 +11,15 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats as scipy_stats
 
 import fastrec
 from fastrec.answers.ranks import ALPHA, pair_sums, rank_ranges, significant
 from fastrec.cli import cli
+from tests.lazily import Library
 from tests.samples import sample_of
 from tests.sizes import examples
+
+scipy_stats: Any = Library("scipy.stats")
 
 
 def naive_ranges(values: Any, *, lower: bool) -> list[tuple[int, int]]:
@@ -50,7 +52,7 @@ def naive_p(differences: Any, *, binary: bool) -> float:
     return max(float(scipy_stats.ttest_1samp(differences, 0).pvalue), least)
 
 
-@settings(max_examples=examples(30, 400))
+@settings(max_examples=examples(18, 400))
 @given(st.integers(0, 2**32), st.integers(1, 9), st.integers(1, 120), st.tuples(*[st.booleans()] * 3))
 def test_ranges_are_those_of_scipy_and_holm(seed, models, questions, kinds):
     binary, lower, sparse = kinds

@@ -39,7 +39,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
 
 
 @given(dice, st.sampled_from(list(SUFFIXES)))
-@settings(max_examples=examples(21, 240), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(13, 240), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_files(tmp_path: Path, rng: random.Random, format_: Format) -> None:
     """Whatever is in the files, there is a result; a changed samples file is always noticed."""
     tree = Tree(tmp_path)
@@ -86,11 +86,13 @@ def test_damaged_files(tmp_path: Path, rng: random.Random, format_: Format) -> N
         max_leaves=20,
     )
 )
+@settings(max_examples=examples(8, 500))
 def test_any_json_is_an_aggregate_or_not(value: Any) -> None:
     found = decode_aggregate(json.dumps(value).encode())
     assert isinstance(found, Aggregate) or found.problem
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("key", list(aggregate()))
 @pytest.mark.parametrize("value", [None, 7, "", [], {}, [[]], [{}], True])
 def test_wrong_values_in_aggregates(key: str, value: Any) -> None:

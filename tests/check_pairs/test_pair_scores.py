@@ -89,6 +89,7 @@ def test_scores_below_one_of_a_wider_range() -> None:
     assert compared("0.7", TWO_THIRDS, Metric(max_score="Infinity")) == "different"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("score", "tally", "verdict"),
     [

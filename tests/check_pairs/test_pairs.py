@@ -249,6 +249,7 @@ def test_a_missing_row_is_noticed(tree: Tree) -> None:
     assert tree.codes() == {"pair.checksum": 1, "pair.total_rows": 1, "pair.score": 1}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("text", [b"", b"\n\n", b" \t\r\n"])
 @pytest.mark.parametrize("format_", [Format.PLAIN, Format.GZIP])
 def test_there_must_be_a_row(tree: Tree, text: bytes, format_: Format) -> None:
@@ -407,6 +408,7 @@ def test_a_huge_json_file_is_not_read(tree: Tree, monkeypatch: pytest.MonkeyPatc
 # Files that cannot be read
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("format_", [Format.ZSTD, Format.GZIP, Format.BZ2, Format.XZ], ids=lambda one: one.value)
 @pytest.mark.parametrize("cut", [0.1, 0.5, 0.99])
 def test_a_damaged_samples_file(tree: Tree, format_: Format, cut: float) -> None:

@@ -142,6 +142,7 @@ def test_many_filters_are_cut_in_a_message() -> None:
     assert filters.spelled().count("--model") == 232
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("command", ["stats", "cat", "questions", "diff", "export", "normalize"])
 @pytest.mark.parametrize("option", ["evaluation", "metric", "model"])
 def test_a_name_in_another_case_is_suggested(command: str, option: str, tmp_path: Path) -> None:

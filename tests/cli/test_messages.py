@@ -94,6 +94,7 @@ def spoil(data: bytes) -> bytes:
     return data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 0x55]) + data[len(data) // 2 + 1 :]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("how", ["spoilt", "followed by something else"])
 def test_corrupt_shards(how: str, format_: Format, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from tests.check_pairs.trees import Tree
 from tests.normalize.normalizing import write
-from tests.normalize.test_determinism import LINES
+from tests.normalize.test_determinism import mixed_lines
 
 STEP = 1_000_000
 
@@ -59,6 +59,7 @@ class Simulated:
             self.line.finish()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("merge", [0.4, 0.85, 1.3])
 @pytest.mark.parametrize(
     ("sizes", "expected", "reused"),
@@ -177,7 +178,7 @@ def test_the_expected_text_follows_what_was_read(jobs: int, tmp_path: Path, monk
     """Compressed shards expand more than usual here, and every record is there twice: the totals are corrected."""
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
     for number in range(6):
-        write(tmp_path / "in" / f"{number}.jsonl", LINES[:60] * 4, Format.ZSTD)
+        write(tmp_path / "in" / f"{number}.jsonl", mixed_lines()[:60] * 4, Format.ZSTD)
     recorder = Recorder()
     limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=100_000, small_input=0)
     run([tmp_path / "in"], tmp_path / "out", Options(jobs=jobs, part_size=20_000, limits=limits), progress=recorder)
@@ -193,7 +194,7 @@ def test_the_expected_text_follows_what_was_read(jobs: int, tmp_path: Path, monk
 @pytest.mark.parametrize("format_", [Format.PLAIN, Format.ZSTD])
 def test_validate_reports_a_large_shard_while_it_is_read(format_: Format, tmp_path: Path) -> None:
     """A compressed shard is a single task, but the line does not stay at 0 %."""
-    shard = write(tmp_path / "a.jsonl", [*LINES[:100], b"{"], format_)
+    shard = write(tmp_path / "a.jsonl", [*mixed_lines()[:100], b"{"], format_)
     recorder = Recorder()
     found = use_limits(Limits(chunk_bytes=10_000))(fastrec.validate)([shard, shard], progress=recorder)
     steps = recorder.stages["judge"]

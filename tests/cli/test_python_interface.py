@@ -18,6 +18,7 @@ from fastrec.filters import FilterArguments
 from fastrec.harnesses.table import TableColumns
 from fastrec.normalize.options import NormalizeArguments, Options
 from tests.docs.reference import ROOT
+from tests.sizes import LONG, covering
 
 ABOUT_PRINTING = {"verbose", "quiet", "no_progress", "json"}
 """Options of the command line that have no counterpart: functions return what commands print."""
@@ -160,9 +161,15 @@ def value_for(key: str, corpus: Path) -> str:
     return values.get(key, "evaluation_name,model_id,sample_hash")
 
 
-@pytest.mark.parametrize(("name", "key"), REPEATED)
+COVERING = covering([{"name": hash(name), "key": hash(key)} for name, key in REPEATED], 1, "one or several")
+
+
+@pytest.mark.parametrize(("name", "key"), [one for number, one in enumerate(REPEATED) if LONG or number in COVERING])
 def test_one_string_or_several(name: str, key: str, corpus: Path, tmp_path: Path) -> None:
-    """An option that can be repeated takes a string or a list of strings in Python; anything else is refused."""
+    """An option that can be repeated takes a string or a list of strings in Python.
+
+    `make test` tries each command and each option, `make test-long` each option of each command.
+    """
     value = "acc*" if name == "import" else value_for(key, corpus)
     several = value.split(",") if key in ("by", "repair", "sort_by") else [value]
     one, listed = (call(name, key, given, corpus, tmp_path / "out") for given in (value, several))
@@ -170,7 +177,12 @@ def test_one_string_or_several(name: str, key: str, corpus: Path, tmp_path: Path
         one.seconds = listed.seconds
     assert one == listed
     assert one or (name, key) == ("cat", "metric")  # this corpus has no metrics
-    for wrong, shown in ((7.5, "7.5"), ([value, 7.5], "7.5"), (None, "None"), (b"x", "b'x'")):
+
+
+@pytest.mark.parametrize(("name", "key"), REPEATED)
+def test_neither_a_string_nor_several(name: str, key: str, corpus: Path, tmp_path: Path) -> None:
+    """Anything else is refused."""
+    for wrong, shown in ((7.5, "7.5"), (["x", 7.5], "7.5"), (None, "None"), (b"x", "b'x'")):
         with pytest.raises(UsageError, match=f"{key} must be a string or a list of strings, not {shown}"):
             call(name, key, wrong, corpus, tmp_path / "out")
 

@@ -134,7 +134,7 @@ def one_or_several(values: list[Any]) -> st.SearchStrategy[Any]:
     return st.sampled_from(values) | st.lists(st.sampled_from(values), min_size=1, max_size=3)
 
 
-@settings(max_examples=examples(30, 450))
+@settings(max_examples=examples(18, 450))
 @given(
     asked=st.fixed_dictionaries(
         {},
@@ -166,6 +166,7 @@ def test_a_repeated_option_means_any_of_its_values(plain: Corpus) -> None:
     assert invoke(plain.path, *arguments).stdout_bytes.splitlines() == reference(plain, sample_id=[5, 6])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", FILTERS)
 @pytest.mark.parametrize("value", [5.0, None, ["org/0", 1.5], True, [b"org/0"], b"org/0"])
 def test_a_filter_of_another_type_is_refused(name: str, value: Any, plain: Corpus) -> None:
@@ -279,7 +280,7 @@ def test_a_limit_stops_the_reading(corpus: Corpus, monkeypatch: pytest.MonkeyPat
 positions = st.tuples(st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2), st.integers(0, 2))
 
 
-@settings(max_examples=examples(40, 900))
+@settings(max_examples=examples(24, 900))
 @given(
     ends=st.lists(positions, min_size=2, max_size=2).map(sorted),
     fixed=st.dictionaries(st.integers(0, 4), st.lists(st.integers(0, 2), min_size=1, max_size=2), max_size=3),

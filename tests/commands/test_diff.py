@@ -125,7 +125,7 @@ CHOICES = [
 ]
 
 
-@settings(max_examples=examples(12, 140))
+@settings(max_examples=examples(8, 140))
 @given(
     nights(), st.sampled_from(CHOICES), st.sampled_from([7, 900, 5_000, 1 << 18]), st.sampled_from([1 << 10, 1 << 14])
 )
@@ -229,7 +229,7 @@ def check_totals(difference: Difference) -> None:
         assert model.questions <= min(model.old_answered, model.new_questions)
 
 
-@settings(max_examples=examples(12, 240))
+@settings(max_examples=examples(8, 240))
 @given(records, records)
 def test_the_fields_of_two_records_that_differ_are_found(old: dict[str, Any], new: dict[str, Any]) -> None:
     """The paths agree with a walk over both records, in which 1 and 1.0 differ."""

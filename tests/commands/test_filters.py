@@ -168,7 +168,7 @@ def test_cat_finds_what_a_naive_filter_finds(case: str, corpus: Corpus) -> None:
     assert list(fastrec.cat(corpus.path, **CASES[case])) == expected
 
 
-@settings(max_examples=examples(30, 450))
+@settings(max_examples=examples(12, 450))
 @given(filters, st.sampled_from([200, 5_000, 1 << 20]))
 def test_cat_agrees_with_decoding_every_record(corpus: Corpus, asked: dict[str, Any], skim_bytes: int) -> None:
     """For any filters, and wherever buffers end."""
@@ -219,6 +219,7 @@ def matching(request: pytest.FixtureRequest, corpus: Corpus, tmp_path_factory: p
     return BOTH[request.param], folder / "corpus", expected
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("form", ["csv", "matrix"])
 def test_export_has_only_matching_records(form: str, matching: Any, corpus: Corpus, tmp_path: Path) -> None:
     """The tables are those of a corpus of the matching records; README and export.json name the filters."""

@@ -220,6 +220,7 @@ def computed(record):
     return sha256((record["input"]["raw"] + record["input"]["reference"]).encode()).hexdigest()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "pattern",
     [

@@ -125,7 +125,7 @@ TEXTS = [("a b", ("x",)), ("ab", ("x",)), ("ab", (" x",)), ("ab", ("y",)), ("c",
 
 
 @given(st.lists(questions, min_size=1, max_size=5), st.permutations(range(len(TEXTS))))
-@settings(max_examples=examples(30, 300))
+@settings(max_examples=examples(18, 300))
 def test_pairs_agree_with_a_simple_implementation(sets, order):
     """Whatever models were asked under whatever ids, also several questions of one id, or one under several ids."""
     names = [f"m{number}" for number in range(len(sets))]

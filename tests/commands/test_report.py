@@ -27,6 +27,7 @@ from fastrec.judge.findings import CODES
 from fastrec.limits import Limits
 from tests.running import make_page, run_command
 from tests.samples import sample, sample_of
+from tests.sizes import examples
 
 ROOT = Path(__file__).parents[2]
 MARKUP = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
@@ -440,20 +441,24 @@ def wide_corpus(folder: Path, *, models: int, evaluations: int) -> Path:
 
 
 def test_size_of_a_large_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """240 models × 60 evaluations take less than 5 MB, and all of them are there without a script."""
+    """240 models × 60 evaluations take less than 5 MB, and all of them are there without a script.
+
+    `make test` tries half of the models.
+    """
     without_index(monkeypatch)
-    page = make_page(wide_corpus(tmp_path, models=240, evaluations=60), questions=0)
-    assert len(page) < 4_000_000
+    page = make_page(wide_corpus(tmp_path, models=examples(120, 240), evaluations=60), questions=0)
+    assert len(page) < examples(2_300_000, 4_000_000)
     assert page.count(b"a-model-7-instruct</span>") >= 62  # 2 heat maps, and a table for each evaluation
     assert page.count(b"<noscript>") == 62
 
 
 def test_many_evaluations_share_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """20,000 evaluations take less than 5 MB: the largest have tables of their own."""
+    """20,000 evaluations take less than 5 MB: the largest have tables of their own. `make test` tries a quarter."""
     without_index(monkeypatch)
-    page = make_page(wide_corpus(tmp_path, models=1, evaluations=20_000), questions=0)
-    assert len(page) < 5_000_000
-    assert "19,800 other evaluations, with fewer records" in page.decode()
+    evaluations = examples(5_000, 20_000)
+    page = make_page(wide_corpus(tmp_path, models=1, evaluations=evaluations), questions=0)
+    assert len(page) < examples(2_100_000, 5_000_000)
+    assert f"{evaluations - 200:,} other evaluations, with fewer records" in page.decode()
 
 
 def test_late_tables_have_the_same_text(demo: Path) -> None:

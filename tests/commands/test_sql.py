@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import io
 import json
 import socket
@@ -15,11 +16,14 @@ import fastrec
 from fastrec.commands.generate import Recipe
 from fastrec.commands.generate import lines as lines_of
 from fastrec.errors import UsageError
+from tests.lazily import Library
 from tests.normalize.normalizing import Corpus, write
 from tests.running import run_command
 
-duckdb = pytest.importorskip("duckdb", reason="the extra `sql` is not installed")
-pa = pytest.importorskip("pyarrow", reason="the extra `sql` is not installed")
+duckdb: Any = Library("duckdb")
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("duckdb", "pyarrow"))), reason="the extra `sql` is not installed"
+)
 
 
 @pytest.fixture(scope="module", params=["0.2.0", "0.3.0"])
@@ -205,6 +209,7 @@ WAYS_OUT = [
 ]
 
 
+@pytest.mark.each_value  # with one of the versions
 @pytest.mark.parametrize("way", WAYS_OUT)
 def test_no_query_leaves_the_corpus(way: str, corpus: Corpus, tmp_path: Path) -> None:
     """Nothing of the machine is read, nothing is written, and nobody is called."""

@@ -161,7 +161,7 @@ def test_names_of_corpora(nights: Path, tmp_path: Path) -> None:
     assert [name for name, _ in found] == [str(nights / "night-9"), str(tmp_path / "night-9"), "night-10"]
 
 
-@settings(max_examples=examples(18, 200))
+@settings(max_examples=examples(11, 200))
 @given(st.lists(st.tuples(st.sampled_from([0.0, 1.0, None]), st.sampled_from([0.0, 1.0, None])), max_size=40))
 def test_pairs_are_those_of_scipy(pairs: list[tuple[float | None, float | None]]) -> None:
     """The p-value is that of the binomial test; the counts are those of a slow count."""

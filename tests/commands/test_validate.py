@@ -209,6 +209,7 @@ def test_the_result_does_not_depend_on_jobs_or_compression(tmp_path: Path) -> No
     assert all(log == logs[0] for log in logs)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("task_bytes", [50, 999, 5_000, 20_000])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 def test_a_file_cut_into_ranges_keeps_its_line_numbers(tmp_path: Path, task_bytes: int, end: bytes) -> None:

@@ -207,7 +207,7 @@ PLACES = st.builds(
 )
 
 
-@settings(max_examples=examples(18, 200))
+@settings(max_examples=examples(11, 200))
 @given(PLACES)
 def test_an_address_has_the_whole_state(state: PageState) -> None:
     """Parameters lead back to the state, and have only characters that forms and addresses keep."""

@@ -167,7 +167,7 @@ PIECES = st.sampled_from([
 ])  # fmt: skip
 
 
-@settings(max_examples=examples(60, 2_000))
+@settings(max_examples=examples(36, 2_000))
 @given(st.lists(PIECES, max_size=14).map("".join) | st.text())
 def test_hostile_markdown(text: str) -> None:
     """Only elements that load nothing, without attributes of the record; and no word is lost."""

@@ -101,6 +101,7 @@ def naive(corpus: Corpus, *conditions: str) -> list[bytes]:
     return [line for line in corpus.lines if all(CASES[one](json.loads(line)) for one in conditions)]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("condition", CASES)
 def test_cat_finds_what_python_finds(condition: str, corpus: Corpus) -> None:
     expected = naive(corpus, condition)
@@ -114,6 +115,7 @@ def test_cat_finds_what_python_finds(condition: str, corpus: Corpus) -> None:
     ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("condition", list(CASES) if LONG else list(CASES)[::3])
 def test_normalize_keeps_what_python_finds(condition: str, corpus: Corpus, tmp_path: Path) -> None:
     """From raw lines: unknown keys are seen in the fast path and in the slow path of the judge."""
@@ -153,6 +155,7 @@ def test_questions_show_and_compare_work_on_matching_records(corpus: Corpus) -> 
     assert answers == sum(json.loads(line)["sample_hash"] == wanted for line in naive(corpus, condition))
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("command", ["cat", "stats", "questions", "export", "report"])
 @pytest.mark.parametrize("condition", ["metadata.subjct=law", "!metadata.subjct?"])
 def test_an_unknown_field_is_an_error_with_the_nearest_names(
@@ -171,6 +174,7 @@ def test_nothing_matches_a_known_field(corpus: Corpus) -> None:
         fastrec.stats(corpus.path, where="metadata.subject=none")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "text", ["", "x", "=1", "x?1", "x~", "a..b=1", "a.=1", "x<>1,", "output.raw=~(", "a =~ (?<=x)y"]
 )
@@ -259,6 +263,7 @@ def test_bins_of_numbers_have_about_the_same_size(corpus: Corpus) -> None:
     assert sizes == {"up to 3": 40, "3 to 7": 40, "above 7": 40}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("text", ["", "a..b", "metadata.level:1", "metadata.nothing"])
 def test_wrong_groups_are_refused(text: str, corpus: Corpus) -> None:
     with pytest.raises(UsageError):
@@ -351,6 +356,7 @@ def test_a_report_has_the_groups_of_stats(corpus: Corpus, tmp_path: Path) -> Non
         assert one.title in page
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("command", ["compare", "report", "trend"])
 def test_groups_that_no_record_has_are_refused(command: str, corpus: Corpus, tmp_path: Path) -> None:
     models = {"compare": ["m0", "m1"], "report": ["-o", str(tmp_path / "page.html")], "trend": []}[command]

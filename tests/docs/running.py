@@ -130,6 +130,7 @@ class Scene:
             "PYTHONPATH": str(ROOT),
             "HOME": str(folder),
             **({"FASTREC_STATE": state} if (state := os.environ.get("FASTREC_STATE")) else {}),  # corpora are known
+            "FASTREC_CACHE": str(fast_commands().with_name("cache")),  # they are copies, and have the same indexes
             "SLURM_CPUS_PER_TASK": "2",
         }
 
@@ -213,7 +214,7 @@ def _console(scene: Scene, block: Block) -> None:
 
 
 def _python(scene: Scene, block: Block) -> None:
-    scene.must(sys.executable, "-W", "error", str(scene.save(block, "snippet.py")))
+    scene.must("run-script", str(scene.save(block, "snippet.py")))
 
 
 def _settings(scene: Scene, block: Block) -> None:

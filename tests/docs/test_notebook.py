@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.docs.reference import ROOT
 from tests.docs.snippets import blocks_of
+from tests.lazily import Library
 
-nbclient = pytest.importorskip("nbclient", reason="needs nbclient, ipykernel, matplotlib and pandas")
-nbformat = pytest.importorskip("nbformat", reason="needs nbclient, ipykernel, matplotlib and pandas")
-for package in ("duckdb", "ipykernel", "matplotlib", "pandas", "pyarrow"):
-    pytest.importorskip(package, reason="needs nbclient, ipykernel, matplotlib and pandas")
+PACKAGES = ("duckdb", "ipykernel", "matplotlib", "nbclient", "nbformat", "pandas", "pyarrow")
+
+nbclient: Any = Library("nbclient")
+nbformat: Any = Library("nbformat")
 
 
+@pytest.mark.skipif(not all(map(importlib.util.find_spec, PACKAGES)), reason=f"needs {', '.join(PACKAGES)}")
 @pytest.mark.filterwarnings("ignore")  # of Jupyter
 def test_the_tour_runs_from_shards_to_a_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("FASTREC_CACHE", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):

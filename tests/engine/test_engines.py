@@ -28,6 +28,12 @@ pytestmark = LOOSE
 
 MakeEngine = Callable[[], Engine]
 KINDS = ["forked", "fresh", "a new cluster", "an existing cluster", "serial"]
+ONE_CLUSTER = pytest.mark.parametrize(
+    "kind",
+    [pytest.param(name, marks=pytest.mark.long_only if name == "a new cluster" else ()) for name in KINDS],
+    indirect=True,
+)
+"""A new cluster takes seconds to start, and is asked in the same way as an existing one."""
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +66,8 @@ def kind(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
 def engine(kind: dict[str, object]) -> Iterator[Engine]:
     """An engine of each kind, for all tests: what one test does to it must not disturb the next."""
     options = Options(**kind)  # type: ignore[arg-type]
-    with make_engine(options.jobs, options.engine, options.scheduler) as running:
+    limits = Limits(cluster_patience_seconds=8.0)  # so long it waits for the result of a dead worker
+    with make_engine(options.jobs, options.engine, options.scheduler, limits) as running:
         yield running
 
 
@@ -77,6 +84,7 @@ def test_every_argument_gives_its_result(engine: Engine) -> None:
     assert list(engine.run(double, [])) == []
 
 
+@ONE_CLUSTER
 def test_arguments_are_taken_lazily(engine: Engine) -> None:
     """Only a few arguments are taken ahead, so they can be an endless stream."""
     taken = []
@@ -92,6 +100,7 @@ def test_arguments_are_taken_lazily(engine: Engine) -> None:
     results.close()
 
 
+@ONE_CLUSTER
 def test_an_error_of_a_task_is_raised(engine: Engine) -> None:
     """Our own errors keep all their data."""
     with pytest.raises(ValueError, match="three"):
@@ -101,6 +110,7 @@ def test_an_error_of_a_task_is_raised(engine: Engine) -> None:
     assert (caught.value.path, caught.value.reason, caught.value.offset) == ("a.jsonl", "is torn", 17)
 
 
+@ONE_CLUSTER
 def test_directories_are_reachable(engine: Engine, tmp_path: Path) -> None:
     """Workers see what this process writes; the check leaves nothing behind."""
     check_reachable([str(tmp_path)], engine)
@@ -130,11 +140,7 @@ def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
     return normalized(shards, tmp_path_factory.mktemp("serial") / "out", part_size=100_000).same_for_all
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(name, marks=pytest.mark.long_only if name == "a new cluster" else ()) for name in KINDS],
-    indirect=True,
-)
+@ONE_CLUSTER
 def test_the_same_bytes(kind: dict[str, object], shards: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     """All engines give the same corpus."""
     normalize_shards([shards], tmp_path / "out", progress=Progress(), part_size=100_000, **kind)

@@ -17,7 +17,7 @@ from tests.sizes import examples
 from tests.sources.compressing import compressed
 
 SMALL: dict[str, Any] = {"allow_empty": True, "memory": 5 << 20, "max_line_bytes": 1 << 14, "max_window": 1 << 23}
-fuzz = settings(max_examples=examples(30, 300), suppress_health_check=list(HealthCheck))
+fuzz = settings(max_examples=examples(18, 300), suppress_health_check=list(HealthCheck))
 
 
 @fuzz

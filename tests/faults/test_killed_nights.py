@@ -47,7 +47,7 @@ def test_a_night_is_killed_while_it_publishes_parts_that_are_not_linked(tmp_path
     scene = KilledNights(tmp_path / "scene", compression="none", part_size=64 << 10)
     total = scene.changes()
     found = set()
-    for number in range(total, 1, -4 if LONG else -10):
+    for number in range(total, 1, -4 if LONG else -20):
         assert scene.kill_at(number)
         found.add(scene.was_published)
         if not scene.was_published:

@@ -108,8 +108,8 @@ def test_a_signal(number: signal.Signals, moment: str, to_all: bool, pile: Pile,
         sent = time.monotonic()
         assert (process.send_all if to_all else process.send)(number)
         code, said = process.end()
-        assert time.monotonic() - sent < 2
-        assert process.workers_end() < 0.5
+        assert time.monotonic() - sent < max(2, pile.seconds)  # of a whole run, on a slow machine
+        assert process.workers_end() < max(0.5, pile.seconds / 4)
         if code != 0:
             break
         assert contents(out) == pile.whole  # it was too late

@@ -119,7 +119,7 @@ def _set(value: Any) -> Any:
     return UNSET if value is None else value
 
 
-@settings(max_examples=examples(24, 320))
+@settings(max_examples=examples(14, 320))
 @given(st.lists(samples, max_size=3), st.frozensets(st.sampled_from(["acc", "lower", "f1:strict"])))
 def test_lines_are_encoded_records(some, graded):
     converter = Converter("any", RUN)

@@ -36,6 +36,7 @@ def big_run(count: int = 6, trials: int = 2):
     return states, entries, scores
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("indent", [None, 2])
 @pytest.mark.parametrize("order", ["same", "reversed", "shuffled"])
 @pytest.mark.parametrize("slice_bytes", [1, 5000, 1 << 20])

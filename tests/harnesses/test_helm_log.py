@@ -223,6 +223,7 @@ def read_all(log: Log) -> int:
     return sum(1 for piece in plan.slices for _ in helm.samples(log, plan.run, piece))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("indent", [None, 2])
 def test_a_cut_file_is_named(tmp_path, file, indent):
@@ -237,7 +238,7 @@ def test_a_cut_file_is_named(tmp_path, file, indent):
         assert caught.value.reason
 
 
-@settings(max_examples=examples(21, 240), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(13, 240), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(FILES), st.data())
 def test_damage_is_an_error_or_harmless(tmp_path, file, data):
     """Whatever the bytes: a LogError, or samples."""

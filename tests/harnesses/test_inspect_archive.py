@@ -36,6 +36,7 @@ from tests.sizes import examples
 IDS = [1, "a/b", "../up", "a_epoch_1/sample", "x y\n\u2028é.json", "", 'quote" and \\']
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("frames", [1, 2, 5])
 @pytest.mark.parametrize("method", [STORED, DEFLATE, ZSTD])
 def test_every_compression_gives_the_same_records(tmp_path, method, frames):
@@ -174,7 +175,7 @@ LOG = archive(
 )
 
 
-@settings(max_examples=examples(30, 300))
+@settings(max_examples=examples(18, 300))
 @given(st.lists(st.tuples(st.integers(0, len(LOG) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 1 << 20))
 def test_random_damage_is_a_log_error(tmp_path_factory, changes, end):
     data = bytearray(LOG)
@@ -187,7 +188,7 @@ def test_random_damage_is_a_log_error(tmp_path_factory, changes, end):
             imported(path)
 
 
-@settings(max_examples=examples(18, 200))
+@settings(max_examples=examples(11, 200))
 @given(st.binary(max_size=200))
 def test_any_bytes_have_a_directory_or_are_refused(data):
     path = "memory://inspect/bytes.eval"

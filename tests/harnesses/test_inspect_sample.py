@@ -563,7 +563,7 @@ junk = st.recursive(
 )
 
 
-@settings(max_examples=examples(45, 450))
+@settings(max_examples=examples(27, 450))
 @given(st.lists(st.tuples(st.sampled_from(PLACES), junk), min_size=1, max_size=3))
 def test_values_of_any_type_give_valid_records_or_a_log_error(tmp_path_factory, changes):
     changed = json.loads(json.dumps(FULL))

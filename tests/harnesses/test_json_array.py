@@ -89,7 +89,7 @@ def spaced(document: bytes, spaces: list[bytes]) -> bytes:
     return b"".join(token + spaces[number % len(spaces)] for number, token in enumerate(tokens))
 
 
-@settings(max_examples=examples(21, 240))
+@settings(max_examples=examples(13, 240))
 @given(arrays, st.dictionaries(texts, values, max_size=3), layouts, st.integers(0, 3), st.sampled_from([1, 20, 1000]))
 def test_the_items_are_those_of_json(array, others, layout, place, block_bytes):
     members = [(name, value) for name, value in others.items() if name != "k"]
@@ -102,7 +102,7 @@ def test_the_items_are_those_of_json(array, others, layout, place, block_bytes):
         assert list(json.loads(envelope)) == [name for name, _ in members]
 
 
-@settings(max_examples=examples(21, 240))
+@settings(max_examples=examples(13, 240))
 @given(arrays, layouts, st.sampled_from([1, 20, 1000]))
 def test_the_array_may_be_the_document(array, layout, block_bytes):
     items, envelope = read(json.dumps(array, **layout).encode(), None, block_bytes)
@@ -110,7 +110,7 @@ def test_the_array_may_be_the_document(array, layout, block_bytes):
     assert json.loads(envelope) == []
 
 
-@settings(max_examples=examples(21, 240))
+@settings(max_examples=examples(13, 240))
 @given(arrays, st.lists(st.sampled_from([b"", b" ", b"\n", b"\r\n", b"\n    ", b"\t"]), min_size=1, max_size=7))
 def test_whitespace_may_be_anywhere(array, spaces):
     document = {"k": array, "z": {"k": array}}
@@ -119,7 +119,7 @@ def test_whitespace_may_be_anywhere(array, spaces):
     assert json.loads(envelope) == document | {"k": []}
 
 
-@settings(max_examples=examples(21, 240))
+@settings(max_examples=examples(13, 240))
 @given(arrays, layouts, st.integers(1, 40))
 def test_borders_of_blocks_do_not_matter(array, layout, block_bytes):
     document = json.dumps({"a": 1.5, "k": array, "z": "x"}, **layout).encode()

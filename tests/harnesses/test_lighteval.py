@@ -10,8 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import xxhash
 import zstandard
@@ -29,6 +27,10 @@ from fastrec.harnesses.lighteval.files import rule_of
 from fastrec.harnesses.lighteval.sample import rules_of, value_of
 from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Grouped, LogPlan
 from tests.harnesses.converting import lines_of
+from tests.lazily import Library
+
+pa: Any = Library("pyarrow")
+pq: Any = Library("pyarrow.parquet")
 
 REAL = Path(fastrec.__file__).parents[2] / "shared" / "logs" / "lighteval"
 DATE = "2026-08-10T17-22-11.385681"

@@ -178,7 +178,7 @@ VALUES: Any = st.recursive(
 )
 
 
-@settings(max_examples=examples(21, 240))
+@settings(max_examples=examples(13, 240))
 @given(
     base=st.sampled_from([generation(), choice(), old(generation()), old(choice())]),
     changes=st.dictionaries(st.sampled_from([*generation(), "acc", "other"]), VALUES, max_size=4),
@@ -196,7 +196,7 @@ def test_samples_of_any_shape(
         records_of(log)
 
 
-@settings(max_examples=examples(21, 240))
+@settings(max_examples=examples(13, 240))
 @given(fields=st.dictionaries(st.sampled_from([*results(EM), "n-samples", "task_hashes", "model_name"]), VALUES))
 def test_results_of_any_shape(tmp_path_factory: pytest.TempPathFactory, fields: dict[str, Any]) -> None:
     directory = tmp_path_factory.mktemp("log")
@@ -207,7 +207,7 @@ def test_results_of_any_shape(tmp_path_factory: pytest.TempPathFactory, fields: 
         convert(log)
 
 
-@settings(max_examples=examples(21, 240))
+@settings(max_examples=examples(13, 240))
 @given(config=VALUES, figures=VALUES)
 def test_settings_of_any_shape(tmp_path_factory: pytest.TempPathFactory, config: Any, figures: Any) -> None:
     directory = tmp_path_factory.mktemp("log")

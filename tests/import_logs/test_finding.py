@@ -76,6 +76,7 @@ def test_samples_without_results_are_named(run: Path, tmp_path: Path) -> None:
     assert not result.logs
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "name",
     [

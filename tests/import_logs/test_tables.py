@@ -10,8 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import zstandard
 from hypothesis import example, given, settings
@@ -20,8 +18,12 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.errors import LogError, UsageError
 from fastrec.harnesses import table
+from tests.lazily import Library
 from tests.running import run_command
 from tests.sizes import examples
+
+pa: Any = Library("pyarrow")
+pq: Any = Library("pyarrow.parquet")
 
 ROWS: list[dict[str, Any]] = [
     {"id": "1", "model": "org/a", "question": 'What is\n"2 + 2", é?', "gold": "4", "said": "4,", "ok": "true"},
@@ -128,7 +130,7 @@ CELL = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 @given(st.lists(st.tuples(CELL, CELL), min_size=1, max_size=12), st.integers(1, 60))
-@settings(max_examples=examples(60, 2000))
+@settings(max_examples=examples(36, 2000))
 def test_pieces_of_a_table_have_all_its_rows(
     tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, str]], size: int
 ) -> None:
@@ -209,7 +211,7 @@ csv_text = st.text(st.sampled_from('a,;"\n\r é\x85\u2028\x00'), max_size=40)
 
 
 @given(text=csv_text, block=st.sampled_from([1, 3, 1 << 20]))
-@settings(max_examples=examples(300, 5_000))
+@settings(max_examples=examples(180, 5_000))
 @example(text='5" disk,"two\nlines"\n', block=3)
 @example(text='"a""b",""\r\n""\n\n"x\n"', block=1)
 def test_rows_are_those_of_csv(text: str, block: int) -> None:

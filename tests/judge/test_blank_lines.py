@@ -52,6 +52,7 @@ def test_newlines_are_counted(text: bytes, before: bytes) -> None:
     assert count_newlines(before + text) == (before + text).count(b"\n")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "around", [b"", TWICE + b"\n", RECORD + b"\n"], ids=["alone", "after a key twice", "after a record"]
 )

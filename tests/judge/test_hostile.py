@@ -28,6 +28,7 @@ def line_with(fragment: bytes) -> bytes:
     return json.dumps(record).encode()[:-1] + b"," + fragment + b"}"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize(
     ("value", "code"),
@@ -70,6 +71,7 @@ def test_hostile_values_are_rejected_in_every_field(field: str, value: bytes, co
     assert codes(line_with(FIELDS[field] % value))[0] == code
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("field", ["unknown", "free-form", "deep unknown"])
 @pytest.mark.parametrize(
     "value",
@@ -97,6 +99,7 @@ def test_unusual_values_are_kept_in_every_field(field: str, value: bytes) -> Non
     assert normal(once) == once
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("digits", [19, 20, 30, 4_300, 4_301, 10_000])
 @pytest.mark.parametrize("sign", ["", "-"])
 def test_integers_of_any_size_are_exact(digits: int, sign: str) -> None:
@@ -115,6 +118,7 @@ def test_a_huge_negative_integer_is_below_the_minimum() -> None:
     assert codes(text.encode()) == ["schema.minimum"]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("version", SCHEMAS)
 @pytest.mark.parametrize(("number", "found"), [("7" * 25, []), ("7" * 5_000, []), ("NaN", ["json.number"])])
 def test_unusual_numbers_are_numbers_in_every_version(version: str, number: str, found: list[str]) -> None:

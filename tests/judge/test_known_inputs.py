@@ -203,7 +203,7 @@ def chunk_of(rng: random.Random, lines: list[bytes], rate: float) -> bytes:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @given(dice)
-@settings(max_examples=examples(4, 16))
+@settings(max_examples=examples(2, 16))
 def test_known_inputs_change_nothing(options: dict[str, Any], rng: random.Random) -> None:
     """Lines in any order and over many chunks, mutated or not, are judged as without known inputs."""
     twins = Twins(rng.choice([0, 20_000, 1 << 20, 1 << 20]), **options)
@@ -276,6 +276,7 @@ HOSTILE: dict[str, tuple[bytes, str | None]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     "options", [{}, {"target": NEWEST_SCHEMA.name}, {"schema": DEFAULT_SCHEMA.name}], ids=["", "up", "pin"]
 )

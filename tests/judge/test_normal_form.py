@@ -20,7 +20,7 @@ from tests.strategies import dice, records, respelled
 
 
 @given(records, dice)
-@settings(max_examples=examples(30, 600))
+@settings(max_examples=examples(12, 600))
 def test_normal_form_is_lossless_idempotent_and_independent_of_spelling(
     record: dict[str, Any], rng: random.Random
 ) -> None:
@@ -42,7 +42,7 @@ def normal_by(judge: Judge, line: bytes) -> bytes:
 
 
 @given(st.lists(records, min_size=1, max_size=12), dice)
-@settings(max_examples=examples(7, 160))
+@settings(max_examples=examples(4, 160))
 def test_normal_forms_do_not_depend_on_earlier_records(batch: list[dict[str, Any]], rng: random.Random) -> None:
     """A judge that has learned unknown keys writes the same bytes as a fresh one, in one chunk or in many."""
     lines = [respelled(record, rng).encode() for record in batch]

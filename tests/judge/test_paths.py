@@ -73,7 +73,7 @@ def judge_slowly(lines: list[bytes], **options: Any) -> tuple[Batch, bytes]:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @given(dice)
-@settings(max_examples=examples(3, 32))
+@settings(max_examples=examples(2, 32))
 def test_both_paths_agree_on_every_line_of_mixed_versions(options: dict[str, Any], rng: random.Random) -> None:
     """What a judge has seen before changes nothing: neither line by line, nor in one chunk, nor the second time."""
     records = mixed_records(rng, 25)

@@ -23,6 +23,7 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS
 from tests.judge.helpers import judge
 from tests.samples import sample
+from tests.sizes import examples
 
 ALL = frozenset(REPAIRS)
 RECORDS = Path(__file__).parents[3] / "shared" / "logs" / "records"
@@ -395,7 +396,7 @@ def test_properties_of_repairs() -> None:
     subsets = [frozenset(rng.sample(list(REPAIRS), 5)) for _ in range(12)]
     judges = [(names, Judge(JudgeSettings(target=NEWEST_SCHEMA.name, repairs=names))) for names in subsets]
     kept = 0
-    for _, damaged in damaged_records(400):
+    for _, damaged in damaged_records(examples(150, 400)):
         line, out, other = line_of(damaged), bytearray(), bytearray()
         before, after = plain.judge_chunk(line, bytearray()), repairing.judge_chunk(line, out)
         if not before.rejected:  # a valid line is never touched
@@ -426,7 +427,7 @@ def test_properties_of_repairs() -> None:
         score = damaged["evaluation"]["score"]
         if found["evaluation"]["score"] != score:  # no score is invented
             assert float(score) == found["evaluation"]["score"] if score != NAN else found["error"]
-    assert kept > 40
+    assert kept > examples(15, 40)
 
 
 def _in(spelled: str, text: str) -> bool:

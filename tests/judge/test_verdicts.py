@@ -100,7 +100,7 @@ def hostile_line(record: dict[str, Any], rng: random.Random) -> bytes:
 
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @given(dice)
-@settings(max_examples=examples(4, 60))
+@settings(max_examples=examples(2, 60))
 def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng: random.Random) -> None:
     """Line by line, in one chunk, and again: with duplicate keys at every depth, and backslashes before quotes."""
     lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
@@ -113,7 +113,7 @@ def test_verdicts_are_the_same_without_normal_forms(options: dict[str, Any], rng
 
 
 @given(dice)
-@settings(max_examples=examples(4, 60))
+@settings(max_examples=examples(2, 60))
 def test_records_without_normal_forms(rng: random.Random) -> None:
     """With `records`, verdicts come with the same records and line numbers as with normal forms."""
     lines = [hostile_line(record, rng) for record in mixed_records(rng, 25)]
@@ -133,7 +133,7 @@ def test_records_without_normal_forms(rng: random.Random) -> None:
 
 @pytest.mark.parametrize("version", SCHEMAS)
 @given(st.data(), dice)
-@settings(max_examples=examples(6, 100))
+@settings(max_examples=examples(3, 100))
 def test_no_valid_record_seems_to_have_lost_a_key(version: str, data: st.DataObject, rng: random.Random) -> None:
     """Random valid records take the fast path without normal forms, too, as soon as their unknown keys are learned."""
     record = data.draw(records_of[version])
@@ -148,7 +148,7 @@ def test_no_valid_record_seems_to_have_lost_a_key(version: str, data: st.DataObj
 
 @pytest.mark.parametrize("version", SCHEMAS)
 @given(st.data())
-@settings(max_examples=examples(6, 100))
+@settings(max_examples=examples(3, 100))
 def test_strings_are_counted(version: str, data: st.DataObject) -> None:
     """The generated function counts as many strings as a walk over the plain value finds."""
     record = data.draw(records_of[version])

@@ -223,7 +223,7 @@ WAYS = st.lists(st.sampled_from(["whole", "halves", "unknown"]), min_size=6, max
 """How a kept shard was hashed."""
 
 
-@settings(max_examples=examples(60, 600))
+@settings(max_examples=examples(36, 600))
 @given(before=FILES, now=FILES, same=st.sets(PATHS), moves=st.permutations("abcdef"), certain=FLAGS,
        hashed=WAYS, by_content=st.booleans(), seed=st.integers(0, 9))  # fmt: skip
 def test_any_two_nights(

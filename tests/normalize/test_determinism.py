@@ -8,6 +8,7 @@ import random
 import resource
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,19 @@ from tests.sizes import examples
 
 MIB = 1 << 20
 PART = 20_000
-LINES = without_long(lines(Recipe(records=examples(240, 460), seed=13, text="words", warnings=0.1, **EVERYTHING)))
+
+
+@cache
+def mixed_lines() -> list[bytes]:
+    """Lines of all kinds."""
+    recipe = Recipe(records=examples(240, 460), seed=13, text="words", warnings=0.1, **EVERYTHING)
+    return without_long(lines(recipe))
 
 
 @pytest.fixture(scope="module")
 def pile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The lines in seven shards."""
-    return list(shuffled_shards(LINES, 7, tmp_path_factory.mktemp("pile")))
+    return list(shuffled_shards(mixed_lines(), 7, tmp_path_factory.mktemp("pile")))
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +135,7 @@ def test_the_number_of_shards_does_not_change_the_corpus(
     count: int, shuffled: bool, expected: Corpus, tmp_path: Path
 ) -> None:
     """The same lines in 1, 7 and 50 shards, in any compression and order, publish the same bytes."""
-    several = random.Random(count).sample(LINES, len(LINES)) if shuffled else LINES
+    several = random.Random(count).sample(mixed_lines(), len(mixed_lines())) if shuffled else mixed_lines()
     shards = list(shuffled_shards(several, count, tmp_path / "in"))
     corpus = normalized(shards, tmp_path / "out", part_size=PART)
     assert corpus.same_for_all == expected.same_for_all
@@ -153,7 +160,7 @@ def test_normalizing_a_corpus_again_changes_nothing(part_size: int, pile: list[P
 
 def test_duplicates_do_not_move_the_cuts(pile: list[Path], expected: Corpus, tmp_path: Path) -> None:
     """Every line twice, and the corpus itself as a further input, publish the same parts."""
-    twice = write(tmp_path / "twice.jsonl", [line for line in LINES for _ in range(2)], Format.GZIP)
+    twice = write(tmp_path / "twice.jsonl", [line for line in mixed_lines() for _ in range(2)], Format.GZIP)
     corpus = normalized([twice, *pile, *expected.parts], tmp_path / "out", part_size=PART)
     assert [part.read_bytes() for part in corpus.parts] == [part.read_bytes() for part in expected.parts]
 
@@ -167,7 +174,7 @@ def test_a_shard_decompressed_by_the_driver_gives_the_same_corpus(
     conflicts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chunks of a compressed shard give the same bytes, and rejected lines with the same locations."""
-    several = list(LINES)
+    several = list(mixed_lines())
     shard = write(tmp_path / "in.jsonl", [b"\xef\xbb\xbf" + several[0], *several[1:]], Format.ZSTD)
     corpus = normalized(
         shard, tmp_path / "out", part_size=PART, conflicts=conflicts, repeats=conflicts, **DECOMPRESS_IN_DRIVER
@@ -184,8 +191,8 @@ def test_a_shard_decompressed_by_the_driver_gives_the_same_corpus(
 @pytest.mark.parametrize("head", [b"\xef\xbb\xbf", b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd", b"BZh9", b"\xfd7zXZ\x00"])
 def test_a_chunk_is_not_taken_for_the_beginning_of_a_file(head: bytes, tmp_path: Path) -> None:
     """A chunk may begin with the bytes of a byte order mark or of a compressed file."""
-    several = [head + line for line in LINES[:60]]
-    shard = write(tmp_path / "in.jsonl", [LINES[0], *several], Format.ZSTD)
+    several = [head + line for line in mixed_lines()[:60]]
+    shard = write(tmp_path / "in.jsonl", [mixed_lines()[0], *several], Format.ZSTD)
     corpus = normalized(shard, tmp_path / "out", **DECOMPRESS_IN_DRIVER)
     assert [raw_of(reject) for reject in corpus.rejects] == several
     assert [reject["line"] for reject in corpus.rejects] == list(range(2, 62))
@@ -198,7 +205,7 @@ def test_a_chunk_is_not_taken_for_the_beginning_of_a_file(head: bytes, tmp_path:
 def test_long_lines_between_chunks_keep_their_locations(places: tuple[int, ...], tmp_path: Path) -> None:
     """Lines over the limit before, between and after chunks are rejected with the right line and offset."""
     long = b"x" * 30_000
-    several = [long if number in places else LINES[number][:4_000] for number in range(10)]
+    several = [long if number in places else mixed_lines()[number][:4_000] for number in range(10)]
     shard = write(tmp_path / "in.jsonl", several, Format.GZIP)
     corpus = normalized(shard, tmp_path / "out", max_line_bytes=20_000, **DECOMPRESS_IN_DRIVER)
     found = [reject["line"] for reject in corpus.rejects if reject.get("truncated")]
@@ -215,7 +222,7 @@ def test_ranges_of_a_plain_file_have_the_right_line_numbers(
 ) -> None:
     """If a plain file is cut into ranges, every rejected line has its line number and offset, conflicts included."""
     shard = tmp_path / "in.jsonl"
-    shard.write_bytes(mark + b"\n".join(LINES[:80]))
+    shard.write_bytes(mark + b"\n".join(mixed_lines()[:80]))
     corpus = normalized(
         shard, tmp_path / "out", conflicts=conflicts, repeats=conflicts, limits=Limits(task_bytes=task_bytes)
     )
@@ -229,16 +236,16 @@ def test_ranges_of_a_plain_file_have_the_right_line_numbers(
 @pytest.mark.usefixtures("one_process")
 def test_a_stream_is_sorted_in_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standard input is sorted in chunks, and its rejected lines have the right locations."""
-    data = b"".join(line + b"\n" for line in LINES[:100])
+    data = b"".join(line + b"\n" for line in mixed_lines()[:100])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    other = write(tmp_path / "in.jsonl", LINES[100:], Format.GZIP)
+    other = write(tmp_path / "in.jsonl", mixed_lines()[100:], Format.GZIP)
     corpus = normalized([other, "-"], tmp_path / "out", part_size=PART, **DECOMPRESS_IN_DRIVER)
     monkeypatch.undo()
-    expected = normalized(write(tmp_path / "all.jsonl", LINES), tmp_path / "expected", part_size=PART)
+    expected = normalized(write(tmp_path / "all.jsonl", mixed_lines()), tmp_path / "expected", part_size=PART)
     assert corpus.same_for_all == expected.same_for_all
     for reject in (reject for reject in corpus.rejects if reject["source"] == "-"):
         raw = raw_of(reject)
-        assert data[reject["offset"] : reject["offset"] + len(raw)] == raw == LINES[reject["line"] - 1]
+        assert data[reject["offset"] : reject["offset"] + len(raw)] == raw == mixed_lines()[reject["line"] - 1]
 
 
 # Open files

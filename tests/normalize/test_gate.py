@@ -110,6 +110,7 @@ def test_an_empty_corpus_replaces_none_with_records(out: str) -> None:
     assert fastrec.verify(out).ok
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("options", [{}, {"max_rejects": 0}, {"skip_bad_shards": True}, {"incremental": True}], ids=str)
 @pytest.mark.parametrize("shard", ["empty.jsonl", "blank.jsonl", "foreign.jsonl"])
 def test_a_run_without_a_valid_line_publishes_nothing(out: str, shard: str, options: dict[str, Any]) -> None:

@@ -143,7 +143,7 @@ choices = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(12, 320))
+@settings(max_examples=examples(6, 320))
 @given(piles(), choices, st.booleans())
 def test_every_line_is_accounted_for(pile: list[list[Line]], options: dict[str, Any], pieces: bool) -> None:
     """For any lines and options: distinct records are kept, duplicates dropped, invalid lines rejected unchanged."""
@@ -242,6 +242,7 @@ BY_OUTPUT = records_of({"output": {"raw": "41"}, "evaluation": WRONG}, {"output"
 BY_TRIAL = records_of({"metadata": {"trial": 0}}, {"metadata": {"trial": 1}, "evaluation": WRONG})
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("lines", [ONE_KEY, TWO_KEYS, BOTH, BY_OUTPUT, BY_TRIAL])
 @pytest.mark.parametrize("part_size", [1_024, 10**6])
 def test_the_record_that_sorts_first_wins(lines: list[bytes], part_size: int, tmp_path: Path) -> None:

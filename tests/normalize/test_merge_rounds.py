@@ -33,7 +33,7 @@ from fastrec.summary.census import census_of_part
 from fastrec.summary.same_run import slices_of, superseded_in
 from fastrec.summary.tally import NO_OUTCOME
 from tests.normalize.normalizing import normalized, shuffled_shards, write
-from tests.normalize.test_determinism import LINES, PART
+from tests.normalize.test_determinism import PART, mixed_lines
 from tests.normalize.test_failures import lines_of
 from tests.normalize.test_resume import add_first, change, everything, interrupt, nothing, remove
 from tests.sizes import few_of
@@ -42,7 +42,7 @@ from tests.sizes import few_of
 @pytest.fixture(scope="module")
 def pile(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Nine shards with duplicates, conflicts and invalid lines."""
-    return list(shuffled_shards(LINES, 9, tmp_path_factory.mktemp("pile")))
+    return list(shuffled_shards(mixed_lines(), 9, tmp_path_factory.mktemp("pile")))
 
 
 MERGE_EARLY = Limits(
@@ -101,7 +101,7 @@ def check_rounds(tmp_path: Path, **engine: Any) -> None:
     """Check that rounds in an engine give the same bytes as without rounds in this process."""
     stages = Stages()
     content: dict[str, Any] = {"part_size": PART, "conflicts": "first", "repeats": "first", "hash": "[!0]*"}
-    pile = list(shuffled_shards(LINES[:60], 5, tmp_path / "in"))
+    pile = list(shuffled_shards(mixed_lines()[:60], 5, tmp_path / "in"))
     other = normalized(pile, tmp_path / "other", **content)
     limits = replace(MERGE_EARLY, small_input=0, task_bytes=20_000)
     corpus = normalized(pile, tmp_path / "out", stages, **content, limits=limits, **engine)
@@ -115,11 +115,11 @@ def test_limited_borders_give_the_same_cuts_everywhere(most: int, tmp_path: Path
     """Even if there are too many borders to hold, shards, tasks and their order do not change the cuts."""
     borders = {"most_borders": most}
     limits = Limits(**borders)
-    pile = list(shuffled_shards(LINES[:120], 9, tmp_path / "pile"))
+    pile = list(shuffled_shards(mixed_lines()[:120], 9, tmp_path / "pile"))
     corpora = [normalized(pile, tmp_path / "one", part_size=PART, limits=limits)]
     limits = Limits(task_bytes=5_000, **borders)
     corpora.append(normalized(pile[::-1], tmp_path / "two", part_size=PART, limits=limits))
-    shards = list(shuffled_shards(LINES[119::-1], 3, tmp_path / "in"))
+    shards = list(shuffled_shards(mixed_lines()[119::-1], 3, tmp_path / "in"))
     corpora.append(normalized(shards, tmp_path / "three", part_size=PART, limits=replace(SMALL_RUNS, **borders)))
     assert len({tuple(corpus.same_for_all.items()) for corpus in corpora}) == 1
     assert (len(corpora[0].parts) > 1) is (most > 1)
@@ -129,8 +129,8 @@ def test_a_bad_shard_does_not_move_the_cuts(tmp_path: Path, monkeypatch: pytest.
     """Records of a skipped shard do not count for the sizes that decide where parts begin."""
     limits = Limits(task_bytes=500, decompressed_chunk_bytes=20_000, small_input=0)
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
-    good = write(tmp_path / "in" / "good.jsonl", LINES[:50])
-    bad = write(tmp_path / "in" / "bad.jsonl", LINES[50:120], Format.ZSTD)
+    good = write(tmp_path / "in" / "good.jsonl", mixed_lines()[:50])
+    bad = write(tmp_path / "in" / "bad.jsonl", mixed_lines()[50:120], Format.ZSTD)
     bad.write_bytes(bad.read_bytes()[:-9])
     options: dict[str, Any] = {"part_size": 5_000, "limits": limits}
     corpus = normalized([good, bad], tmp_path / "out", skip_bad_shards=True, jobs=2, **options)
@@ -144,12 +144,15 @@ def test_a_bad_shard_does_not_move_the_cuts(tmp_path: Path, monkeypatch: pytest.
 def test_runs_of_streams_are_merged_too(engine_jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs that cannot be reused after an interruption are merged with the others."""
     limits = replace(SMALL_RUNS, small_input=0, decompressed_chunk_bytes=10_000)
-    data = b"".join(line + b"\n" for line in LINES[:50])
+    data = b"".join(line + b"\n" for line in mixed_lines()[:50])
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-    shards = [write(tmp_path / "a.jsonl", LINES[50:100], Format.GZIP), write(tmp_path / "b.jsonl", LINES[100:])]
+    shards = [
+        write(tmp_path / "a.jsonl", mixed_lines()[50:100], Format.GZIP),
+        write(tmp_path / "b.jsonl", mixed_lines()[100:]),
+    ]
     corpus = normalized([*shards, "-"], tmp_path / "out", part_size=PART, jobs=engine_jobs, limits=limits)
     monkeypatch.undo()
-    expected = normalized(write(tmp_path / "all.jsonl", LINES), tmp_path / "expected", part_size=PART)
+    expected = normalized(write(tmp_path / "all.jsonl", mixed_lines()), tmp_path / "expected", part_size=PART)
     assert corpus.same_for_all == expected.same_for_all
 
 
@@ -187,7 +190,7 @@ def test_the_driver_drops_the_fences_of_runs_that_will_be_merged(
 def make_shards(folder: Path) -> Path:
     """Eight shards, a task each, with duplicates within and across them, and many parts."""
     for number, name in enumerate("bcdefghi"):
-        some = [*LINES[number * 10 : number * 10 + 10], *lines_of("same", 3)]
+        some = [*mixed_lines()[number * 10 : number * 10 + 10], *lines_of("same", 3)]
         write(folder / f"{name}.jsonl", some, Format.ZSTD if name in "ce" else Format.PLAIN)
     return folder
 
@@ -268,8 +271,8 @@ def test_shards_may_change_after_a_round(
 
 def test_a_bad_shard_may_become_readable_after_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Records of a skipped shard are not in merged runs, which are not reused once the shard can be read."""
-    folder = write(tmp_path / "in" / "a.jsonl", LINES[:10]).parent
-    write(folder / "b.jsonl", LINES[10:20])
+    folder = write(tmp_path / "in" / "a.jsonl", mixed_lines()[:10]).parent
+    write(folder / "b.jsonl", mixed_lines()[10:20])
     failed: list[str] = []
 
     def fail(task: SortTask) -> SortResult:

@@ -41,6 +41,7 @@ def names(tmp_path: Path) -> Path:
     return tmp_path / "names.toml"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("version", ["0.2.0", "0.2.0-released", "0.2.1", "0.3.0"])
 @pytest.mark.parametrize("keep_names", [False, True])
 def test_names_change_and_nothing_else(tmp_path: Path, names: Path, version: str, keep_names: bool) -> None:

@@ -9,12 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import jsonschema
 import msgspec
-import pandas as pd
-import pyarrow as pa
-import pyarrow.json
 import pytest
 
 import fastrec
@@ -29,11 +25,17 @@ from fastrec.sources.formats import Format
 from fastrec.summary.document import Summary
 from tests import reference
 from tests.golden.update import GOLDEN, ROOT, produce
+from tests.lazily import Library
 from tests.normalize.leaving_out import leave_out
 from tests.normalize.normalizing import EVERYTHING, Corpus, normalized, raw_of, sort_position, write
 from tests.samples import sample
 from tests.sizes import LONG, examples
 from tests.summary.naive import naive_models, near_root
+
+duckdb: Any = Library("duckdb")
+pa: Any = Library("pyarrow")
+pa_json: Any = Library("pyarrow.json")
+pd: Any = Library("pandas")
 
 SCHEMA = Path(fastrec.__file__).parent / "summary" / "summary.schema.json"
 
@@ -42,7 +44,7 @@ SCHEMA = Path(fastrec.__file__).parent / "summary" / "summary.schema.json"
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Generated shards with all kinds of lines."""
     folder = tmp_path_factory.mktemp("mixed") / "in"
-    generate(folder, records=300, seed=5, text="words", shards=3, compression="mixed", **EVERYTHING)
+    generate(folder, records=examples(160, 300), seed=5, text="words", shards=3, compression="mixed", **EVERYTHING)
     return folder
 
 
@@ -184,6 +186,7 @@ def test_invalid_options_are_refused(options: dict[str, Any], said: str, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("algorithm", ["sha256", "xxh3_128"])
 @pytest.mark.parametrize("mode", ["replace", "fill", "verify"])
 def test_sample_hash_modes(mode: str, algorithm: str, tmp_path: Path) -> None:
@@ -390,8 +393,8 @@ def test_pandas_and_pyarrow_read_the_parts(usual: Path, tmp_path: Path) -> None:
     frames = [pd.read_json(part, lines=True, dtype=False) for part in corpus.parts]
     assert list(pd.concat(frames)["model_id"]) == ids
     # A score may be a number or a boolean, a sample_id a number or a string: of those columns pyarrow wants one kind.
-    options = pa.json.ParseOptions(pa.schema([("model_id", pa.string())]), unexpected_field_behavior="ignore")
-    tables = [pa.json.read_json(str(part), parse_options=options) for part in corpus.parts]
+    options = pa_json.ParseOptions(pa.schema([("model_id", pa.string())]), unexpected_field_behavior="ignore")
+    tables = [pa_json.read_json(str(part), parse_options=options) for part in corpus.parts]
     assert pa.concat_tables(tables)["model_id"].to_pylist() == ids
 
 

@@ -19,7 +19,7 @@ from fastrec.sources.formats import Format
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Shard
 from tests.normalize.normalizing import normalized, write
-from tests.normalize.test_determinism import LINES
+from tests.normalize.test_determinism import mixed_lines
 
 GB = 1 << 30
 
@@ -65,8 +65,8 @@ def test_a_single_process_decompresses_as_it_sorts() -> None:
 
 def test_chunks_and_other_tasks_come_in_turns(tmp_path: Path) -> None:
     """While the driver decompresses, workers have other tasks: the chunks do not all come first."""
-    large = write(tmp_path / "large.jsonl", LINES[:200], Format.ZSTD)
-    small = [write(tmp_path / f"{number}.jsonl", LINES[:20]) for number in range(6)]
+    large = write(tmp_path / "large.jsonl", mixed_lines()[:200], Format.ZSTD)
+    small = [write(tmp_path / f"{number}.jsonl", mixed_lines()[:20]) for number in range(6)]
     limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=20_000, small_input=0)
     shards, _ = find_shards([str(path) for path in (large, *small)])
     tasks = list(tasks_of(shards, str(tmp_path), 2, limits).make(Reusable()))
@@ -81,8 +81,8 @@ def test_chunks_and_other_tasks_come_in_turns(tmp_path: Path) -> None:
 
 def test_a_cluster_is_fed_by_its_own_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The size of the cluster counts, not the driver's `--jobs`: the large shard is shared, with the same bytes."""
-    shards = [write(tmp_path / "large.jsonl", LINES[:6], Format.ZSTD)]
-    shards += [write(tmp_path / f"{number}.jsonl", LINES[:6]) for number in range(40)]
+    shards = [write(tmp_path / "large.jsonl", mixed_lines()[:6], Format.ZSTD)]
+    shards += [write(tmp_path / f"{number}.jsonl", mixed_lines()[:6]) for number in range(40)]
     limits = Limits(task_bytes=shards[0].stat().st_size, decompressed_chunk_bytes=10_000)
     chunks: list[bool] = []
 

@@ -240,6 +240,7 @@ def test_work_of_another_build_is_not_reused(
     assert report.notices == [f"finished work of an interrupted run is not reused: {reason}"]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", ["run-", ".index", "rejects-"])
 @pytest.mark.parametrize("how", ["damaged", "cut", "gone"])
 def test_damaged_work_is_repeated(kind: str, how: str, shards: Path, tmp_path: Path) -> None:

@@ -250,6 +250,7 @@ STREAMS: dict[str, list[bytes]] = {
 }
 
 
+@pytest.mark.pairwise
 @pytest.mark.usefixtures("tasks")
 @pytest.mark.parametrize("guess", [OLD, NEW])
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -75,7 +75,7 @@ changed_with = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(12, 400))
+@settings(max_examples=examples(6, 400))
 @given(dice, st.sampled_from([VERSIONS, ("0.2.0",), ("0.3.0",)]), made_with, changed_with, asked_for)
 def test_trusted_and_judged_corpora_give_the_same_bytes(
     rng: random.Random, versions: Any, first: Any, then: Any, filters: Any

@@ -256,6 +256,7 @@ def test_every_code_has_an_example(code: str) -> None:
         assert_agrees(value, value_at(new, path))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("version", OLD)
 @pytest.mark.parametrize("kind", ["single_turn", "multi_turn", "agentic"])
 def test_full_records_are_upgraded(kind: str, version: str) -> None:

@@ -177,6 +177,7 @@ def test_labels_that_name_no_version_are_counted() -> None:
         assert (+batch.versions, batch.notes) == ({"0.3.0": 1}, {"version.unknown": 1})
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("version", SCHEMAS)
 @pytest.mark.parametrize("kind", ["single_turn", "multi_turn", "agentic"])
 def test_a_full_record_of_a_version_has_no_warning_about_it(version: str, kind: str) -> None:

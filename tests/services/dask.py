@@ -72,11 +72,11 @@ class Cluster:
         return process
 
     def _start(self, name: str, *arguments: str) -> Process:
-        if self.environment["PYTHONPATH"] == str(ROOT):
+        if name == "scheduler" or self.environment["PYTHONPATH"] == str(ROOT):
             return ForkedProcess(name, list(arguments), self.environment)
         return subprocess.Popen(  # imports other modules
             [sys.executable, "-m", f"distributed.cli.dask_{name}", *arguments],
-            stderr=subprocess.PIPE if name == "scheduler" else subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             text=True,
             env=self.environment,
         )

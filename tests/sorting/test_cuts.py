@@ -43,7 +43,7 @@ records = st.tuples(names, names, few, few, sample_ids | st.sampled_from([0, 1, 
 orders = st.permutations(FIELDS).map(tuple) | st.permutations(METRIC_FIELDS).map(tuple)
 
 
-@settings(max_examples=examples(25, 500))
+@settings(max_examples=examples(15, 500))
 @given(st.lists(st.tuples(records, st.integers(1, 99)), max_size=20), orders, st.lists(st.integers(0, 20), max_size=4))
 @example([(("a", "b", "", "", 0, UNSET), 1), (("a", "b\0", "", "", 0, UNSET), 2)], FIELDS, [])
 def test_borders_hold_the_records_of_a_question(
@@ -141,7 +141,7 @@ def parts_of(borders: Sequence[Border], cuts: Sequence[bytes]) -> list[list[int]
     return parts
 
 
-@settings(max_examples=examples(25, 500))
+@settings(max_examples=examples(15, 500))
 @given(evaluations, salts, st.sampled_from([1, 7, PART, 1_000]))
 def test_cuts_split_ranges_at_the_lowest_rank(several: list[list[int]], salt: int, part: int) -> None:
     """Cuts are those of a recursive split over all borders."""
@@ -149,7 +149,7 @@ def test_cuts_split_ranges_at_the_lowest_rank(several: list[list[int]], salt: in
     assert chosen(borders, part) == by_splitting(borders, part)
 
 
-@settings(max_examples=examples(25, 500))
+@settings(max_examples=examples(15, 500))
 @given(evaluations, salts)
 def test_parts_are_within_bounds(several: list[list[int]], salt: int) -> None:
     """Parts have ½ to 2 × the part size, but for those with one question that is larger than the part size."""
@@ -163,7 +163,7 @@ def test_parts_are_within_bounds(several: list[list[int]], salt: int) -> None:
 large = st.lists(sizes, max_size=30).map(lambda some: [max(1, PART + 1 - sum(some)), *some])
 
 
-@settings(max_examples=examples(25, 500))
+@settings(max_examples=examples(15, 500))
 @given(evaluations, evaluations, st.tuples(large, large), st.integers(0, 40), salts)
 def test_changes_within_a_large_evaluation_move_no_cut_outside(
     earlier: list[list[int]], later: list[list[int]], contents: tuple[list[int], list[int]], shift: int, salt: int
@@ -182,7 +182,7 @@ def test_changes_within_a_large_evaluation_move_no_cut_outside(
     assert cuts_outside(b"f\0", old) == cuts_outside(b"f\0", new)
 
 
-@settings(max_examples=examples(25, 500))
+@settings(max_examples=examples(15, 500))
 @given(evaluations, st.lists(st.tuples(st.integers(0, 400), st.integers(1, 99)), max_size=5), salts)
 def test_cuts_do_not_depend_on_regions(several: list[list[int]], splits: list[tuple[int, int]], salt: int) -> None:
     """A border whose records are in several regions counts as one."""
@@ -195,7 +195,7 @@ def test_cuts_do_not_depend_on_regions(several: list[list[int]], splits: list[tu
     assert chosen(borders) == expected
 
 
-@settings(max_examples=examples(25, 500))
+@settings(max_examples=examples(15, 500))
 @given(evaluations, salts, st.integers(1, 40), st.integers(1, 20))
 def test_limits_make_parts_larger(several: list[list[int]], salt: int, most_borders: int, most_parts: int) -> None:
     """Cuts are those of some larger part size: twice as large, or four times, and so on."""
@@ -206,7 +206,7 @@ def test_limits_make_parts_larger(several: list[list[int]], salt: int, most_bord
     assert chosen(borders, limits=Limits(most_parts=most_parts)) == next(few_enough)
 
 
-@settings(max_examples=examples(25, 500))
+@settings(max_examples=examples(15, 500))
 @given(evaluations, salts, st.sampled_from([PART, 101, 7]), st.integers(1, 30), st.integers(1, 20))
 def test_small_corpora_have_smaller_parts(
     several: list[list[int]], salt: int, part: int, least_part: int, fewest_parts: int
@@ -285,6 +285,7 @@ def random_runs(rng: random.Random, count: int) -> list[tuple[list[Fence], list[
     return runs
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("most", [1 << 17, 500])
 @pytest.mark.parametrize("seed", range(5))
 def test_regions_have_about_the_same_size(seed: int, most: int) -> None:

@@ -51,7 +51,7 @@ models = list("abcdefghijkl")
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@settings(max_examples=examples(12, 500))
+@settings(max_examples=examples(8, 500))
 @given(values=several, rng=st.randoms(use_true_random=False))
 @example(values=(["e"], ["h", "i"], models, ["r"], ["a"], [UNSET]), rng=None)  # all have answered both questions
 @example(values=(["e"], ["h", "i"], models, ["r"], ["a", "b"], [UNSET]), rng=None)

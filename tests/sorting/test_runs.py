@@ -106,6 +106,7 @@ def test_every_record_is_gathered_once_and_sorted(
     check(pile, block_rows, window_bytes, sorted(set(cuts)))
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("block_rows", [1, 2, 5, 16, 64])
 @pytest.mark.parametrize("window_bytes", [1, 20, 200, 10**6])
 @pytest.mark.parametrize("cuts", [[], [b"k"], [b"k", b"k\0"], [b"a", b"z"]])

@@ -8,6 +8,7 @@ from fastrec.sources.shard import shard_at
 from tests.sources.compressing import FORMATS, compressed, skippable
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("text", [b"", b'{"a": 1}\n'])
 def test_the_output_of_a_compressor_is_detected_by_its_first_bytes(format_, text):
@@ -102,6 +103,7 @@ FOREIGN = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("format_", [Format.PLAIN, Format.GZIP, Format.ZSTD])
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_file_that_is_not_json_lines_is_refused_with_what_it_is(name, format_, tmp_path):

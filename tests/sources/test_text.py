@@ -20,6 +20,7 @@ MIB = 1 << 20
 BOMB = 128 * MIB  # of text, ten times the memory that it may take
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("slice_bytes", [1, 2, 3, 7, 64, 1 << 16])
 def test_all_frames_are_read_from_blocks_of_any_size(format_, slice_bytes):
@@ -38,6 +39,7 @@ def test_text_of_many_blocks_is_complete(format_):
     assert max(map(len, pieces)) <= BLOCKS_PER_CALL * (128 << 10)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("slice_bytes", [1, 1 << 16])
 def test_a_truncation_at_any_byte_is_detected(format_, slice_bytes):
@@ -71,6 +73,7 @@ def test_a_flipped_bit_is_an_error_or_harmless(format_):
     assert all(0 <= offset <= len(whole) for offset in offsets)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("format_", FORMATS)
 @pytest.mark.parametrize("garbage", [b"x", b"garbage behind the last frame", b"\n", b"{}\n"])
 def test_garbage_after_the_last_frame_is_corrupt(format_, garbage):
@@ -81,6 +84,7 @@ def test_garbage_after_the_last_frame_is_corrupt(format_, garbage):
     assert caught.value.offset == len(whole)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("format_", "zeros", "fine"),
     [
@@ -236,6 +240,7 @@ class TestGzip:
         {"header_checksum": True},
     )
 
+    @pytest.mark.each_value
     @pytest.mark.parametrize("fields", FIELDS)
     @pytest.mark.parametrize("slice_bytes", [1, 7, 16, 1 << 16])
     def test_any_header_is_read_from_any_slices(self, fields, slice_bytes):
