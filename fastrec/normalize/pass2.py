@@ -89,7 +89,17 @@ class PartTask(msgspec.Struct, frozen=True):
     superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
     superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
-    copied: Shard | None = None  # part of a trusted corpus that should have the same text
+    copied: tuple[Shard, str] | None = None
+    """Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file."""
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the text is surely that of `copied`, and nothing else is made of it: it need not be read."""
+        options, only = self.options, self.slices[0] if len(self.slices) == 1 else None
+        if not self.copied or not only or options.incremental or options.leaves_out or options.same_run == "ignore":
+            return False
+        shard, _ = self.copied
+        return bool(shard.listed and (only.path, only.data_end) == (shard.path, shard.listed.text_bytes))
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
@@ -124,7 +134,7 @@ def _make_part(task: PartTask) -> Part:
         sources.file if sources else nullcontext(),
         _writer(task) as writer,
     ):
-        for everything in gather(task.slices, task.low, task.high, task.window_bytes):
+        for everything in gather(task.slices, task.low, task.high, task.window_bytes, with_texts=not task.is_copy):
             window = everything
             left: Sequence[int] = range(len(everything.keys))
             if same_run:
@@ -194,7 +204,7 @@ def _make_part(task: PartTask) -> Part:
 
 def _writer(task: PartTask) -> ShardWriter:
     if task.copied:
-        return ShardCopier(task.path, task.copied, synced=False)
+        return ShardCopier(task.path, *task.copied, is_known=task.is_copy, synced=False)
     return ShardWriter(task.path, task.options.compression, task.options.level, synced=False)
 
 

@@ -215,7 +215,7 @@ class LineStatistics(Sums):
         """Add the lines of a chunk, but for the codes of rejected ones."""
         self.versions.update(batch.versions)
         self.notes.update(batch.notes)
-        self.recipes.update(batch.recipes)
+        batch.count_recipes(self.recipes)
         if batch.replaced:
             first = heapq.nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
             self.wrong_hashes += [
