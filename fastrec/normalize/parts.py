@@ -82,26 +82,14 @@ def _find_copies(
     wanted = f"{settings.compression} {settings.level}"
     if plan.base.parts or not any(shard.compression == wanted for shard in shards):
         return {}
-    lows: dict[int, bytes] = {}
-    highs: dict[int, bytes] = {}
-    hashes: dict[int, str] = {}  # of files that are one piece; a trusted part is
-    for counts in sorted_shards.pieces():
-        if counts.first:
-            shard = counts.piece.shard
-            lows[shard] = min(lows.get(shard, counts.first), counts.first)
-            highs[shard] = max(highs.get(shard, b""), counts.last)
-            hashes[shard] = counts.read.raw_hash
+    pieces = [counts for counts in sorted_shards.pieces() if counts.first]
     copies: dict[int, tuple[Shard, str]] = {}
     for number, (low, high) in enumerate(plan.ranges):
-        found = [
-            shard
-            for shard, first in lows.items()
-            if (high is None or first < high) and (low is None or highs[shard] >= low)
-        ]
-        if len(found) != 1 or shards[found[0]].compression != wanted:
-            continue
-        if (low is None or lows[found[0]] >= low) and (high is None or highs[found[0]] < high):
-            copies[number] = shards[found[0]], hashes[found[0]]
+        found = [one for one in pieces if (not high or one.first < high) and (not low or one.last >= low)]
+        if len(found) == 1:
+            [one], shard = found, shards[found[0].piece.shard]  # a part of a trusted corpus is one piece
+            if shard.compression == wanted and (not low or low <= one.first) and (not high or one.last < high):
+                copies[number] = shard, one.read.raw_hash
     return copies
 
 

@@ -31,7 +31,7 @@ from fastrec.corpus.rejects import RejectsWriter, rejected_line
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.filters import Filters
-from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.batch import Batch, FilteredOut, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
 from fastrec.judge.trusted import TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
@@ -221,16 +221,8 @@ class _PartIndex:
 
     def run(self) -> Run:
         index = self.file
-        return Run(
-            self._path,
-            index.records,
-            index.data_offset,
-            index.size,
-            index.fences,
-            index_hash=index.hash(),
-            part=self._part,
-            last=self._last,
-        )
+        sizes = index.records, index.data_offset, index.size
+        return Run(self._path, *sizes, index.fences, index_hash=index.hash(), part=self._part, last=self._last)
 
 
 class _Sorter:
@@ -295,7 +287,7 @@ class _Sorter:
         )
         labeller = Labeller(options.labels, statistics.labelled) if options.labels else None
         editors: list[Editor] = [editor for editor in (renamer, labeller) if editor]  # labels have the new names
-        lowest = highest = b""
+        lowest, highest, filtered_out = b"", b"", set[FilteredOut]()
         for batch, normal, data, _ in judge_slice(
             judge,
             piece.slice,
@@ -320,7 +312,7 @@ class _Sorter:
             if keys:
                 lowest = min(lowest or keys[0], *keys)
                 highest = max(highest, *keys)
-            statistics.add(batch, options.filters)
+            statistics.add(batch, options.filters, filtered_out)
             is_newer_version = is_newer_version or _has_later(batch)
             filtered += batch.filtered
             blank += batch.blank

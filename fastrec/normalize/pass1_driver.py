@@ -160,17 +160,9 @@ class SortTasks:
     def _task(self, pieces: tuple[Piece, ...]) -> SortTask:
         self.next_task += 1
         number = self.next_task - 1
-        run_bytes, most_fences = self._options.run_bytes(self._text), self._options.most_fences(self._text)
-        return SortTask(
-            number,
-            pieces,
-            self._directory,
-            self._options,
-            self._target,
-            run_bytes,
-            most_fences,
-            self._indexes_parts,
-        )
+        options, text = self._options, self._text
+        sizes = options.run_bytes(text), options.most_fences(text)
+        return SortTask(number, pieces, self._directory, options, self._target, *sizes, self._indexes_parts)
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         long_lines: list[LongLine] = []
