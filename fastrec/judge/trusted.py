@@ -122,12 +122,12 @@ class TrustedJudge(Judge):
                     continue
             end = data.find(b"\n", end)
             head = data.find(_SINGLE_TURN, position, position + _HEAD_BYTES) + len(_SINGLE_TURN)
-            text: bytes | memoryview = view[position:end]
-            if position < head < end:
-                # Texts are not needed. If this key is one of metadata, brackets do not match, and the line is judged.
-                text = data[position:head] + data[data.rfind(b',"evaluation":{', head, end) : end]
             try:
-                record = decode(text) if end >= 0 else None
+                if position < head < end:  # texts are not needed
+                    # If this key is one of metadata, brackets do not match, and the line is judged.
+                    record = decode(data[position:head] + data[data.rfind(b',"evaluation":{', head, end) : end])
+                else:
+                    record = decode(view[position:end]) if end >= 0 else None
             except REFUSALS:
                 record = None
             if record is None or record.schema_version not in labels or other_turns(record) is not UNSET:

@@ -237,7 +237,6 @@ class _Sorter:
         # The random suffix keeps two workers apart if one was wrongly taken for dead.
         self._name = f"{task.number:06d}-{secrets.token_hex(4)}"
         self._runs: list[Run] = []
-        self._paths = 0
         self._statistics: list[tuple[int, LineStatistics]] = []  # by number of a piece
 
     def run(self) -> SortResult:
@@ -259,8 +258,8 @@ class _Sorter:
         )
 
     def _sort(self, piece: Piece, rejects: RejectsWriter) -> PieceCounts:
-        shard = piece.slice.shard
-        index = _PartIndex(self._next_path(), shard.path) if self._task.indexes_parts and shard.trusted else None
+        shard, path = piece.slice.shard, f"{self._task.directory}/run-{self._name}-of-{piece.number}"
+        index = _PartIndex(path, shard.path) if self._task.indexes_parts and shard.trusted else None
         try:
             with index.file if index else nullcontext():
                 counts, statistics = self._read(piece, rejects, index)
@@ -334,12 +333,8 @@ class _Sorter:
         )
         return counts, statistics
 
-    def _next_path(self) -> str:
-        self._paths += 1
-        return f"{self._task.directory}/run-{self._name}-{self._paths - 1:04d}"
-
     def _spill(self) -> None:
-        self._add_run(self._buffer.spill(self._next_path()))
+        self._add_run(self._buffer.spill(f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}"))
 
     def _add_run(self, run: Run) -> None:
         if len(run.fences) > (most := self._task.most_fences):

@@ -95,11 +95,10 @@ class PartTask(msgspec.Struct, frozen=True):
     @property
     def is_copy(self) -> bool:
         """Whether the text is surely that of `copied`, and nothing else is made of it: it need not be read."""
-        options, only = self.options, self.slices[0] if len(self.slices) == 1 else None
-        if not self.copied or not only or options.incremental or options.leaves_out or options.same_run == "ignore":
+        options, listed = self.options, self.copied[0].listed if self.copied else None
+        if not listed or options.incremental or options.leaves_out or options.same_run == "ignore":
             return False
-        shard, _ = self.copied
-        return bool(shard.listed and (only.path, only.data_end) == (shard.path, shard.listed.text_bytes))
+        return [(one.is_input, one.data_end) for one in self.slices] == [(True, listed.text_bytes)]
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
