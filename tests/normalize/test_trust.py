@@ -59,6 +59,7 @@ both: dict[str, Any] = {
     "repair": st.sampled_from([(), ("all",)]),
     "sort_by": st.sampled_from([(), ("model_id",)]),
     "part_size": st.sampled_from([2_000, 6_000]),
+    "compression": st.sampled_from(["zst", "zst", "gz", "none"]),
 }
 made_with = st.fixed_dictionaries(
     {
