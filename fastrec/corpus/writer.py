@@ -124,7 +124,7 @@ class ShardCopier(ShardWriter):
             raise NotACopyError
         with storage_of(self._source.path).open_reader(self._source.path) as source:
             while block := source.read(_STEP):
-                digest.update(block)  # its SHA-256, which takes ten times as long, was compared when it was read
+                digest.update(block)  # its SHA-256, which takes far longer, was compared when it was read
                 self._file.write(block)
         if digest.hexdigest() != self._raw_hash:
             raise ShardError(self._source.path, "changed while it was read: wait until it is complete, and run again")

@@ -169,7 +169,7 @@ class Batch(msgspec.Struct):
         # half of the time of counting them.
         if self.records and all(values.count(values[0]) == len(self.records) for values in columns):
             counts[columns[0][0], columns[1][0], columns[2][0]] += len(self.records)
-        else:  # this takes a third of the time of adding up two Counters
+        else:  # not by adding up two Counters, which is slower
             counts.update(zip(*columns, strict=True))
         return counts
 

@@ -150,7 +150,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _locations: Locations
     _names: str  # fingerprint of all locations
     _has_same_input: bool
-    _copies: dict[int, tuple[Shard, str]]  # by number of a part, a file that probably has the same text
+    _copies: dict[int, tuple[Shard, str]]  # by number of a part, a file that probably has the same text, and its hash
 
     def make(self) -> tuple[dict[int, Part], Census]:
         context, settings, ranges = self._context, self._context.options, self._plan.ranges
