@@ -102,11 +102,16 @@ class NotACopyError(Exception):
 
 
 class ShardCopier(ShardWriter):
-    """Writes text that is already there, as a part of another corpus: its file is copied if the text is the same."""
+    """Writes text that is already there, as a part of another corpus: its file is copied if the text is the same.
 
-    def __init__(self, path: str, source: Shard, *, synced: bool = True) -> None:
+    `raw_hash` is the 128-bit xxh3 of the file as it was read. If the text `is_known` to be the same, it is not written.
+    """
+
+    def __init__(self, path: str, source: Shard, raw_hash: str, *, is_known: bool, synced: bool = True) -> None:
         super().__init__(path, "none", 0, synced=synced)
         self._source = source
+        self._raw_hash = raw_hash
+        self._is_known = is_known
 
     def _store(self, data: bytes) -> None:
         """Do nothing: the text only has to be compared."""
@@ -114,16 +119,17 @@ class ShardCopier(ShardWriter):
     def finish(self) -> Written:
         """Copy the file; NotACopyError if its text is another one, ShardError if it is not the file that was read."""
         self._put(memoryview(b"".join(self._waiting)))
-        listed = self._source.listed
-        if not listed or self._text_hash.hexdigest() != listed.text_xxh3_128 or self._text_bytes != listed.text_bytes:
+        listed, digest = self._source.listed, xxh3_128()
+        if not listed or (not self._is_known and self._text_hash.hexdigest() != listed.text_xxh3_128):
             raise NotACopyError
         with storage_of(self._source.path).open_reader(self._source.path) as source:
             while block := source.read(_STEP):
-                super()._store(block)
-        if (self._bytes, self._file_hash.hexdigest()) != (listed.bytes, listed.sha256):
+                digest.update(block)  # its SHA-256, which takes far longer, was compared when it was read
+                self._file.write(block)
+        if digest.hexdigest() != self._raw_hash:
             raise ShardError(self._source.path, "changed while it was read: wait until it is complete, and run again")
         self._file.finish()
-        return Written(self._bytes, listed.sha256, self._text_bytes, listed.text_xxh3_128)
+        return Written(listed.bytes, listed.sha256, listed.text_bytes, listed.text_xxh3_128)
 
 
 _idle: Final[dict[int, zstandard.ZstdCompressor]] = {}

@@ -161,16 +161,17 @@ class Batch(msgspec.Struct):
         """Records without a `sample_hash`."""
         return self.recipe_names.count(ABSENT)
 
-    @property
-    def recipes(self) -> Counter[tuple[str, str, str]]:
-        """Counts by evaluation_name, model_id and recipe."""
+    def count_recipes(self, counts: Counter[tuple[str, str, str]]) -> Counter[tuple[str, str, str]]:
+        """Add the numbers of records by evaluation_name, model_id and recipe."""
         names = (list(map(attrgetter(field), self.records)) for field in ("evaluation_name", "model_id"))
         columns = [*names, self.recipe_names]
         # The records of a chunk are mostly of one evaluation, model and recipe. Comparing them with the first takes
         # half of the time of counting them.
         if self.records and all(values.count(values[0]) == len(self.records) for values in columns):
-            return Counter({(columns[0][0], columns[1][0], columns[2][0]): len(self.records)})
-        return Counter(zip(*columns, strict=True))
+            counts[columns[0][0], columns[1][0], columns[2][0]] += len(self.records)
+        else:  # not by adding up two Counters, which is slower
+            counts.update(zip(*columns, strict=True))
+        return counts
 
     def __iadd__(self, other: Batch) -> Self:
         for name in self.__struct_fields__:

@@ -105,6 +105,7 @@ class TrustedJudge(Judge):
         labels, other_turns, by_name, by_fields = schema.sure_labels, self._other_turns, self._by_name, self._by_fields
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         starts, filtered_out, spelled = self._starts, self._filtered_out, b""
+        gone: list[FilteredOut] = []
         position = number = done = own = 0  # `done`: up to here, the text is in the buffer or left out
         while position < len(data):
             end = position
@@ -113,19 +114,20 @@ class TrustedJudge(Judge):
                 end = data.find(b',"sample_id":', begin)
                 spelled = data[begin:end]
                 if names := filtered_out.get(spelled):
-                    into += view[done:position]
+                    if done < position:
+                        into += view[done:position]
                     done = position = data.find(b"\n", end) + 1 or len(data)
                     number += 1
-                    batch.filtered_out[names] += 1
+                    gone.append(names)
                     continue
             end = data.find(b"\n", end)
             head = data.find(_SINGLE_TURN, position, position + _HEAD_BYTES) + len(_SINGLE_TURN)
-            text: bytes | memoryview = view[position:end]
-            if position < head < end:
-                # Texts are not needed. If this key is one of metadata, brackets do not match, and the line is judged.
-                text = data[position:head] + data[data.rfind(b',"evaluation":{', head, end) : end]
             try:
-                record = decode(text) if end >= 0 else None
+                if position < head < end:  # texts are not needed
+                    # If this key is one of metadata, brackets do not match, and the line is judged.
+                    record = decode(data[position:head] + data[data.rfind(b',"evaluation":{', head, end) : end])
+                else:
+                    record = decode(view[position:end]) if end >= 0 else None
             except REFUSALS:
                 record = None
             if record is None or record.schema_version not in labels or other_turns(record) is not UNSET:
@@ -144,7 +146,7 @@ class TrustedJudge(Judge):
                 if names is not None:
                     into += view[done:position]
                     done = end + 1
-                    batch.filtered_out[names] += 1
+                    gone.append(names)
                 else:
                     if record.evaluation_name != name:
                         done = _rename(data, into, (done, position), "evaluation_name", (name, record.evaluation_name))
@@ -157,6 +159,7 @@ class TrustedJudge(Judge):
             number += 1
         into += view[done:]
         batch.lines = number
+        batch.filtered_out.update(gone)
         batch.versions[schema.name] += own
         return batch
 

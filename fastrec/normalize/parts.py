@@ -73,8 +73,8 @@ def _write_locations(
 
 def _find_copies(
     context: RunContext, shards: Sequence[Shard], sorted_shards: SortedShards, plan: Plan
-) -> dict[int, Shard]:
-    """By number of a part, the part of a trusted corpus that has all of its records, and no others.
+) -> dict[int, tuple[Shard, str]]:
+    """By number of a part, the part of a trusted corpus that has all of its records, and no others, with its hash.
 
     So its file can be copied. It is compressed as this part would be, and no other shard has keys in this range.
     """
@@ -82,22 +82,14 @@ def _find_copies(
     wanted = f"{settings.compression} {settings.level}"
     if plan.base.parts or not any(shard.compression == wanted for shard in shards):
         return {}
-    lows: dict[int, bytes] = {}
-    highs: dict[int, bytes] = {}
-    for counts in sorted_shards.pieces():
-        if counts.first:
-            shard = counts.piece.shard
-            lows[shard] = min(lows.get(shard, counts.first), counts.first)
-            highs[shard] = max(highs.get(shard, b""), counts.last)
-    copies: dict[int, Shard] = {}
+    pieces = [counts for counts in sorted_shards.pieces() if counts.first]
+    copies: dict[int, tuple[Shard, str]] = {}
     for number, (low, high) in enumerate(plan.ranges):
-        found = [
-            shard
-            for shard, first in lows.items()
-            if (high is None or first < high) and (low is None or highs[shard] >= low)
-        ]
-        if len(found) == 1 and shards[found[0]].compression == wanted:
-            copies[number] = shards[found[0]]
+        found = [one for one in pieces if (not high or one.first < high) and (not low or one.last >= low)]
+        if len(found) == 1:
+            [one], shard = found, shards[found[0].piece.shard]  # a part of a trusted corpus is one piece
+            if shard.compression == wanted and (not low or low <= one.first) and (not high or one.last < high):
+                copies[number] = shard, one.read.raw_hash
     return copies
 
 
@@ -158,7 +150,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     _locations: Locations
     _names: str  # fingerprint of all locations
     _has_same_input: bool
-    _copies: dict[int, Shard]  # by number of a part, a file that probably has the same text
+    _copies: dict[int, tuple[Shard, str]]  # by number of a part, a file that probably has the same text, and its hash
 
     def make(self) -> tuple[dict[int, Part], Census]:
         context, settings, ranges = self._context, self._context.options, self._plan.ranges

@@ -17,11 +17,12 @@ newest one. Nobody knows before everything is read, so a run guesses:
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from functools import lru_cache
+from operator import lt, sub
 from typing import Any, Final
 
 import msgspec
@@ -30,7 +31,7 @@ from fastrec.corpus.rejects import RejectsWriter, rejected_line
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.filters import Filters
-from fastrec.judge.batch import Batch, InvalidLine
+from fastrec.judge.batch import Batch, FilteredOut, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
 from fastrec.judge.trusted import TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
@@ -47,10 +48,10 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
-from fastrec.sorting.runs import Run, spill
+from fastrec.sorting.runs import IndexWriter, Run, index_of, spill
 from fastrec.sources.lines import Chunk, ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import FileDigest, digest_of
+from fastrec.storage import FileDigest, digest_of, fingerprint
 from fastrec.summary.rows import row_maker
 
 _VALID_ELSEWHERE: Final = ("version.newer", "hash.mismatch")
@@ -121,7 +122,7 @@ def choose_target(shards: Sequence[Shard], options: Options) -> Schema:
 def _begins_with_later(shard: Shard, judge: JudgeSettings, options: Options) -> bool:
     """Whether the first lines of a shard have a record of a later version than the default one."""
     # An unreadable shard is reported when it is read completely.
-    with contextlib.suppress(ShardError, OSError, MemoryError):
+    with suppress(ShardError, OSError, MemoryError):
         chunks = shard.read(
             chunk_bytes=_PEEKED_BYTES,
             max_line_bytes=min(options.max_line_bytes, _PEEKED_LINE),
@@ -145,6 +146,7 @@ class SortTask(msgspec.Struct, frozen=True):
     target: str  # name of the schema version
     run_bytes: int  # text and bookkeeping of a run
     most_fences: int  # that are returned of a run
+    indexes_parts: bool = False  # whether trusted parts are indexed instead of written again as runs
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -168,11 +170,7 @@ def release_buffer() -> None:
 
 class _RunBuffer:
     def __init__(self, task: SortTask) -> None:
-        self._most_fences = task.most_fences
         self._most_bytes = task.run_bytes
-        target = TARGETS[task.target]
-        self._key_of: Callable[[Any], bytes] = key_maker(task.options.sort_fields_of(target))
-        self._row_of = row_maker(target)
         self._text = _text_buffer()
         self._size = 0
         self._ends: list[int] = []
@@ -185,24 +183,46 @@ class _RunBuffer:
     def has_room(self, size: int) -> bool:
         return self._size + size + len(self._keys) * _RECORD_BYTES <= self._most_bytes
 
-    def add(self, number: int, batch: Batch, normal: bytearray) -> list[bytes]:
-        """Add the records of a chunk of a piece, with their normal forms; return their keys."""
-        key_of, row_of = self._key_of, self._row_of
+    def add(self, keys: list[bytes], rows: list[Any], ends: list[int], normal: bytearray) -> None:
+        """Add the records of a chunk of a piece, with their normal forms."""
         start, self._size = self._size, self._size + len(normal)
         self._text[start : self._size] = normal
-        self._ends += [start + end for end in batch.ends]
-        keys = [key_of(record) for record in batch.records]
+        self._ends += [start + end for end in ends]
         self._keys += keys
-        self._rows += [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
-        return keys
+        self._rows += rows
 
     def spill(self, path: str) -> Run:
         run = spill(path, self._text, self._ends, self._keys, self._rows)
-        if len(run.fences) > self._most_fences:
-            run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // self._most_fences)])
         self._size = 0
         self._ends, self._keys, self._rows = [], [], []
         return run
+
+
+class _PartIndex:
+    """The index of a trusted part, as far as its lines stay as they are. Its texts need not be written again."""
+
+    def __init__(self, path: str, part: str) -> None:
+        self.file = IndexWriter(index_of(path))
+        self._path = path
+        self._part = part
+        self._last = b""
+
+    def add(self, keys: list[bytes], rows: list[Any], ends: list[int], normal: bytearray, data: bytes) -> bool:
+        """Add the records of the next chunk; do nothing, and return False, if not all of its lines stay."""
+        before = [self._last, *keys]
+        if normal != data or not all(map(lt, before, keys)):
+            return False
+        starts = [0, *ends[:-1]]
+        with memoryview(data) as view:
+            texts = [fingerprint(view[start:end]) for start, end in zip(starts, ends, strict=True)]
+        self.file.add(keys, list(map(sub, ends, starts)), texts, rows, {})
+        self._last = before[-1]
+        return True
+
+    def run(self) -> Run:
+        index = self.file
+        sizes = index.records, index.data_offset, index.size
+        return Run(self._path, *sizes, index.fences, index_hash=index.hash(), part=self._part, last=self._last)
 
 
 class _Sorter:
@@ -210,6 +230,8 @@ class _Sorter:
         self._task = task
         self._buffer = _RunBuffer(task)
         options, target = task.options, TARGETS[task.target]
+        self._key_of: Callable[[Any], bytes] = key_maker(options.sort_fields_of(target))
+        self._row_of = row_maker(target)
         self._judging = options.for_judge(target)
         self._shape = target.shape
         self._fixes = read_fixes(options.fixes) if options.fixes else {}
@@ -242,16 +264,24 @@ class _Sorter:
         )
 
     def _sort(self, piece: Piece, rejects: RejectsWriter) -> PieceCounts:
+        shard, path = piece.slice.shard, f"{self._task.directory}/run-{self._name}-of-{piece.number}"
+        index = _PartIndex(path, shard.path) if self._task.indexes_parts and shard.trusted else None
         try:
-            counts, statistics = self._read(piece, rejects)
+            with index.file if index else nullcontext():
+                counts, statistics = self._read(piece, rejects, index)
+            if index and index.file.records:
+                self._add_run(index.run())
         except (ShardError, MemoryError) as exc:
             error = exc if isinstance(exc, ShardError) else out_of_memory(piece.source)
             counts, statistics = PieceCounts(piece=piece, error=error), LineStatistics()
         self._statistics.append((piece.number, statistics))
         return msgspec.structs.replace(counts, rejects=rejects.end_range())
 
-    def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, LineStatistics]:
+    def _read(
+        self, piece: Piece, rejects: RejectsWriter, index: _PartIndex | None
+    ) -> tuple[PieceCounts, LineStatistics]:
         options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
+        key_of, row_of, number = self._key_of, self._row_of, piece.number
         invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
         stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
         statistics = LineStatistics()
@@ -259,8 +289,8 @@ class _Sorter:
         fixes, editors = self._fixes.get(source), self._editors
         for editor in editors:
             editor.counts = statistics.renamed if isinstance(editor, Renamer) else statistics.labelled
-        lowest = highest = b""
-        for batch, normal, _, _ in judge_slice(
+        lowest, highest, filtered_out = b"", b"", set[FilteredOut]()
+        for batch, normal, data, _ in judge_slice(
             judge,
             piece.slice,
             max_line_bytes=options.max_line_bytes,
@@ -274,12 +304,17 @@ class _Sorter:
                 fix_lines(batch, normal, judge, fixes, statistics.fixed)
             if editors:
                 normal = edit_records(batch, normal, editors, self._shape)
-            if buffer and not buffer.has_room(len(normal)):
-                self._spill()
-            if keys := buffer.add(piece.number, batch, normal):
+            keys = [key_of(record) for record in batch.records]
+            rows = [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
+            if not index or len(keys) < batch.lines or not index.add(keys, rows, batch.ends, normal, data):
+                index = None
+                if buffer and not buffer.has_room(len(normal)):
+                    self._spill()
+                buffer.add(keys, rows, batch.ends, normal)
+            if keys:
                 lowest = min(lowest or keys[0], *keys)
                 highest = max(highest, *keys)
-            statistics.add(batch, options.filters)
+            statistics.add(batch, options.filters, filtered_out)
             is_newer_version = is_newer_version or _has_later(batch)
             filtered += batch.filtered
             blank += batch.blank
@@ -302,8 +337,12 @@ class _Sorter:
         return counts, statistics
 
     def _spill(self) -> None:
-        path = f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}"
-        self._runs.append(self._buffer.spill(path))
+        self._add_run(self._buffer.spill(f"{self._task.directory}/run-{self._name}-{len(self._runs):04d}"))
+
+    def _add_run(self, run: Run) -> None:
+        if len(run.fences) > (most := self._task.most_fences):
+            run = msgspec.structs.replace(run, fences=run.fences[:: -(-len(run.fences) // most)])
+        self._runs.append(run)
 
 
 def _reject(source: str, lines: Sequence[InvalidLine], rejects: RejectsWriter, codes: Counter[str]) -> int:

@@ -32,7 +32,7 @@ from fastrec.sorting.cuts import RegionSample
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, gather_tasks, total_text
-from fastrec.storage import join, storage_of
+from fastrec.storage import join, parent_and_name, storage_of
 
 _SHARE: Final = 16  # a shard that is at most this fraction of the work of a worker is not too large for one
 _FEEDS: Final = 3
@@ -50,8 +50,10 @@ class SortTasks:
         workers: int,
         streams: Streams | None = None,
         unchanged: Container[int] = (),
+        indexes_parts: bool = False,
     ) -> None:
         """Plan the tasks of all shards but those that are `unchanged` since the last run, given by number."""
+        self._indexes_parts = indexes_parts
         self._shards = shards
         self._unchanged = unchanged
         self._wanted = [shard for number, shard in enumerate(shards) if number not in unchanged]
@@ -137,7 +139,7 @@ class SortTasks:
         wanted = [(number, shard) for number, shard in enumerate(self._shards) if number not in self._unchanged]
         share = self._text // workers
         least = max(2 * self._options.limits.task_bytes, share // _SHARE)
-        sizes = [(shard.estimated_text, number) for number, shard in wanted if not shard.splittable]
+        sizes = [(one.estimated_text, number) for number, one in wanted if not one.splittable and not one.trusted]
         chosen, text = {number for number, shard in wanted if shard.stream}, 0
         for size, number in sorted(sizes, reverse=True):
             # The driver must not take longer than one worker with this shard, or than all workers with all shards.
@@ -149,8 +151,9 @@ class SortTasks:
     def _task(self, pieces: tuple[Piece, ...]) -> SortTask:
         self.next_task += 1
         number = self.next_task - 1
-        run_bytes, most_fences = self._options.run_bytes(self._text), self._options.most_fences(self._text)
-        return SortTask(number, pieces, self._directory, self._options, self._target, run_bytes, most_fences)
+        options, text = self._options, self._text
+        sizes = options.run_bytes(text), options.most_fences(text)
+        return SortTask(number, pieces, self._directory, options, self._target, *sizes, self._indexes_parts)
 
     def _decompress(self, shard: int, reusable: Reusable) -> Iterator[SortTask]:
         long_lines: list[LongLine] = []
@@ -184,7 +187,7 @@ class SortTasks:
         # The file begins with a newline, and reading starts after it. So bytes from the middle of the text cannot be
         # taken for a byte order mark or for the header of a compressed file.
         whole = self._shards[shard]
-        slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN, trusted=whole.trusted), start=1)
+        slice_ = Slice(Shard(path, len(chunk.data) + 1, Format.PLAIN), start=1)
         source = whole.path
         piece = Piece(-1, shard, source, slice_, chunk.offset - 1, chunk.line, long_lines, temporary=True)
         done = reusable.take_chunk(piece, xxh3_128_hexdigest(chunk.data)) if reusable.chunks else None
@@ -242,6 +245,7 @@ class _Pass1:
         self._shards = shards
         self._context = context
         self._base = base
+        parts = [parent_and_name(shard.path)[0] for shard in shards if shard.trusted]
         self._tasks = SortTasks(
             shards,
             context.output.work,
@@ -250,6 +254,8 @@ class _Pass1:
             workers=context.workers,
             streams=context.streams,
             unchanged=base.changes.unchanged,
+            # Parts of several corpora overlap: each would be decompressed for several new parts.
+            indexes_parts=len(set(parts)) == 1 and len(parts) <= context.unmerged_runs,
         )
         self._target_is_guess = context.options.schema == AUTO and not context.is_settled
         self._is_newer_version = base.is_newer_version  # whether there is a later record, as far as is known

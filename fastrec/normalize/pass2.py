@@ -89,7 +89,16 @@ class PartTask(msgspec.Struct, frozen=True):
     superseded: Sequence[RunSlice] = ()  # keys superseded by other keys of the same identity
     superseded_hashes: tuple[str, str] = ("", "")  # fingerprints of both
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
-    copied: Shard | None = None  # part of a trusted corpus that should have the same text
+    copied: tuple[Shard, str] | None = None
+    """Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file."""
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the text is surely that of `copied`, and nothing else is made of it: it need not be read."""
+        options, listed = self.options, self.copied[0].listed if self.copied else None
+        if not listed or options.incremental or options.leaves_out or options.same_run == "ignore":
+            return False
+        return [(one.is_input, one.data_end) for one in self.slices] == [(True, listed.text_bytes)]
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
@@ -124,7 +133,7 @@ def _make_part(task: PartTask) -> Part:
         sources.file if sources else nullcontext(),
         _writer(task) as writer,
     ):
-        for everything in gather(task.slices, task.low, task.high, task.window_bytes):
+        for everything in gather(task.slices, task.low, task.high, task.window_bytes, with_texts=not task.is_copy):
             window = everything
             left: Sequence[int] = range(len(everything.keys))
             if same_run:
@@ -194,7 +203,7 @@ def _make_part(task: PartTask) -> Part:
 
 def _writer(task: PartTask) -> ShardWriter:
     if task.copied:
-        return ShardCopier(task.path, task.copied, synced=False)
+        return ShardCopier(task.path, *task.copied, is_known=task.is_copy, synced=False)
     return ShardWriter(task.path, task.options.compression, task.options.level, synced=False)
 
 

@@ -305,8 +305,8 @@ def _region_task(context: RunContext, planned: Plan, number: int) -> RegionTask:
     return RegionTask(
         low=region[0],
         high=region[1],
-        slices=[piece for piece in slices if not piece.is_part],
-        base=[piece for piece in slices if piece.is_part],
+        slices=[piece for piece in slices if piece.is_input or not piece.is_part],
+        base=[piece for piece in slices if piece.is_part and not piece.is_input],
         statistics_prefix=base.parts[at].statistics_prefix if is_whole else "",
         removed=base.removed(at) if is_whole else (),
         path=context.output.working(f"borders-{number:05d}"),

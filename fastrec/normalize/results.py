@@ -19,7 +19,7 @@ from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.errors import NoMatchError, ShardError, shown
 from fastrec.filters import Filters, did_you_mean, similar
-from fastrec.judge.batch import Batch, HashReplaced
+from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.keys import encode_sample_id, sample_id_of
 from fastrec.sorting.runs import Run
@@ -158,6 +158,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
 # Statistics of lines
 
 _LISTED_NAMES: Final = 10  # in the error if no record matches the filters
+_MOST_SEEN: Final = 10_000  # names that were filtered out and are not looked at again
 _HASH_EXAMPLES: Final = 10  # of records whose `sample_hash` was wrong
 _REPAIR_EXAMPLES: Final = 3
 """Examples of each repair: the first ones by names, so that they do not depend on the order of lines."""
@@ -207,11 +208,11 @@ class LineStatistics(Sums):
     models: list[str] = _list  # the same
     similar: list[str] = _list  # names of them that a filter would match if it ignored case
 
-    def add(self, batch: Batch, filters: Filters) -> None:
-        """Add the lines of a chunk, but for the codes of rejected ones."""
+    def add(self, batch: Batch, filters: Filters, seen: set[FilteredOut]) -> None:
+        """Add the lines of a chunk, but for the codes of rejected ones; `seen` are names that were filtered out."""
         self.versions.update(batch.versions)
         self.notes.update(batch.notes)
-        self.recipes.update(batch.recipes)
+        batch.count_recipes(self.recipes)
         if batch.replaced:
             first = heapq.nsmallest(_HASH_EXAMPLES, batch.replaced, key=HashReplaced.sort_key)
             self.wrong_hashes += [
@@ -227,13 +228,16 @@ class LineStatistics(Sums):
             if invalid.repairs:
                 self.repairable += 1
                 self.repairable_by_code.update(invalid.repairs)
-        if batch.filtered_out:
-            self.evaluations += [one.evaluation_name for one in batch.filtered_out]
-            self.metrics += [one.metric for one in batch.filtered_out if one.metric]
-            self.models += [one.model_id for one in batch.filtered_out]
+        if new := batch.filtered_out.keys() - seen:
+            if len(seen) > _MOST_SEEN:
+                seen.clear()
+            seen |= new
+            self.evaluations += [one.evaluation_name for one in new]
+            self.metrics += [one.metric for one in new if one.metric]
+            self.models += [one.model_id for one in new]
             self.similar += similar(filters.evaluation, self.evaluations)
             self.similar += similar(filters.metric, self.metrics) + similar(filters.model, self.models)
-        if batch.replaced or batch.repaired or batch.filtered_out:
+        if batch.replaced or batch.repaired or new:
             self._shorten()
 
     def __iadd__(self, other: Self) -> Self:

@@ -144,6 +144,7 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     index: str = ""  # path of the index; that of the run if empty
     is_part: bool = False  # whether the path is that of a published part, compressed as a whole
     removed: tuple[int, ...] = ()  # pieces whose copies do not count any more
+    is_input: bool = False  # whether the part is one of a trusted corpus, which may have more text, and not of the base
 
 
 class _Taken(msgspec.Struct):
@@ -189,8 +190,9 @@ class _Cursor:
         shared_origins: SharedOrigins,
         *,
         with_texts: bool,
+        with_rows: bool,
     ) -> None:
-        """Without texts, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
+        """Without texts and rows, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
         index_stretch = stretch
         self._path, self._is_part = run_slice.path, run_slice.is_part
         self._data: _PartData | _RunData | None = None
@@ -206,10 +208,10 @@ class _Cursor:
         index = run_slice.index or index_of(run_slice.path)
         self.index = index_reader(index, run_slice.index_start, run_slice.index_end, index_stretch)
         self._removed = frozenset(run_slice.removed)
-        self._with_rows = with_texts or bool(run_slice.removed)  # the row of a record with one copy has its piece
+        self._with_rows = with_rows or bool(run_slice.removed)  # the row of a record with one copy has its piece
         self._share = shared_origins.share
         self._low, self._high = low, high
-        self._is_cut = False  # whether the slice has records beyond the range
+        self._is_cut = run_slice.is_input  # or if the slice has records beyond the range
         self._stretch = stretch
         self._held = 0  # bytes of these records
         self._held_origins = 0
@@ -315,7 +317,9 @@ class Window(msgspec.Struct):
 
 
 def whole_run(run: Run) -> RunSlice:
-    return RunSlice(run.path, 0, run.index_bytes, 0, run.data_bytes)
+    index = index_of(run.path) if run.part else ""
+    is_part = bool(run.part)
+    return RunSlice(run.part or run.path, 0, run.index_bytes, 0, run.data_bytes, index, is_part, is_input=is_part)
 
 
 def part_slice(path: str, text_bytes: int, index: str, index_bytes: int, removed: Iterable[int] = ()) -> RunSlice:
@@ -326,6 +330,8 @@ def part_slice(path: str, text_bytes: int, index: str, index_bytes: int, removed
 def slice_run(run: Run, low: bytes | None, high: bytes | None) -> RunSlice | None:
     """Find the blocks of a run that may hold keys in `[low, high)` by its fences; None if there are none."""
     fences = run.fences
+    if run.part:
+        return whole_run(run) if (low is None or low <= run.last) and (not high or fences[0].key < high) else None
     # The block before the first fence at or above `low` may reach into the range.
     first = 0 if low is None else max(bisect_left(fences, low, key=_key_of) - 1, 0)
     beyond = bisect_left(fences, high, key=_key_of) if high is not None else len(fences)
@@ -344,13 +350,16 @@ def slice_merged(run: Run, first_region: int, last_region: int) -> RunSlice | No
     return None if index_start == index_end else RunSlice(run.path, index_start, index_end, data_start, data_end)
 
 
-def gather(slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int) -> Iterator[Window]:
+def gather(
+    slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int, *, with_texts: bool = True
+) -> Iterator[Window]:
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
-    A DamagedFileError may come after all windows, so nothing may be used before.
+    A DamagedFileError may come after all windows, so nothing may be used before. `with_texts` can be false for a single
+    slice of a trusted part, which has every key only once.
     """
     shared_origins = SharedOrigins()
-    for found in _windows(slices, low, high, window_bytes, shared_origins, with_texts=True):
+    for found in _windows(slices, low, high, window_bytes, shared_origins, with_texts=with_texts, with_rows=True):
         yield _merged(found, shared_origins)
 
 
@@ -360,7 +369,7 @@ def _merged(found: _Taken, shared_origins: SharedOrigins) -> Window:
     return Window(
         [keys[index] for index in order],
         [rows[index] for index in order],
-        [texts[index] for index in order],
+        [texts[index] for index in order] if texts else [],
         [found.fingerprints[index] for index in order],
         origins,
         groups,
@@ -374,7 +383,7 @@ def gather_keys(
 
     Records with equal keys are in no certain order. Those of equal size and fingerprint are duplicates.
     """
-    for found in _windows(slices, low, high, window_bytes, SharedOrigins(), with_texts=False):
+    for found in _windows(slices, low, high, window_bytes, SharedOrigins(), with_texts=False, with_rows=False):
         keys, sizes = found.keys, found.sizes
         size_of = dict(zip(keys, sizes, strict=True))
         if len(size_of) == len(keys):
@@ -393,11 +402,14 @@ def _windows(
     shared_origins: SharedOrigins,
     *,
     with_texts: bool,
+    with_rows: bool,
 ) -> Iterator[_Taken]:
     """Yield the records of all slices in windows: those of one slice after those of the other."""
     # A cursor holds a stretch, and at most a block more.
     stretch = max(window_bytes // max(len(slices), 1), 1)
-    cursors = [_Cursor(one, low, high, stretch, shared_origins, with_texts=with_texts) for one in slices]
+    cursors = [
+        _Cursor(one, low, high, stretch, shared_origins, with_texts=with_texts, with_rows=with_rows) for one in slices
+    ]
     while cursors:
         for cursor in cursors:
             cursor.read_ahead()

@@ -1,7 +1,8 @@
 """Runs: records in normal form on disk, sorted by key and then by their bytes, without duplicates.
 
 A run is two files. The data file holds the texts of its records. The index holds the rest, in blocks, so that keys can
-be read without texts. A part that is kept for the next run has such an index, too.
+be read without texts. A part that is kept for the next run has such an index, too. So has a part of a trusted corpus:
+as far as its lines stay as they are, it is the data file of a run.
 
     block    keys | sizes | fingerprints of the texts | rows, encoded | origins of records with several copies
 
@@ -210,13 +211,14 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     bounds: bytes = b""
     """For a merged run, instead of fences: the offsets in index and data where each region begins, and where the last
     one ends, 64 bits each."""
+    part: str = ""
+    """Path of the part of a trusted corpus that begins with the texts, instead of a data file."""
+    last: bytes = b""  # the highest key, if there is a `part`
 
     @property
-    def files(self) -> tuple[FileDigest, FileDigest]:
-        return (
-            FileDigest(self.path, self.data_bytes, self.data_hash),
-            FileDigest(index_of(self.path), self.index_bytes, self.index_hash),
-        )
+    def files(self) -> tuple[FileDigest, ...]:
+        index = FileDigest(index_of(self.path), self.index_bytes, self.index_hash)
+        return (index,) if self.part else (FileDigest(self.path, self.data_bytes, self.data_hash), index)
 
 
 def index_of(path: str) -> str:

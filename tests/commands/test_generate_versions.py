@@ -185,7 +185,9 @@ def test_recipes_and_prompts(newest):
     judge, out = Judge(), bytearray()
     recipes = Counter()
     for record in newest:
-        for (_, _, recipe), count in judge.judge_chunk(json.dumps(record).encode(), out).recipes.items():
+        for (_, _, recipe), count in (
+            judge.judge_chunk(json.dumps(record).encode(), out).count_recipes(Counter()).items()
+        ):
             recipes[recipe] += count
     assert len(recipes) >= 8
     prompts = defaultdict(set)

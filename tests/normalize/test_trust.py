@@ -7,22 +7,27 @@ import json
 import os
 import random
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import fastrec
 from fastrec.corpus import trust
 from fastrec.corpus.manifest import read_manifest
-from fastrec.errors import BadShardsError, NoMatchError
+from fastrec.errors import BadShardsError, FastrecError, NoMatchError
+from fastrec.judge.judge import judge_slice
 from fastrec.judge.trusted import TrustedJudge
 from fastrec.limits import Limits, use_limits
-from fastrec.normalize import pass2
+from fastrec.normalize import driver, pass1, pass2
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
+from fastrec.sorting import gather
+from fastrec.sorting.runs import Run
 from fastrec.storage.object_store import OBJECT_STORE
 from tests.faults.failing import contents
 from tests.normalize.normalizing import write
@@ -54,6 +59,7 @@ both: dict[str, Any] = {
     "repair": st.sampled_from([(), ("all",)]),
     "sort_by": st.sampled_from([(), ("model_id",)]),
     "part_size": st.sampled_from([2_000, 6_000]),
+    "compression": st.sampled_from(["zst", "zst", "gz", "none"]),
 }
 made_with = st.fixed_dictionaries(
     {
@@ -82,7 +88,9 @@ def test_trusted_and_judged_corpora_give_the_same_bytes(
 ) -> None:
     """Over options, filters and versions, for several corpora and shards beside them, also in an incremental run."""
     options = {**then, **(filters if rng.random() < 0.6 else {}), "allow_empty": True}
-    with tempfile.TemporaryDirectory() as scratch, use_limits(SMALL):
+    chunks = partial(judge_slice, chunk_bytes=rng.choice([1_500, 1 << 18]))
+    with tempfile.TemporaryDirectory() as scratch, use_limits(SMALL), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pass1, "judge_slice", chunks)
         folder = Path(scratch)
         inputs: list[Path] = []
         for name in ("a", "b")[: rng.randint(1, 2)]:
@@ -203,13 +211,69 @@ def test_a_damaged_part_is_noticed(corpus: Path, tmp_path: Path) -> None:
 
 
 def test_parts_that_do_not_change_are_copied(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A corpus alone, or beside shards of other evaluations, is not compressed again: where compressing fails, copies
+    """A corpus alone is neither written as runs, nor read again, nor compressed again: where all of this fails, copies
     still work."""
     with use_limits(SMALL):
         fastrec.normalize(corpus, tmp_path / "judged", part_size=6_000, judge=True)
-        monkeypatch.setattr(pass2, "ShardWriter", None)
+        for module, name in ((pass1, "spill"), (gather, "_PartData"), (pass2, "ShardWriter")):
+            monkeypatch.setattr(module, name, None)
         fastrec.normalize(corpus, tmp_path / "copied", part_size=6_000)
     assert contents(tmp_path / "copied") == contents(tmp_path / "judged")
+
+
+def test_the_beginning_of_a_part_is_not_written_again(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines before the first one that goes are read from the part in pass 2; also after runs were merged in rounds."""
+    monkeypatch.setattr(pass1, "judge_slice", partial(judge_slice, chunk_bytes=1_500))
+    made: list[Run] = []
+    run_of = pass1._PartIndex.run
+    monkeypatch.setattr(pass1._PartIndex, "run", lambda index: made.append(run_of(index)) or made[-1])
+    options: Any = {"part_size": 4_000, "where": "sample_id != q-19"}
+    listed = {str(corpus / part.file): part.text_bytes for part in read_manifest(corpus).parts}
+    raw = [write(tmp_path / f"{model}.jsonl", lines(f"org/{model}", 4)) for model in "defgh"]
+    few = replace(SMALL, unmerged_runs=len(listed), task_bytes=1_000, merged_runs=2, least_merge_fan_in=2)
+    for number, limits in enumerate((SMALL, few)):
+        judged, trusted = tmp_path / f"judged {number}", tmp_path / f"trusted {number}"
+        with use_limits(limits):
+            fastrec.normalize([corpus, *raw], judged, judge=True, **options)
+            fastrec.normalize([corpus, *raw], trusted, **options)
+        assert contents(trusted) == contents(judged)
+        assert any(0 < run.data_bytes < listed[run.part] for run in made)
+        made.clear()
+
+
+@pytest.mark.parametrize("options", [{"part_size": 6_000}, {"part_size": 2_000}], ids=["copied", "read"])
+def test_a_part_that_changes_during_the_run_is_noticed(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any
+) -> None:
+    """A part is read once to judge it. If it is not the same when it is copied or read again, the run ends."""
+    part, plan_parts = sorted(corpus.glob("part-*"))[1], driver.plan_parts
+
+    def plan(*args: Any) -> Any:
+        data = bytearray(part.read_bytes())
+        data[len(data) // 2] ^= 1
+        part.write_bytes(data)
+        return plan_parts(*args)
+
+    monkeypatch.setattr(driver, "plan_parts", plan)
+    with use_limits(SMALL), pytest.raises(FastrecError, match=part.name):
+        fastrec.normalize(corpus, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_interrupted_run_reuses_the_index_of_a_part(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = make_options(part_size=2_000)
+    with use_limits(SMALL):
+        run([corpus], tmp_path / "judged", make_options(part_size=2_000, judge=True))
+        with monkeypatch.context() as patch, pytest.raises(TypeError):
+            patch.setattr(pass2, "_make_part", None)
+            run([corpus], tmp_path / "trusted", options)
+        result = run([corpus], tmp_path / "trusted", options)
+    assert any("finished tasks are reused" in notice for notice in result.notices)
+    assert contents(tmp_path / "trusted") == contents(tmp_path / "judged")
 
 
 def test_the_list_forgets_the_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
