@@ -160,7 +160,7 @@ def test_a_full_disk_is_reported_with_the_file(most: int, corpus: Path, tmp_path
 def test_a_killed_build_leaves_nothing_that_counts(corpus: Path, tmp_path: Path) -> None:
     script = (
         "import os, sys; from fastrec.answers import index\n"
-        "index._insert_scope = lambda *_: os._exit(9)\n"
+        "index.merge = lambda *_, **__: os._exit(9)\n"
         "index.open_index(sys.argv[1], cache=sys.argv[2])"
     )
     done = subprocess.run([sys.executable, "-c", script, str(corpus), str(tmp_path)], check=False)
