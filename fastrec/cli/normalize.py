@@ -58,8 +58,7 @@ _TABLE_OPTIONS = {
 
 @click.command(short_help="Turn logs of evaluation harnesses, or tables, into shards of records.")
 @shared("paths")
-@option("-o --output", "Directory for the shards. Replaces an earlier import there.", type=click.Path(), required=True,
-        metavar="DIR")  # fmt: skip
+@option("-o --output", "Directory for the shards. Replaces an earlier import there.", type=click.Path(), metavar="DIR")
 @choice_option("--from from_", _HARNESSES, f"Harness whose logs are imported: {', '.join(_HARNESSES[1:])}; auto: "
                "recognise it by the content.", metavar="HARNESS")  # fmt: skip
 @click.option("--metric", multiple=True, metavar="PATTERN",
@@ -113,16 +112,18 @@ def import_logs(
       fastrec import logs/ -o records
       fastrec import 'results/**/*_2026-*.json*' -o records
       fastrec import logs/ -o records --from inspect --metric 'includes*'
-      fastrec import answers.csv -o records --guess
+      fastrec import answers.csv --guess
       fastrec normalize records -o corpus
     """
     from fastrec.commands.import_logs import guess_columns
     from fastrec.commands.import_logs import import_logs as run
 
     if guess:
-        for line in guess_columns(paths, options["output"]):
+        for line in guess_columns(paths, options["output"] or "records"):
             click.echo(line)
         return
+    if options["output"] is None:
+        raise click.UsageError("Missing option '-o' / '--output'.")
     prepare_reading(options["jobs"])
     with make_progress("import", quiet=no_progress) as progress:
         result = run(paths, **options, progress=progress)

@@ -179,6 +179,10 @@ def test_a_guess_is_a_command_that_works(tmp_path: Path) -> None:
     assert b"--guess" in run_command("import", path, "-o", tmp_path / "out").stderr
     result = run_command("import", path, "-o", tmp_path / "out", "--guess")
     assert (result.returncode, list(tmp_path.iterdir())) == (0, [path])
+    assert run_command("import", path, "--guess").stdout == result.stdout.replace(
+        str(tmp_path / "out").encode(), b"records"
+    )
+    assert run_command("import", path).returncode == 2
     words = shlex.split(result.stdout.decode())
     assert words[:2] == ["fastrec", "import"]
     assert words[-2:] == ["--evaluation", "NAME"]
