@@ -98,7 +98,11 @@ class KnownInputs:
         if self._resting > 0:
             self._resting -= len(data)
             return None
-        if not self._most_bytes or not (self._lead or self._find_layout(data)):
+        if not self._most_bytes:
+            return None
+        # Shards of several producers may come in turns, so each chunk is looked at.
+        is_usual = self._lead and data.find(self._lead, 0, data.find(b"\n")) >= 0
+        if not is_usual and not self._find_layout(data):
             return None
         known_here = self._by_version.setdefault(learn, _VersionInputs())
         pieces: list[bytes | memoryview] = []

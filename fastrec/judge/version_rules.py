@@ -15,7 +15,7 @@ from stringzilla import count, find
 
 from fastrec.filters import Filters
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, KnownInput, Learn
-from fastrec.schemas.hashes import Hash
+from fastrec.schemas.hashes import Hash, remembering
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.upgrade import upgrade_input
@@ -115,7 +115,7 @@ class RulesByVersion:
     def _make(self, schema: Schema, target: Schema) -> VersionRules:
         # A record with `messages` beside `interactions` gets a note, which only the slow path makes.
         decoder = LearningDecoder(schema.record, never=() if self.schema else ("messages",))
-        compute_hash = target.hashes[self._algorithm]
+        compute_hash = remembering(target.hashes[self._algorithm])
         return VersionRules(
             schema,
             decoder,
