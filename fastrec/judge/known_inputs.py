@@ -101,7 +101,7 @@ class KnownInputs:
         if not self._most_bytes:
             return None
         # Shards of several producers may come in turns, so each chunk is looked at.
-        is_usual = self._lead and data.find(self._lead, 0, data.find(b"\n")) >= 0
+        is_usual = self._lead and data.find(self._lead + b"{", 0, data.find(b"\n")) >= 0
         if not is_usual and not self._find_layout(data):
             return None
         known_here = self._by_version.setdefault(learn, _VersionInputs())
