@@ -188,7 +188,7 @@ class KnownInputs:
         is_learning = self._bytes < self._most_bytes and not mostly_unknown
         if is_learning or self._lines < _TRIAL:
             return
-        if self._hits * 4 >= self._lines:
+        if self._hits * 2 >= self._lines:
             self._rest, self._poor = _SHORTEST_REST, 0
         else:
             self._resting, self._rest, self._poor = self._rest, min(2 * self._rest, _LONGEST_REST), self._poor + 1

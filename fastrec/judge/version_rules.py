@@ -115,14 +115,14 @@ class RulesByVersion:
     def _make(self, schema: Schema, target: Schema) -> VersionRules:
         # A record with `messages` beside `interactions` gets a note, which only the slow path makes.
         decoder = LearningDecoder(schema.record, never=() if self.schema else ("messages",))
-        compute_hash = remembering(target.hashes[self._algorithm])
+        compute_hash = target.hashes[self._algorithm]
         return VersionRules(
             schema,
             decoder,
             schema.labels if self.schema else schema.sure_labels,
             (lambda _: True) if self.schema else schema.claims,
             target,
-            compute_hash,
+            remembering(compute_hash),
             _learner(schema, target, decoder, compute_hash),
         )
 

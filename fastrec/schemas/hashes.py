@@ -87,7 +87,7 @@ _LONGEST: Final = 1 << 14
 
 
 def remembering(compute: Hash) -> Hash:
-    """Remember the hashes of the last questions, which other metrics and models are likely to have, too."""
+    """Remember the hashes of the last questions: records of other metrics and models are likely to have them, too."""
     hashes: dict[str, tuple[Any, str]] = {}
     characters = 0
 
