@@ -98,7 +98,11 @@ class KnownInputs:
         if self._resting > 0:
             self._resting -= len(data)
             return None
-        if not self._most_bytes or not (self._lead or self._find_layout(data)):
+        if not self._most_bytes:
+            return None
+        # Shards of several producers may come in turns, so each chunk is looked at.
+        is_usual = self._lead and data.find(self._lead + b"{", 0, data.find(b"\n")) >= 0
+        if not is_usual and not self._find_layout(data):
             return None
         known_here = self._by_version.setdefault(learn, _VersionInputs())
         pieces: list[bytes | memoryview] = []
@@ -184,7 +188,7 @@ class KnownInputs:
         is_learning = self._bytes < self._most_bytes and not mostly_unknown
         if is_learning or self._lines < _TRIAL:
             return
-        if self._hits * 4 >= self._lines:
+        if self._hits * 2 >= self._lines:
             self._rest, self._poor = _SHORTEST_REST, 0
         else:
             self._resting, self._rest, self._poor = self._rest, min(2 * self._rest, _LONGEST_REST), self._poor + 1

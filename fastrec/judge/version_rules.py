@@ -15,7 +15,7 @@ from stringzilla import count, find
 
 from fastrec.filters import Filters
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, KnownInput, Learn
-from fastrec.schemas.hashes import Hash
+from fastrec.schemas.hashes import Hash, remembering
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.upgrade import upgrade_input
@@ -122,7 +122,7 @@ class RulesByVersion:
             schema.labels if self.schema else schema.sure_labels,
             (lambda _: True) if self.schema else schema.claims,
             target,
-            compute_hash,
+            remembering(compute_hash),
             _learner(schema, target, decoder, compute_hash),
         )
 

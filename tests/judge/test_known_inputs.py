@@ -363,15 +363,15 @@ def test_inputs_that_come_again_after_a_rest_are_still_known(monkeypatch: pytest
     """The next shard may ask the questions of the last one again."""
     monkeypatch.setattr(known_inputs, "_TRIAL", 20)
     monkeypatch.setattr(known_inputs, "_SHORTEST_REST", 10_000)
-    twins = Twins(20 * 1_000)
+    twins = Twins(24 * 1_000)
     shard = [numbered(start, start + 20) for start in range(0, 40, 20)]
     found = [known_in(twins.judge(chunk)) for _ in range(12) for chunk in shard]
     assert sum(found[-10:]) >= 10 * 20 // 3
 
 
 def test_another_layout_is_found() -> None:
-    """When most lines have another spelling, the judge looks for it."""
+    """When the first line of a chunk has another spelling, the judge looks for it."""
     twins = Twins()
     compact = b"\n".join(json.dumps(json.loads(line_of(number)), separators=(",", ":")).encode() for number in range(5))
     for chunk in (numbered(0, 5), compact, numbered(0, 5)):
-        assert max(known_in(twins.judge(chunk)) for _ in range(2)) == 5
+        assert known_in(twins.judge(chunk)) == 5
