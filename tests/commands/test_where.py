@@ -101,7 +101,6 @@ def naive(corpus: Corpus, *conditions: str) -> list[bytes]:
     return [line for line in corpus.lines if all(CASES[one](json.loads(line)) for one in conditions)]
 
 
-@pytest.mark.each_value
 @pytest.mark.parametrize("condition", CASES)
 def test_cat_finds_what_python_finds(condition: str, corpus: Corpus) -> None:
     expected = naive(corpus, condition)
@@ -115,7 +114,6 @@ def test_cat_finds_what_python_finds(condition: str, corpus: Corpus) -> None:
     ]
 
 
-@pytest.mark.each_value
 @pytest.mark.parametrize("condition", list(CASES) if LONG else list(CASES)[::3])
 def test_normalize_keeps_what_python_finds(condition: str, corpus: Corpus, tmp_path: Path) -> None:
     """From raw lines: unknown keys are seen in the fast path and in the slow path of the judge."""
