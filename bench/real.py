@@ -11,13 +11,13 @@ Corpora of many gigabytes have the words of each answer in another order instead
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.lines import Chunk
@@ -66,7 +66,7 @@ def _version(records: list[dict[str, Any]], version: int, *, ascii_only: bool) -
 
 def shuffled_shard(path: Path, version: int) -> Iterator[bytes]:
     """A real shard under another model name, with the words of each answer in another order."""
-    rng = random.Random(version)
+    rng = np.random.default_rng(version)
     for line in _lines(path):
         record = msgspec.json.decode(line)
         record["model_id"] = f"v{version}-{record['model_id']}"
@@ -77,7 +77,7 @@ def shuffled_shard(path: Path, version: int) -> Iterator[bytes]:
         yield msgspec.json.encode(record)
 
 
-def _shuffle(value: Any, rng: random.Random) -> None:
+def _shuffle(value: Any, rng: np.random.Generator) -> None:
     for key, text in value.items() if isinstance(value, dict) else ():
         if key in {"raw", "content", "reasoning_trace"}:
             if isinstance(text, str):
@@ -86,10 +86,9 @@ def _shuffle(value: Any, rng: random.Random) -> None:
                 value[key] = [_reordered(one, rng) if isinstance(one, str) else one for one in text]
 
 
-def _reordered(text: str, rng: random.Random) -> str:
+def _reordered(text: str, rng: np.random.Generator) -> str:
     words = text.split(" ")
-    rng.shuffle(words)
-    return " ".join(words)
+    return " ".join([words[number] for number in rng.permutation(len(words)).tolist()])
 
 
 def _lines(path: Path) -> Iterator[bytes]:

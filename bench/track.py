@@ -78,6 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if load > _BUSY:
         print(f"warning: this machine is busy (load {load:.1f}), which makes figures worse")
     figures = figures_of([name for name in SETS if name != "large"] if options.set == "all" else [options.set])
+    figures = [figure for figure in figures if not any(text in figure.name for text in options.without)]
     for name in dict.fromkeys(trial.corpus for trial in trials_of(figures)):
         corpus(name)
     started = time.perf_counter()
@@ -130,6 +131,9 @@ def _parser() -> argparse.ArgumentParser:
         "--set", choices=[*SETS, "all"], default="track", help="the figures to measure; large is not part of all"
     )
     parser.add_argument("--rounds", type=int, help="how often each trial runs (5, or 2 if a set takes long)")
+    parser.add_argument(
+        "--without", action="append", default=[], metavar="TEXT", help="no figures with this in their names, like 50GB"
+    )
     parser.add_argument("--dry-run", action="store_true", help="do not write to the history or docs")
     return parser
 
