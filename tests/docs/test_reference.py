@@ -105,13 +105,15 @@ def test_pictures_are_small_and_self_contained() -> None:
 
 
 def test_the_first_paragraph_agrees_with_the_table() -> None:
-    """The comparison with DuckDB in the first paragraph follows from the table of benchmarks."""
+    """The first paragraph names the fastest form of DuckDB; the comparison follows from the table of benchmarks."""
     text = README.read_text()
     table = text.split("<!-- peers -->")[1].split("\n\n")[1]
     head, _, *rows = [re.split(r" *(?<!\\)\| *", line)[1:-1] for line in table.splitlines()]
     by_name = {row[0]: dict(zip(head, row, strict=True)) for row in rows}
-    ours, theirs = by_name["**fastrec normalize**"], by_name["DuckDB"]
-    assert f"{amount(theirs['time']) / amount(ours['time']):.1f} times as fast as DuckDB" in " ".join(text.split())
+    ours, theirs = by_name["**fastrec normalize**"], by_name["DuckDB, tuned by hand"]
+    assert amount(theirs["time"]) < amount(by_name["DuckDB"]["time"])
+    times = f"{amount(theirs['time']) / amount(ours['time']):.1f} times as fast as DuckDB with a query tuned by hand"
+    assert times in " ".join(text.split())
     share = {7: "a seventh", 8: "an eighth", 9: "a ninth"}[round(amount(theirs["memory"]) / amount(ours["memory"]))]
     assert f"needs {share} of the memory" in " ".join(text.split())
 
