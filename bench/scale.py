@@ -176,7 +176,6 @@ class _Simulation:
 
     def _drive(self, progress: Progress) -> Corpus:
         shards, options, output = self._shards, self._options, self._output
-        found_at = time.time_ns()
         return run_attempts(
             make_corpus,
             shards,
@@ -186,7 +185,6 @@ class _Simulation:
             kept=read_kept(output.kept_path),
             progress=progress,
             notice=lambda _: None,
-            found_at=found_at,
         )
 
 

@@ -28,7 +28,7 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     progress: Progress
     notice: Callable[[str], None]
     streams: Streams
-    found_at: int  # when the shards were found, in nanoseconds since 1970
+    started_at: int  # when the run began to read shards, in nanoseconds since 1970
     is_first: bool  # whether this is the first attempt
     is_settled: bool  # whether an earlier attempt has read everything, so that the target is no guess any more
 

@@ -336,7 +336,7 @@ def _keep_work(
     tasks = [_kept_task(result, positions) for result in sorted_shards.results if result.pieces]
     document = Kept(
         settings=context.journal.settings,
-        shards=_kept_shards([(number, shards[number]) for number in numbers], sorted_shards, context.found_at),
+        shards=_kept_shards([(number, shards[number]) for number in numbers], sorted_shards, context.started_at),
         tasks=tasks,
         decompressed={
             positions[number]: stats for number, stats in sorted_shards.decompressed.items() if number in positions
@@ -373,7 +373,7 @@ def _kept_task(result: SortResult, positions: Mapping[int, int]) -> SortResult:
     return replace(result, pieces=tuple(pieces), runs=())
 
 
-def _kept_shards(shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShards, found_at: int) -> list[KeptShard]:
+def _kept_shards(shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShards, read_at: int) -> list[KeptShard]:
     """Describe shards, given with their numbers, so that the next run can tell whether they changed."""
     read = list(sorted_shards.decompressed.items())
     read += [(one.piece.shard, one.read) for one in sorted_shards.pieces() if not one.piece.temporary]
@@ -384,7 +384,7 @@ def _kept_shards(shards: Sequence[tuple[int, Shard]], sorted_shards: SortedShard
         KeptShard(
             path=shard.path,
             signature=shard.signature,
-            certain=is_url(shard.path) or found_at - shard.version > _RECENT,
+            certain=is_url(shard.path) or read_at - shard.version > _RECENT,
             ranges=tuple(ranges.get(number, ())),
         )
         for number, shard in shards

@@ -112,13 +112,13 @@ def recover_kept(path: str, next_path: str) -> Kept | str | None:
     return newer if is_in_place else read_kept(path)
 
 
-def why_unusable(kept: Kept, settings: dict[str, Any]) -> str | None:
+def _why_unusable(kept: Kept, settings: dict[str, Any]) -> str | None:
     """Why work with other settings cannot be used; None if the settings are the same."""
     before, now = _encode(kept.settings), _encode(settings)
     return None if before == now else difference(before, settings)
 
 
-def why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
+def _why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
     if by_content:
         checked = engine.run(_has_hash, kept.files)
         changed = [kept.files[number] for number, is_same in checked if not is_same]
@@ -366,16 +366,31 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return blocks
 
 
-def no_base(shards: Sequence[Shard], kept: Kept | None = None) -> Base:
-    """An empty base. Files of kept work that this run does not use stay for now, and its numbers are taken."""
-    changes = Changes({}, list(range(len(shards))), [], [])
-    if kept is None:
-        return Base(changes=changes)
-    files = frozenset(file.path for file in kept.files)
-    return Base(changes=changes, files=files, next_task=kept.next_task, next_piece=kept.next_piece)
+def find_base(
+    kept: Kept | str | None,
+    shards: Sequence[Shard],
+    settings: dict[str, Any],
+    engine: Engine,
+    check: str | None,
+) -> tuple[Base, str]:
+    """The kept work that a run can build on, and why it cannot; empty if it can, or if there is none.
+
+    `check` is how to tell whether a file changed, by `stat` or `content`; None if the run is not incremental.
+    """
+    nothing = Base(changes=Changes({}, list(range(len(shards))), [], []))
+    if not isinstance(kept, Kept):
+        return nothing, kept or ""
+    reason = _why_unusable(kept, settings) if check else ""
+    if reason or not check:
+        # Files that this run does not use stay: if it is interrupted, a run like the last can still use them.
+        files = frozenset(file.path for file in kept.files)
+        return replace(nothing, files=files, next_task=kept.next_task, next_piece=kept.next_piece), reason or ""
+    if reason := _why_damaged(kept, engine, by_content=check == "content"):
+        return nothing, reason
+    return _base_of(kept, shards, engine, by_content=check == "content"), ""
 
 
-def base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool) -> Base:
+def _base_of(kept: Kept, shards: Sequence[Shard], engine: Engine, *, by_content: bool) -> Base:
     changes = match_shards(shards, kept.shards, by_content=by_content, engine=engine)
     numbers = {position: number for number, position in changes.unchanged.items()}
     gone: list[PieceCounts] = []

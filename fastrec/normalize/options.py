@@ -1,4 +1,4 @@
-"""The options of a run, and what follows from them: the settings of the judge, and the sizes of buffers."""
+"""The options of a run, and what follows from them: the settings of judge and corpus, and the sizes of buffers."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from fastrec.build import identity
 from fastrec.corpus.writer import COMPRESSIONS
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, field_names, make_filters
@@ -202,6 +203,22 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             if file := getattr(self, name):
                 recorded[name] = {"sha256": file.sha256}
         return recorded
+
+    def settings_of(self, target: Schema) -> dict[str, Any]:
+        """Everything besides the records that determines the bytes of a corpus of this target."""
+        limits, recorded = self.limits, self.recorded
+        return {
+            "build": identity(),
+            "cuts": (limits.most_borders, limits.most_parts, limits.fewest_parts, limits.least_part),
+            "schema": f"auto ({target.name})" if self.schema == AUTO else target.name,
+            **{name: recorded[name] for name in RECORDED},
+            "max_window": self.max_window,
+            "sort_fields": self.sort_fields_of(target),
+            "filters": str(self.filters) or "none",
+            "map": [*self.map, self.keep_names] if self.map else "none",
+            "labels": self.labels.sha256 if self.labels else "none",
+            "fixes": self.fixes.sha256 if self.fixes else "none",
+        }
 
     @property
     def leaves_out(self) -> bool:

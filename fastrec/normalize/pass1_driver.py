@@ -20,7 +20,7 @@ from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.inputs import Streams, read_chunks
+from fastrec.normalize.inputs import Streams, check_fields, read_chunks
 from fastrec.normalize.kept import Base
 from fastrec.normalize.options import AUTO, FEW_FENCES, Options
 from fastrec.normalize.pass1 import SortTask, WrongTargetError, sort_pieces
@@ -333,6 +333,7 @@ class _Pass1:
             raise BadShardsError([error for _, error in sorted(bad.items())])
         lines = count_lines(results, context.engine, context.limits.part_counts_per_task)
         if context.options.filters and (not self._shards or any(one.filtered for one in pieces)):
+            check_fields(self._shards, context.options.filters.where, nothing_matches=True)
             raise nothing_matches(context.options.filters, lines)
         total, rejected = sum(one.lines for one in pieces), sum(one.rejected for one in pieces)
         raise NothingValidError(utf8(self._shards[0].path), total, rejected, lines.codes.most_common())

@@ -118,17 +118,19 @@ class Journal:
         self._log.close()
 
 
-def settings_in(paths: Iterable[str], choices: Sequence[dict[str, Any]]) -> int | None:
-    """The index of the settings that the longest of some journals has; None if all have other ones."""
-    heads = {_encode(settings): index for index, settings in enumerate(choices)}
+def reusable_settings(
+    choices: Mapping[str, dict[str, Any]], journals: Iterable[str], kept: dict[str, Any]
+) -> str | None:
+    """The name of the settings that the longest of some journals has, or else the kept work; None if all differ."""
+    heads = {_encode(settings): name for name, settings in choices.items()}
     found, longest = None, 0
-    for path in paths:
+    for path in journals:
         with contextlib.suppress(OSError), contextlib.closing(storage_of(path).open_log(path)) as log:
             bodies = _bodies(log)
-            index = heads.get(next(bodies, b""))
-            if index is not None and (size := sum(map(len, bodies), 1)) > longest:
-                found, longest = index, size
-    return found
+            name = heads.get(next(bodies, b""))
+            if name is not None and (size := sum(map(len, bodies), 1)) > longest:
+                found, longest = name, size
+    return found or heads.get(_encode(kept))
 
 
 def difference(before: bytes, settings: dict[str, Any]) -> str:

@@ -13,11 +13,10 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 import msgspec
 
-from fastrec.build import identity
 from fastrec.corpus.output import CORPUS, KEPT, Output, work_root_of
 from fastrec.corpus.publish import check_inputs_not_in, check_output, check_reachable, open_output, too_little_space
 from fastrec.corpus.trust import remember, trusted_shards
@@ -27,13 +26,12 @@ from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, Re
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.inputs import Streams, check_fields, check_formats, find_records
-from fastrec.normalize.kept import Base, Kept, base_of, no_base, recover_kept, why_damaged, why_unusable
-from fastrec.normalize.options import AUTO, RECORDED, NormalizeArguments, Options, make_options
+from fastrec.normalize.kept import Base, Kept, find_base, recover_kept
+from fastrec.normalize.options import AUTO, NormalizeArguments, Options, make_options
 from fastrec.normalize.pass1 import WrongTargetError, choose_target
-from fastrec.normalize.resume import Journal, settings_in
+from fastrec.normalize.resume import Journal, reusable_settings
 from fastrec.progress import Progress
 from fastrec.schemas.registry import NEWEST_SCHEMA, TARGETS
-from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard, total_text
 from fastrec.storage import is_private, is_url, join, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
@@ -127,7 +125,7 @@ def run(
     notice: Callable[[str], None] | None = None,
 ) -> NormalizeResult:
     """Turn shards into one sorted corpus at `output`, unless it is refused; `notice` receives each notice at once."""
-    started, found_at = time.perf_counter(), time.time_ns()
+    started = time.perf_counter()
     notices: list[str] = []
 
     def note(message: str) -> None:
@@ -158,7 +156,7 @@ def run(
         check_inputs_not_in(made.refused, paths, shards)
         if options.gate or made.old_marker() is not None:
             made.check_refused()
-        corpus = run_passes(shards, options, made, progress=progress, notice=note, found_at=found_at)
+        corpus = run_passes(shards, options, made, progress=progress, notice=note)
         manifest, changes = corpus.manifest, corpus.changes
         if manifest.refused:
             made.refuse()
@@ -199,7 +197,6 @@ def run_passes(
     *,
     progress: Progress | None,
     notice: Callable[[str], None],
-    found_at: int = 0,
 ) -> Corpus:
     """Make a corpus in the staging directory of `output`, without publishing it."""
     small = is_small(total_text(shards), options.limits) and not any(shard.stream for shard in shards)
@@ -210,21 +207,16 @@ def run_passes(
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     check_fields(shards, options.filters.where)
     engine = make_engine(options.jobs, options.engine, options.scheduler, options.limits)
-    try:
-        corpus = run_attempts(
-            make_corpus,
-            shards,
-            options,
-            output,
-            engine,
-            kept=_find_kept(output),
-            progress=progress or Progress(),
-            notice=notice,
-            found_at=found_at,
-        )
-    except NoMatchError:
-        check_fields(shards, options.filters.where, nothing_matches=True)
-        raise
+    corpus = run_attempts(
+        make_corpus,
+        shards,
+        options,
+        output,
+        engine,
+        kept=_find_kept(output),
+        progress=progress or Progress(),
+        notice=notice,
+    )
     return msgspec.structs.replace(corpus, phases=tuple(phase for phase in engine.times.values() if phase.tasks))
 
 
@@ -238,18 +230,6 @@ def _find_kept(output: Output) -> Kept | str | None:
     return kept
 
 
-def _first_target(shards: Sequence[Shard], options: Options, output: Output, kept: Kept | str | None) -> Schema:
-    """The target of the work that can be reused; else choose it, and prepare its judge."""
-    targets = list(TARGETS.values()) if options.schema == AUTO else [options.target]
-    settings = [_settings_of(options, target) for target in targets]
-    found = settings_in([output.working("journal"), *output.earlier_journals()], settings)
-    if found is None and isinstance(kept, Kept) and options.incremental:
-        found = next((at for at, one in enumerate(settings) if why_unusable(kept, one) is None), None)
-    if found is not None:
-        return targets[found]
-    return choose_target(shards, options)
-
-
 def run_attempts(
     make: Callable[[Sequence[Shard], RunContext, Base], Result],
     shards: Sequence[Shard],
@@ -260,10 +240,15 @@ def run_attempts(
     kept: Kept | str | None,
     progress: Progress,
     notice: Callable[[str], None],
-    found_at: int = 0,
 ) -> Result:
     """Make something of the shards. Start again if the target is wrong, or if kept work turns out to be damaged."""
-    target = _first_target(shards, options, output, kept)  # workers that are forked after this inherit its judge
+    started_at, earlier = time.time_ns(), output.earlier_journals()
+    targets = TARGETS.values() if options.schema == AUTO else [options.target]
+    settings = {target.name: options.settings_of(target) for target in targets}
+    kept_settings = kept.settings if isinstance(kept, Kept) and options.incremental else {}
+    found = reusable_settings(settings, [output.working("journal"), *earlier], kept_settings)
+    # Choosing a target also makes its judge, which workers that are forked after this inherit.
+    target = TARGETS[found] if found else choose_target(shards, options)
     streams = Streams(kept=options.schema == AUTO and any(shard.stream for shard in shards))
     said: set[str] = set()
     is_first, is_settled = True, False
@@ -279,10 +264,9 @@ def run_attempts(
             # A cluster has the size that it has.
             options = msgspec.structs.replace(options, jobs=engine.jobs)
             check_reachable((output.working(""), output.staged("")), engine)
-        earlier = output.earlier_journals()
         while True:
-            settings = _settings_of(options, target)
-            base, reason = _find_base(kept, shards, options, settings, engine)
+            check = options.check if options.incremental else None
+            base, reason = find_base(kept, shards, settings[target.name], engine, check)
             if reason:
                 kept = None
                 if options.incremental:
@@ -298,7 +282,7 @@ def run_attempts(
                 judge=options.judge,
                 notice=say,
             )
-            with Journal(output.working("journal"), settings, earlier) as journal:
+            with Journal(output.working("journal"), settings[target.name], earlier) as journal:
                 if journal.discarded and is_first:
                     say(f"finished work of an interrupted run is not reused: {journal.discarded}")
                 context = RunContext(
@@ -311,7 +295,7 @@ def run_attempts(
                     progress=progress,
                     notice=say,
                     streams=streams,
-                    found_at=found_at,
+                    started_at=started_at,
                     is_first=is_first,
                     is_settled=is_settled,
                 )
@@ -328,40 +312,6 @@ def run_attempts(
                     if exc.path not in base.files:
                         raise
                     kept = str(exc)
-
-
-def _settings_of(options: Options, target: Schema) -> dict[str, Any]:
-    """Everything besides the records that determines the bytes of a corpus of this target."""
-    recorded = {name: options.recorded[name] for name in RECORDED}
-    limits = options.limits
-    return {
-        "build": identity(),
-        "cuts": (limits.most_borders, limits.most_parts, limits.fewest_parts, limits.least_part),
-        "schema": f"auto ({target.name})" if options.schema == AUTO else target.name,
-        **recorded,
-        "max_window": options.max_window,
-        "sort_fields": options.sort_fields_of(target),
-        "filters": str(options.filters) or "none",
-        "map": [*options.map, options.keep_names] if options.map else "none",
-        "labels": options.labels.sha256 if options.labels else "none",
-        "fixes": options.fixes.sha256 if options.fixes else "none",
-    }
-
-
-def _find_base(
-    kept: Kept | str | None, shards: Sequence[Shard], options: Options, settings: dict[str, Any], engine: Engine
-) -> tuple[Base, str]:
-    """The kept work that a run can build on, and why it cannot; empty if it can, or if there is none."""
-    if not isinstance(kept, Kept):
-        return no_base(shards), kept or ""
-    if not options.incremental:
-        return no_base(shards, kept), ""
-    if reason := why_unusable(kept, settings):
-        return no_base(shards, kept), reason  # if this run is interrupted, one like the last can still use them
-    by_content = options.check == "content"
-    if reason := why_damaged(kept, engine, by_content=by_content):
-        return no_base(shards), reason
-    return base_of(kept, shards, engine, by_content=by_content), ""
 
 
 def _files_to_keep(output: Output, files: frozenset[str]) -> frozenset[str]:

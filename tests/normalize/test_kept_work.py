@@ -21,7 +21,7 @@ from fastrec.errors import BadShardsError
 from fastrec.filters import Filters
 from fastrec.judge.repair import repair_codes
 from fastrec.limits import Limits
-from fastrec.normalize import run as module
+from fastrec.normalize import options as module
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.progress import Progress

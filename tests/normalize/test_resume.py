@@ -20,6 +20,7 @@ from fastrec.engine.base import SerialEngine
 from fastrec.errors import BadShardsError, LockedError, UsageError
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import driver, parts, pass1, pass1_driver
+from fastrec.normalize import options as options_module
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import SortResult
@@ -230,9 +231,9 @@ def test_work_of_another_build_is_not_reused(
 ) -> None:
     """Another commit or another library may give other bytes: its work is ignored, and one line says so."""
     here = build.identity()
-    monkeypatch.setattr(module, "identity", lambda: {**here, what: "0.0"})
+    monkeypatch.setattr(options_module, "identity", lambda: {**here, what: "0.0"})
     interrupt(shards, tmp_path / "out")
-    monkeypatch.setattr(module, "identity", lambda: here)
+    monkeypatch.setattr(options_module, "identity", lambda: here)
     sorted_tasks.clear()
     report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH))
     assert sorted(chain(*sorted_tasks)) == list("bcdefg")
