@@ -25,9 +25,8 @@ from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Phase
 from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
 from fastrec.normalize.context import RunContext
-from fastrec.normalize.corrections import fix_counts, label_counts
+from fastrec.normalize.corrections import fix_counts, label_counts, unused_rules
 from fastrec.normalize.kept import Base, Changes, Kept, KeptFile, KeptRejects, KeptShard, signatures_of, write_kept
-from fastrec.normalize.names import unused_rules
 from fastrec.normalize.options import MaxRejects
 from fastrec.normalize.parts import make_parts, number_parts
 from fastrec.normalize.pass1_driver import SortedShards, sort_shards

@@ -17,8 +17,7 @@ from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
 from fastrec.limits import Limits, current_limits
-from fastrec.normalize.corrections import PLACES, GivenFile, read_fixes, read_labels
-from fastrec.normalize.names import NameRule, read_names
+from fastrec.normalize.corrections import PLACES, GivenFile, NameRule, read_fixes, read_labels, read_names
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema

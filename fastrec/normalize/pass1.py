@@ -35,8 +35,7 @@ from fastrec.judge.batch import Batch, FilteredOut, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
 from fastrec.judge.trusted import TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.normalize.corrections import Editor, Labeller, edit_records, fix_lines, read_fixes
-from fastrec.normalize.names import Renamer
+from fastrec.normalize.corrections import Editor, Labeller, Renamer, edit_records, fix_lines, read_fixes
 from fastrec.normalize.options import Options
 from fastrec.normalize.results import (
     LineStatistics,
