@@ -10,7 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from itertools import groupby, islice
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import asdict
@@ -239,11 +239,6 @@ class LineStatistics(Sums):
             self.similar += similar(filters.metric, self.metrics) + similar(filters.model, self.models)
         if batch.replaced or batch.repaired or new:
             self._shorten()
-
-    def __iadd__(self, other: Self) -> Self:
-        super().__iadd__(other)
-        self._shorten()
-        return self
 
     def _shorten(self) -> None:
         self.wrong_hashes = heapq.nsmallest(_HASH_EXAMPLES, self.wrong_hashes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -98,10 +98,8 @@ class IdentityCounts(Sums):
             if len(self.examples) < IDENTITY_EXAMPLES:
                 self.examples.append(identity)
 
-    def __iadd__(self, other: Self) -> Self:
-        super().__iadd__(other)
+    def _shorten(self) -> None:
         self.examples = nsmallest(IDENTITY_EXAMPLES, self.examples)
-        return self
 
 
 class Census(Sums):

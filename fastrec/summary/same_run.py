@@ -29,7 +29,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -210,11 +210,6 @@ class SameRunCounts(Sums):
         self.pairs[pair] += 1
         if len(self.pairs) > 2 * _RUN_PAIRS:
             self._shorten()
-
-    def __iadd__(self, other: Self) -> Self:
-        super().__iadd__(other)
-        self._shorten()
-        return self
 
     def _shorten(self) -> None:
         """Drop all but the first pairs. A pair that is among the first of all was among the first at any time."""

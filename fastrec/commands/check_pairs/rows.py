@@ -34,23 +34,19 @@ from fastrec.sources.formats import Format
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Shard, Slice
 from fastrec.storage import hash_of_file, join, parent_and_name
+from fastrec.summary.rows import Sums
 
 _MOST_JOINED: Final = 10_000  # combinations of ids to remember
 _SETTINGS: Final = JudgeSettings(normal=False, records=True)  # without normal forms, which is a third faster
 _judge = lru_cache(maxsize=1)(Judge)
 
 
-class Tally(msgspec.Struct):
+class Tally(Sums):
     """Sums over rows of one result: over those with an error, or over the others."""
 
     rows: int = 0
     score: float = 0.0
     correct: int = 0
-
-    def __iadd__(self, other: Tally) -> Self:
-        for name in self.__struct_fields__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        return self
 
 
 class Rows(SliceFindings):
