@@ -5,7 +5,7 @@
 
 FIELD is a path as in the schema, with any unknown key; a key with other characters than letters, digits, `_`, `-`, `/`
 and spaces is quoted. A list stands for each of its items. `output.raw` is everything that the model said: its outputs
-and the turns of the assistant. These fields are computed: see `COMPUTED`.
+and the turns of the assistant. Some fields that no record has are computed: see `_COMPUTED`.
 
     =  !=  <  <=  >  >=   as numbers if both are numbers or spell one, else as texts
     ~                     contains, ignoring case
@@ -34,14 +34,6 @@ _CONDITION: Final = re.compile(rf"\s*(!?)\s*({_KEY}(?:\.{_KEY})*)\s*(=~|!=|<=|>=
 _KEYS: Final = re.compile(_KEY)
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?")
-
-COMPUTED: Final = {
-    "response.characters": "characters of everything that the model said",
-    "response.words": "words of it, separated by white space",
-    "turns": "turns of the conversation; 1 for a single turn",
-    "tool_calls": "calls of tools in all turns",
-}
-"""Fields that no record has, but every command knows."""
 
 
 class Condition(NamedTuple):
@@ -143,7 +135,7 @@ _COMPUTED: Final[dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[An
     ("output", "raw"): said,
     ("response", "characters"): lambda record: [sum(map(len, said(record)))],
     ("response", "words"): lambda record: [sum(len(text.split()) for text in said(record))],
-    ("turns",): lambda record: [len(_turns(record)) or 1],
+    ("turns",): lambda record: [len(_turns(record)) or 1],  # 1 for a single turn
     ("tool_calls",): lambda record: [sum(len(turn.get("tool_calls") or ()) for turn in _turns(record))],
 }
 
