@@ -36,7 +36,7 @@ import shlex
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 
 # Up to the last @ before the path. A password may contain /, as keys of stores do; a port has digits only.
@@ -144,6 +144,11 @@ class UsageError(FastrecError):
 
     exit_code = 2
     message: str
+
+
+def check_choice(name: str, value: str, choices: Collection[str]) -> None:
+    if value not in choices:
+        raise UsageError(f"{name} must be one of {', '.join(choices)}, not {value!r}")
 
 
 class NoMatchError(UsageError):

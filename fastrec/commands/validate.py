@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from fastrec.corpus.scan import run_in_order
 from fastrec.engine import jobs_for
-from fastrec.errors import FastrecError, ShardError, UsageError, shown, utf8
+from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, shown, utf8
 from fastrec.filters import Strings, field_names
 from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.findings import CODES, NOTES, Finding, FindingGroup, FindingGroups, Location, SliceFindings
@@ -321,8 +321,7 @@ def validate(
         raise UsageError(f"jobs must be at least 1, not {jobs}")
     if max_errors is not None and max_errors < 1:
         raise UsageError(f"max_errors must be at least 1, not {max_errors}")
-    if hash not in HASHES:
-        raise UsageError(f"hash must be one of {', '.join(HASHES)}, not {hash!r}")
+    check_choice("hash", hash, HASHES)
     chosen_schema(schema)
     settings = JudgeSettings(
         schema=schema,

@@ -66,7 +66,6 @@ def plan(log: Log) -> LogPlan:
     others = [name for name, value in stated.items() if name and name not in _MEANS and number_of(value) is not None]
     return LogPlan(
         run=RunInfo(task="alpaca_eval", model=log.task, started=",".join(annotators)),
-        slices=[None],
         aggregates=[
             Aggregate(name, name, value / 100, None if total is None else int(total))
             for name, value in means

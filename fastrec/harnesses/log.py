@@ -97,8 +97,9 @@ class Aggregate(msgspec.Struct, frozen=True):
 
 class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     run: RunInfo
-    slices: Sequence[Any]
-    """What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log only."""
+    slices: Sequence[Any] = (None,)
+    """What `samples` gets: small, picklable, and about 16 MB of text each. They depend on the log only. By default, the
+    log is read as a whole."""
     aggregates: Sequence[Aggregate] = ()
     not_compared: dict[str, str] = {}  # aggregates that are not means of scores, each with the reason
     expected_samples: int | None = None

@@ -74,7 +74,6 @@ def plan(log: Log) -> LogPlan:
             started=spell(min(times)) if times else judge,
             metadata={"judge": judge} if judge else {},
         ),
-        slices=[None],
     )
 
 

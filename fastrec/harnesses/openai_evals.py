@@ -53,7 +53,6 @@ def plan(log: Log) -> LogPlan:
             started=spell(spec.get("created_at") or spec.get("run_id") or ""),
             metadata=metadata,
         ),
-        slices=[None],
         aggregates=means,
         not_compared={name: "no event of a sample has a number of this name" for name in stated if name not in kept},
         notes=() if report is not None else ("the log has no final report: the run did not finish",),

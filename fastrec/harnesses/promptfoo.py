@@ -88,7 +88,6 @@ def plan(log: Log) -> LogPlan:
             version=spell(info.get("promptfooVersion") or ""),
             metadata={name: spell(value) for name, value in about.items() if value},
         ),
-        slices=[None],
         aggregates=[Aggregate("pass", "share of tests that pass", passed / judged, judged)] if judged else (),
         expected_samples=judged + errors if judged or errors else None,
     )

@@ -10,7 +10,7 @@ import msgspec
 
 from fastrec.build import identity
 from fastrec.corpus.writer import COMPRESSIONS
-from fastrec.errors import UsageError
+from fastrec.errors import UsageError, check_choice
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, field_names, make_filters
 from fastrec.judge.findings import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
@@ -151,7 +151,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.jobs < 1:
             raise UsageError(f"jobs must be at least 1, not {self.jobs}")
         for name, allowed in _ALLOWED.items():
-            _one_of(name, getattr(self, name), allowed)
+            check_choice(name, getattr(self, name), allowed)
         if self.scheduler and self.engine != "dask":
             raise UsageError("a scheduler needs the engine dask: give --engine dask")
         if self.keep_names and not self.map:
@@ -163,9 +163,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         if self.check == "content" and not self.incremental:
             raise UsageError("check content needs an incremental run: give --incremental, too")
         for code in self.repair:
-            _one_of("repair", code, tuple(REPAIRS))
+            check_choice("repair", code, tuple(REPAIRS))
         for field in self.sort_by:
-            _one_of("sort_by", field, METRIC_FIELDS)
+            check_choice("sort_by", field, METRIC_FIELDS)
             if self.schema != AUTO and field not in self.target.sort_fields:
                 raise UsageError(f"sort_by: records of schema {self.schema} have no {field}")
         if self.part_size < 1 << 10:
@@ -358,8 +358,3 @@ def make_options(**given: Any) -> Options:
 def options_from(recorded: Mapping[str, object], **more: Any) -> Options:
     """The options that a manifest records, with some others; ValidationError or UsageError if a value is wrong."""
     return msgspec.convert({_FIELDS.get(name, name): value for name, value in recorded.items()} | more, Options)
-
-
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

@@ -26,7 +26,7 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from fastrec.errors import UsageError
+from fastrec.errors import check_choice
 
 unicode_json: Final = msgspec.json.Encoder().encode
 """Spell a string as `json.dumps(…, ensure_ascii=False)` does, in UTF-8.
@@ -124,8 +124,7 @@ def sample_hash(raw: str, reference: str | list[str], *, algorithm: str = "sha25
     >>> sample_hash("What is 2 + 2?", ["4"])
     '9c94305328f8e70341f9d1880f4eaa6ea7f93b8922e6a03a8cdcf1924d28db0b'
     """
-    if algorithm not in HASHES:
-        raise UsageError(f"algorithm must be one of {', '.join(HASHES)}, not {algorithm!r}")
+    check_choice("algorithm", algorithm, HASHES)
     hashes = TEXT_HASHES if isinstance(reference, str) else LIST_HASHES
     return hashes[algorithm](raw, reference)
 

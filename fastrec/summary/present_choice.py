@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from fastrec.errors import NoMatchError, UsageError, counted, listed
+from fastrec.errors import NoMatchError, UsageError, check_choice, counted, listed
 from fastrec.filters import Filters, did_you_mean, matches_any, similar
 from fastrec.summary.document import EvaluationSummary, Kind, ModelSummary, Summary
 from fastrec.where import without_group
@@ -135,8 +135,7 @@ def matching_scopes(
     Unless metrics are chosen by name or `metrics` is `all`, only those that judge answers are chosen. An evaluation
     that has none of them keeps all.
     """
-    if metrics not in METRICS:
-        raise UsageError(f"metrics must be one of {', '.join(METRICS)}, not {metrics!r}")
+    check_choice("metrics", metrics, METRICS)
     check_patterns("evaluation", filters.evaluation, {one.evaluation_name for one in scopes})
     found = [one for one in scopes if filters.accepts_evaluation(one.evaluation_name)]
     where = " of the chosen evaluations" if len(found) < len(scopes) else ""

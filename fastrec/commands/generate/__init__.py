@@ -29,7 +29,7 @@ from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES
 from fastrec.commands.generate.producers import producer
 from fastrec.commands.generate.records import VERSIONS, WARNINGS, Answer, add_unknown_keys, new_answer
 from fastrec.commands.generate.text import Rng
-from fastrec.errors import UsageError
+from fastrec.errors import UsageError, check_choice
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 _POOL = 256
@@ -60,8 +60,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
         if self.records < 0 or self.seed < 0:
             raise UsageError("the number of records and the seed must not be negative")
         for name, known in (("mix", MIXES), ("text", _TEXTS), ("schema", VERSIONS)):
-            if (value := getattr(self, name)) not in known:
-                raise UsageError(f"{name} must be one of {', '.join(known)}, not {value!r}")
+            check_choice(name, getattr(self, name), known)
         kinds = (self.duplicates, self.conflicts, self.rejects, self.blanks)
         if not all(0 <= share <= 1 for share in (*kinds, self.unknown_keys, self.warnings)):
             raise UsageError("a share must be between 0 and 1")

@@ -41,7 +41,7 @@ from fastrec.corpus.scan import (
     unsorted_error,
     with_progress,
 )
-from fastrec.errors import BadShardsError, CorpusError, FastrecError, UsageError, counted
+from fastrec.errors import BadShardsError, CorpusError, FastrecError, UsageError, check_choice, counted
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.judge.judge import Judge, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
@@ -133,8 +133,8 @@ def stats(
     wanted = make_filters(**filters)
     by_name, by_record = wanted.split()
     groups = parse_groups(group_by)
-    if by is not None and by not in RANKINGS:
-        raise UsageError(f"by must be one of {', '.join(RANKINGS)}, not {by!r}")
+    if by is not None:
+        check_choice("by", by, RANKINGS)
     if hashes and by_record:
         raise UsageError(f"the hashes of producers are counted for all records of a model: leave out {by_record}")
     if groups and (common or joins or hashes):
