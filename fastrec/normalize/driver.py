@@ -399,7 +399,7 @@ def _kept_files(
 ) -> list[KeptFile]:
     """Describe all files to keep; DamagedFileError if one is missing."""
     files = [(file.path, file.hash) for task in tasks for file in task.files]
-    files += [(file.path, file.hash) for part in parts for file in part.files]
+    files += [(file.path, file.hash) for part in parts for file in (*part.files, part.census) if file]
     files += [(part.path, part.written.sha256) for part in parts if part.records]
     files += [(part.sources.path, part.sources.sha256) for part in parts if part.sources]
     files += [(summary.path, summary.hash), *([(rejects.path, rejects.entry.sha256)] if rejects else [])]

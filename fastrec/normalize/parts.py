@@ -28,9 +28,17 @@ from fastrec.normalize.results import Part
 from fastrec.normalize.resume import find_parts
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.gather import RunSlice
+from fastrec.sorting.keys import field_end
 from fastrec.sources.shard import Shard
 from fastrec.storage import parent_and_name, storage_of
-from fastrec.summary.part_statistics import Census, RepeatsRule, count_census, read_lines_by_piece
+from fastrec.summary.part_statistics import (
+    Census,
+    RepeatsRule,
+    count_census,
+    kept_census,
+    read_lines_by_piece,
+    write_census,
+)
 from fastrec.summary.same_run import SameRunCounts, find_same_run, slices_of, superseded_in
 
 
@@ -174,7 +182,9 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             rule = RepeatsRule(context.sort_fields, settings.repeats, rejects_conflicts, path)
         unchanged = {part.fingerprint for part in self._plan.base.parts}
         is_same = self._has_same_input and all(part.fingerprint in unchanged for part in parts.values())
-        census = Census() if is_same and not rule else self._count_census(parts, rule)
+        census = Census()
+        if not is_same or rule:
+            parts, census = self._count_census(parts, rule)
         census.same_run = same_run
         if rule:
             superseded = {
@@ -183,13 +193,49 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             }
             made = self._make(superseded, parts, known=2)
             if made != parts:
-                census.questions = self._count_census(made, None).questions
+                census.questions = self._count_census(made, None)[1].questions
             parts = made
         return parts, census
 
-    def _count_census(self, parts: Mapping[int, Part], rule: RepeatsRule | None) -> Census:
-        context = self._context
-        return count_census(_prefixes(parts), context.output.work, context.engine, context.limits, rule)
+    def _count_census(self, parts: Mapping[int, Part], rule: RepeatsRule | None) -> tuple[dict[int, Part], Census]:
+        """Count the census of all parts, and keep that of each group with its first part.
+
+        A group that the base has, too, is not counted again, so a change reads the lists of few parts.
+        """
+        context, total = self._context, Census()
+        groups = {
+            xxh3_128_hexdigest(_encode([parts[number].fingerprint for number in group])): group
+            for group in self._groups(parts)
+        }
+        known = {part.census.path: part.census for part in self._plan.base.parts if part.census and not rule}
+        paths = {key: context.output.working(f"group-{key}") for key in groups}
+        files = {key: known[path] for key, path in paths.items() if path in known}
+        new = [key for key in groups if key not in files]
+        prefixes = [[parts[number].statistics_prefix for number in groups[key]] for key in new]
+        counted = count_census(prefixes, context.output.work, context.engine, context.limits, rule)
+        for census in (*counted, *(kept_census(file.path) for file in files.values())):
+            total += census
+        if context.options.incremental and not rule:
+            files |= {key: write_census(paths[key], census) for key, census in zip(new, counted, strict=True)}
+        of_first = {group[0]: files.get(key) for key, group in groups.items()}
+        return {number: replace(part, census=of_first.get(number)) for number, part in parts.items()}, total
+
+    def _groups(self, parts: Mapping[int, Part]) -> list[list[int]]:
+        """The numbers of all parts in groups: parts of different groups have no evaluation in common."""
+        field = self._context.sort_fields[0]
+        groups: list[list[int]] = []
+        last: bytes | None = None
+        for number, part in parts.items():
+            first = end = None
+            # Which evaluations records have that were left out is not known.
+            if field == "evaluation_name" and part.records and not part.left_out:
+                first, end = (key[: field_end(key, 0, field)] for key in (part.first, part.last))
+            if groups and (first is None or last is None or first == last):
+                groups[-1].append(number)
+            else:
+                groups.append([number])
+            last = end
+        return groups
 
     def _unchanged(self) -> dict[int, Part]:
         """The parts of the base that stay as they are, unless they leave out others than before."""

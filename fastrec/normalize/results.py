@@ -145,6 +145,8 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     is not kept."""
     border: bytes = b""  # the first border of its range, if work is kept
     sources: PartSources | None = None
+    census: FileDigest | None = None
+    """If work is kept, for the first part of a group: the census of all parts of the group (`parts._groups`)."""
 
     @property
     def index(self) -> str:

@@ -196,7 +196,7 @@ def _counts(models: list[bytes], evaluation_ids: list[bytes], outcomes: list[Out
     """The numbers of models, of models with an answer, of identities and of records."""
     count = len(models)
     if count == 1:
-        return 1, not outcomes[0][2], 1, 1
+        return 1, int(not outcomes[0][2]), 1, 1
     distinct = set(models)
     failed = [error for _, _, error in outcomes]
     answering = {model for model, error in zip(models, failed, strict=True) if not error} if any(failed) else distinct

@@ -111,6 +111,9 @@ class Census(Sums):
     same_run: SameRunCounts = msgspec.field(default_factory=SameRunCounts)
 
 
+_decode_census = msgspec.json.Decoder(tuple[dict[bytes, QuestionCounts], IdentityCounts, IdentityCounts]).decode
+
+
 class RepeatsRule(msgspec.Struct, frozen=True):
     """Which keys of an identity with several keys are superseded, and where to write them."""
 
@@ -129,17 +132,34 @@ class RepeatsRule(msgspec.Struct, frozen=True):
 
 
 def count_census(
-    prefixes: Sequence[str], directory: str, engine: Engine, limits: Limits, rule: RepeatsRule | None = None
-) -> Census:
-    """Count the census of all parts; with a rule, also write the keys that are superseded."""
-    census = Census()
-    for counted in count_lists(_count, rule, prefixes, _LISTS, directory=directory, engine=engine, limits=limits):
-        census += counted
-    return census
+    groups: Sequence[Sequence[str]], directory: str, engine: Engine, limits: Limits, rule: RepeatsRule | None = None
+) -> list[Census]:
+    """Count the census of each group of parts; with a rule, also write the keys that are superseded."""
+    counted = [Census() for _ in groups]
+    large = [number for number, prefixes in enumerate(groups) if len(prefixes) > limits.census_fan_in]
+    small = [number for number, prefixes in enumerate(groups) if len(prefixes) <= limits.census_fan_in]
+    tasks = (CountTask(list(groups[number]), rule, limits.most_results) for number in small)
+    for at, census in engine.run(_count, tasks):
+        counted[small[at]] = census
+    for number in large:
+        lists = count_lists(_count, rule, groups[number], _LISTS, directory=directory, engine=engine, limits=limits)
+        for census in lists:
+            counted[number] += census
+    return counted
 
 
 def _count(task: CountTask) -> Census:
     return read_census(task.prefixes, task.rule, task.most_results)
+
+
+def write_census(path: str, census: Census) -> FileDigest:
+    """Write a census for the next run. Its sums are integers of any size, which JSON can hold."""
+    content = msgspec.json.encode((census.questions, census.repeats, census.contradictions))
+    return FileDigest(path, *write_blocks(path, [content], compressed=True))
+
+
+def kept_census(path: str) -> Census:
+    return Census(*_decode_census(next(read_blocks(path))))
 
 
 def read_census(

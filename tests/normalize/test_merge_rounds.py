@@ -376,10 +376,12 @@ def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], repeats: Any)
         )
         one = census.read_census(prefixes, rule)
         limits = Limits(census_fan_in=2, census_partitions=3)
-        many = census.count_census(prefixes, folder, SerialEngine(), limits, rule)
+        [many] = census.count_census([prefixes], folder, SerialEngine(), limits, rule)
         superseded = [list(superseded_in(slices_of(found.superseded, None, None), None, None)) for found in (one, many)]
         assert superseded[0] == superseded[1]
         one.superseded = many.superseded = []
         assert many == one
+        file = census.write_census(f"{folder}/superseded records, counted", one)
+        assert census.kept_census(file.path) == one
         written = [path for path in Path(folder).iterdir() if not path.name.startswith("superseded records")]
         assert len(written) == 2 * len(parts), "partitions are left behind"

@@ -6,7 +6,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 from fastrec.errors import BadShardsError
 from fastrec.limits import Limits
+from fastrec.normalize import parts as parts_module
 from fastrec.normalize.options import RECORDED, Options
 from fastrec.normalize.run import NormalizeResult, run
 from fastrec.sources.formats import Format
@@ -197,6 +198,28 @@ def test_a_change_in_one_evaluation_leaves_the_parts_of_others_alone(
     written = set(parts_of(scene.out).values()) - set(all_before.values())
     assert 0 < result.parts_written == len(written) <= result.parts - len(before)
     scene.check()
+
+
+def test_a_change_in_one_evaluation_reads_the_census_of_its_parts_only(
+    scene: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The census of other evaluations is kept. Its sums are those of a full run."""
+    counted: list[str] = []
+    count_census = parts_module.count_census
+
+    def note(groups: Sequence[Sequence[str]], *rest: Any) -> Any:
+        counted.extend(prefix for group in groups for prefix in group)
+        return count_census(groups, *rest)
+
+    for nights in range(1, 3):
+        change(scene.pile, shard_of(scene, "eval-2", MODELS[nights % 2]))
+        with monkeypatch.context() as patched:
+            patched.setattr(parts_module, "count_census", note)
+            scene.run()
+        concerned = len(parts_of(scene.out)) - len(parts_without(scene.out, "eval-2"))
+        assert 0 < len(counted) == concerned < len(parts_of(scene.out)) / 2
+        counted.clear()
+        scene.check()
 
 
 @pytest.mark.parametrize("name", ["a", "eval-25", "z"])
