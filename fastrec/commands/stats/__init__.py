@@ -18,7 +18,7 @@ import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from itertools import groupby, islice, pairwise
 from operator import attrgetter
@@ -149,19 +149,18 @@ def stats(
     reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": current_limits()}
     published = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
 
-    def indexed(directory: str) -> Index:
-        return open_index(directory, cache=cache_of(directory, published), **reading)
-
     with contextlib.ExitStack() as stack:
+
+        @cache
+        def indexed(directory: str) -> Index:
+            """Open the index of a corpus when it is first needed."""
+            return stack.enter_context(open_index(directory, cache=cache_of(directory, published), **reading))
+
         made = _corpus_of(published, options, stack, progress, note)
         corpus, manifest, summary = made
-        calibration = None
-        if repeats.kind != "mean" or confidence is not None:
-            with indexed(corpus) as index:
-                if repeats.kind != "mean":
-                    summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
-                if confidence is not None:
-                    calibration = find_calibration(index, confidence, by_name)
+        if repeats.kind != "mean":
+            summary.evaluations = reduce_repeats(summary.evaluations, indexed(corpus), repeats)
+        calibration = None if confidence is None else find_calibration(indexed(corpus), confidence, by_name)
         lower = as_tuple("lower_is_better", lower_is_better)
         choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
         chosen = choice(summary, wanted, metrics=metrics)
@@ -198,14 +197,12 @@ def stats(
             records = Counter[str]()
             for one in chosen:
                 records.update({model.model_id: model.records for model in one.models})
-            with indexed(corpus) as index:
-                found.names = compare_similar(index, records)
+            found.names = compare_similar(indexed(corpus), records)
         if groups:
             (grouped,) = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))
             by_group = read_summary(grouped, read_manifest(grouped))
             if repeats.kind != "mean":
-                with indexed(grouped) as index:
-                    by_group.evaluations = reduce_repeats(by_group.evaluations, index, repeats)
+                by_group.evaluations = reduce_repeats(by_group.evaluations, indexed(grouped), repeats)
             parts = ranked(choice(by_group, metrics="all"))
             if tests:
                 test(parts.evaluations, partial(indexed, grouped))
@@ -234,8 +231,7 @@ def _add_ranks(
     if tested:
         # Imported only now: numpy takes longer than the rest of the command.
         add_ranks = import_module("fastrec.answers.ranks").add_ranks
-        with indexed() as index:
-            add_ranks(tested, index, common=common)
+        add_ranks(tested, indexed(), common=common)
 
 
 def _corpus_of(
