@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from functools import lru_cache, partial
+from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -33,7 +33,7 @@ from fastrec.errors import FastrecError, ShardError, UsageError, check_choice, s
 from fastrec.filters import Strings, field_names
 from fastrec.judge.batch import Batch, InvalidLine
 from fastrec.judge.findings import CODES, NOTES, Finding, FindingGroup, FindingGroups, Location, SliceFindings
-from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
+from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
 from fastrec.judge.parse import parse
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings
@@ -46,8 +46,6 @@ from fastrec.schemas.upgrade import upgrade_record, upgrade_value
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, tasks_of, total_text
-
-_judge = lru_cache(maxsize=1)(Judge)
 
 
 class UpgradeStep(msgspec.Struct):
@@ -413,7 +411,7 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
     source = utf8(piece.shard.path)
     try:
         for judged in judge_slice(
-            _judge(task.settings),
+            judge_of(task.settings),
             piece,
             chunk_bytes=task.limits.chunk_bytes,
             max_line_bytes=task.max_line_bytes,

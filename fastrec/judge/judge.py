@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -365,6 +366,10 @@ class JudgedChunk(NamedTuple):
     """The normal forms of the records. The next chunk overwrites them."""
     data: bytes  # the lines as they were read; empty if the line was too long to be held
     line: int  # number of the first line
+
+
+judge_of = lru_cache(maxsize=2)(Judge)
+"""The judge of this process with some settings: it learns, and making one takes milliseconds."""
 
 
 def judge_slice(

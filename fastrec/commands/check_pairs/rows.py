@@ -25,7 +25,7 @@ from xxhash import xxh3_64_intdigest
 from fastrec.commands.check_pairs.aggregate import Aggregate, NotAggregate, Pair, path_finding, quoted, read_aggregate
 from fastrec.errors import ShardError, shown, utf8
 from fastrec.judge.findings import Finding, FindingGroups, Location, SliceFindings
-from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
+from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
@@ -38,7 +38,6 @@ from fastrec.summary.rows import Sums
 
 _MOST_JOINED: Final = 10_000  # combinations of ids to remember
 _SETTINGS: Final = JudgeSettings(normal=False, records=True)  # without normal forms, which is a third faster
-_judge = lru_cache(maxsize=1)(Judge)
 
 
 class Tally(Sums):
@@ -69,7 +68,7 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Row
     found, stats = Rows(FindingGroups(limits.finding_groups)), ReadStats()
     source = utf8(piece.shard.path)
     joiner = _Joiner(aggregate) if aggregate else None
-    for judged in judge_slice(_judge(_SETTINGS), piece, chunk_bytes=limits.chunk_bytes, stats=stats):
+    for judged in judge_slice(judge_of(_SETTINGS), piece, chunk_bytes=limits.chunk_bytes, stats=stats):
         batch = judged.batch
         found.counts.update(lines=batch.lines, rows=batch.lines - batch.blank, invalid=len(batch.rejected))
         for invalid in batch.rejected:

@@ -18,7 +18,7 @@ import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from importlib import import_module
 from itertools import groupby, islice, pairwise
 from operator import attrgetter
@@ -43,7 +43,7 @@ from fastrec.corpus.scan import (
 )
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, UsageError, check_choice, counted
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
-from fastrec.judge.judge import Judge, judge_slice
+from fastrec.judge.judge import judge_of, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits, current_limits
 from fastrec.normalize.options import Options
@@ -355,9 +355,6 @@ def _only_common(
     return recounted
 
 
-_judge = lru_cache(maxsize=1)(Judge)
-
-
 def _read_part(task: _PartTask) -> _CommonQuestions:
     """Count the common questions of one part. Runs in a worker."""
     found = _CommonQuestions()
@@ -389,7 +386,9 @@ def _answers(task: _PartTask) -> Iterator[_Answer]:
     row_of = row_maker(TARGETS[task.schema])
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
     records, last = 0, b""
-    judge = _judge(JudgeSettings(schema=task.schema, sample_hash="fill"))  # keeps the hashes, which identify questions
+    judge = judge_of(
+        JudgeSettings(schema=task.schema, sample_hash="fill")
+    )  # keeps the hashes, which identify questions
     # No limit on the line length: `normalize` accepted these lines.
     for judged in judge_slice(judge, Slice(shard_at(path)), max_line_bytes=sys.maxsize):
         batch = judged.batch

@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from io import BytesIO
 from operator import lt
 from typing import Any, Final
@@ -34,7 +33,7 @@ from fastrec.corpus.scan import PartTask
 from fastrec.corpus.sources import decode_source, source_lines
 from fastrec.errors import CorpusError, ShardError
 from fastrec.judge.findings import describe, json_path
-from fastrec.judge.judge import Judge, JudgedChunk, judge_slice
+from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
 from fastrec.normalize.options import Options
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_maker, key_splitter
@@ -49,7 +48,6 @@ from fastrec.summary.tally import Tally
 MOST_PROBLEMS: Final = 20  # problems that are listed per file; further ones are only counted
 
 _ABSENT: Final = object()
-_judge = lru_cache(maxsize=1)(Judge)
 _SAYS, _HAS = f"{MANIFEST} says", "the file has"
 
 KINDS: Final = {
@@ -256,7 +254,7 @@ def check_part(task: CheckTask) -> CheckedPart:
     stats, text_digest, is_read = ReadStats(), text_hasher(hash_name), False
     with checked.in_lines.reading():
         problems.compare_file(path, entry)
-        for chunk in judge_slice(_judge(rules), Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
+        for chunk in judge_slice(judge_of(rules), Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
             text_digest.update(chunk.data)
             lines.check(chunk)
         is_read = True
