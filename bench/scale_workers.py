@@ -349,9 +349,12 @@ class SimulatedWorkers(Engine):
         return str(task.target)
 
     def _count(self, task: Any) -> Census:
-        """Simulate counting a partition."""
-        for _ in range(2 * len(task.prefixes)):
-            self._read(self._corpus.total * _CENSUS // len(task.prefixes) // LIMITS.census_partitions, _BLOCKS_READ)
+        """Simulate counting a group of parts, or a partition of a large one."""
+        share = self._corpus.total // len(task.prefixes) // LIMITS.census_partitions
+        for prefix in task.prefixes:
+            records = self._parts[prefix].records if prefix in self._parts else share
+            for _ in range(2):
+                self._read(records * _CENSUS, _BLOCKS_READ)
         return Census({b"evaluation": QuestionCounts(questions=1)})
 
     def _gather(self, slices: list[RunSlice], window_bytes: int, most: int | None = None) -> None:

@@ -117,8 +117,8 @@ def _harness_of(shard: Shard) -> str | None:
 
     try:
         if ".jsonl" in shard.path:
-            head = head_of(shard.path)
-            if not any(mark in head for mark in _MARKS):
+            line = head_of(shard.path).lstrip().partition(b"\n")[0]
+            if not any(mark in line for mark in _MARKS):
                 return None
     except (OSError, ShardError):
         return None  # reading the shard will report the error

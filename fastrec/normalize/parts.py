@@ -330,6 +330,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             superseded_hashes=hashes,
             sources=sources_path(path) if options.track_sources else "",
             copied=self._copies.get(number),
+            grown=None if options.leaves_out or options.same_run == "ignore" else self._plan.grown(number),
+            first_new=self._plan.base.next_piece,
         )
 
 

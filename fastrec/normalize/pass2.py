@@ -46,7 +46,7 @@ from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
 from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_of, index_reader
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of
-from fastrec.summary.part_statistics import PartCounts, read_lines_by_piece, write_statistics
+from fastrec.summary.part_statistics import PartCounts, read_lines_by_piece, read_part_counts, write_statistics
 from fastrec.summary.rows import Column, outcome_of
 from fastrec.summary.same_run import Contradictions, body_digest, find_contradictions, superseded_in, write_bodies
 from fastrec.summary.tally import Outcome
@@ -91,6 +91,8 @@ class PartTask(msgspec.Struct, frozen=True):
     sources: str = ""  # path of the sources of the records; empty if they are not tracked
     copied: tuple[Shard, str] | None = None
     """Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file."""
+    grown: Part | None = None  # part of the base that has all records but those of new pieces: only these are tallied
+    first_new: int = 0  # the lowest number of a new piece
 
     @property
     def is_copy(self) -> bool:
@@ -111,6 +113,12 @@ def make_part(task: PartTask) -> Part:
         return _make_part(task)
     except NotACopyError:
         return _make_part(msgspec.structs.replace(task, copied=None))
+    except _NotGrownError:
+        return _make_part(msgspec.structs.replace(task, grown=None))
+
+
+class _NotGrownError(Exception):
+    """Records of the base are not what they should be: all have to be tallied."""
 
 
 def _make_part(task: PartTask) -> Part:
@@ -122,7 +130,8 @@ def _make_part(task: PartTask) -> Part:
     if options.leaves_out:
         superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
         resolver = _Resolver(options.conflicts, options.repeats, superseded, task.locations)
-    kept, seen = _Records(task.sort_fields), _Records(task.sort_fields, with_counts=False)
+    kept = _Records(task.sort_fields, grown=task.grown, first_new=task.first_new)
+    seen = _Records(task.sort_fields, with_counts=False)
     lines = kept.counts.lines
     contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
     first = last = b""
@@ -210,33 +219,49 @@ def _writer(task: PartTask) -> ShardWriter:
 class _Records:
     """What statistics need of the records of a part. Many at a time are split and tallied, which is faster."""
 
-    def __init__(self, sort_fields: tuple[str, ...], *, with_counts: bool = True) -> None:
+    def __init__(
+        self, sort_fields: tuple[str, ...], *, with_counts: bool = True, grown: Part | None = None, first_new: int = 0
+    ) -> None:
+        """If a part has `grown`, only records of pieces from `first_new` on are added to its tally.
+
+        A record that old pieces have, too, has the number of one of these.
+        """
         self._with_counts = with_counts
         self._split = column_splitter(sort_fields)
         self._waiting_keys: list[bytes] = []
         self._waiting_rows: list[Any] = []
         self._keys = KeyColumns()
-        self.counts = PartCounts()
+        self.counts = PartCounts(read_part_counts([grown.statistics_prefix]).tally) if grown else PartCounts()
+        self._grown, self._first_new, self._new_keys = grown, first_new, list[bytes]()
+        self._old = grown.records if grown else 0  # records of the grown part that are to come
         self.outcomes: list[Outcome] = []
 
     def add(self, window: Window) -> None:
         self._waiting_keys += window.keys
         if self._with_counts:
-            self._waiting_rows += window.rows
             self.outcomes += map(outcome_of, window.rows)
+            if self._grown:
+                new = [at for at, row in enumerate(window.rows) if row[Column.SOURCE] >= self._first_new]
+                self._waiting_rows += [window.rows[at] for at in new]
+                self._new_keys += [window.keys[at] for at in new]
+                self._old -= len(window.rows) - len(new)
+            else:
+                self._waiting_rows += window.rows
         if len(self._waiting_keys) >= _BATCH:
             self._add_waiting()
 
     def keys(self) -> KeyColumns:
         self._add_waiting()
+        if self._old:
+            raise _NotGrownError
         return self._keys
 
     def _add_waiting(self) -> None:
         columns = self._split(self._waiting_keys)
         if self._with_counts:
-            self.counts.tally.add(columns, self._waiting_rows)
+            self.counts.tally.add(self._split(self._new_keys) if self._grown else columns, self._waiting_rows)
         self._keys += columns
-        self._waiting_keys, self._waiting_rows = [], []
+        self._waiting_keys, self._waiting_rows, self._new_keys = [], [], []
 
 
 def _select(window: Window, records: Sequence[int]) -> Window:

@@ -74,6 +74,15 @@ class Plan(msgspec.Struct, frozen=True):
                 found += slices_of_part(base.parts[part], base.removed(part))
         return found
 
+    def grown(self, number: int) -> Part | None:
+        """The part of the base that has all records of a range but new ones; None if there is none."""
+        base, (low, high) = self.base, self.ranges[number]
+        first, last = _positions(base.cuts, low, high)
+        found = [part for part in range(first, min(last + 1, len(base.parts))) if base.overlaps(part, low, high)]
+        if len(found) != 1 or not base.is_within(found[0], low, high) or base.removed(found[0]):
+            return None
+        return base.parts[found[0]]
+
     def estimated_text(self, number: int) -> int:
         """The size of what a range is gathered from, which may include some neighbours and duplicates."""
         return sum(piece.data_end - piece.data_start for piece in self.slices(number))

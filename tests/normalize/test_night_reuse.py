@@ -16,8 +16,10 @@ from fastrec.errors import BadShardsError
 from fastrec.limits import Limits
 from fastrec.normalize import parts as parts_module
 from fastrec.normalize.options import RECORDED, Options
+from fastrec.normalize.pass2 import PartTask
 from fastrec.normalize.run import NormalizeResult, run
 from fastrec.sources.formats import Format
+from fastrec.summary.tally import Tally
 from tests.normalize.nights import MERGE_EARLY, SMALL_TASKS, TWO_JOBS, Nights, parts_of
 from tests.normalize.normalizing import Corpus
 from tests.normalize.piles import MODELS, UNSEEN, Pile, answers, record
@@ -220,6 +222,27 @@ def test_a_change_in_one_evaluation_reads_the_census_of_its_parts_only(
         assert 0 < len(counted) == concerned < len(parts_of(scene.out)) / 2
         counted.clear()
         scene.check()
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["new numbers", "numbers in no order"])
+def test_only_new_records_of_a_part_are_tallied(is_known: bool, scene: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of known records are not new. Where numbers of pieces do not tell what is new, all are tallied."""
+    tallied: list[int] = []
+    add = Tally.add
+
+    def note(tally: Tally, keys: Any, rows: Sequence[Any]) -> None:
+        tallied.append(len(rows))
+        add(tally, keys, rows)
+
+    new = answers("eval-2", MODELS[3], range(1))
+    scene.pile.add([*new, *answers("eval-2", MODELS[0])])
+    with monkeypatch.context() as patched:
+        patched.setattr(Tally, "add", note)
+        if not is_known:
+            patched.setattr(parts_module, "PartTask", lambda **fields: PartTask(**fields | {"first_new": 0}))
+        scene.run()
+    assert (sum(tallied) == len(new)) is is_known
+    scene.check()
 
 
 @pytest.mark.parametrize("name", ["a", "eval-25", "z"])
