@@ -21,7 +21,7 @@ from fastrec.corpus.output import CORPUS, KEPT, Output, work_root_of
 from fastrec.corpus.publish import check_inputs_not_in, check_output, check_reachable, open_output, too_little_space
 from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
-from fastrec.engine.base import Engine, Phase
+from fastrec.engine.base import OTHER_PHASE, Engine, Phase
 from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
@@ -217,7 +217,8 @@ def run_passes(
         progress=progress or Progress(),
         notice=notice,
     )
-    return msgspec.structs.replace(corpus, phases=tuple(phase for phase in engine.times.values() if phase.tasks))
+    phases = sorted(engine.times.values(), key=lambda phase: phase.name == OTHER_PHASE)  # which is between all others
+    return msgspec.structs.replace(corpus, phases=tuple(phase for phase in phases if phase.tasks))
 
 
 def _find_kept(output: Output) -> Kept | str | None:

@@ -193,7 +193,7 @@ def test_where_the_time_went() -> None:
     result = invoke("good.jsonl", "-o", "out", "-vv")
     shown = result.stdout[result.stdout.index("Where the time went") :].splitlines()
     assert shown[1].split() == ["phase", "tasks", "time", "processor", "waiting"]
-    assert [line.split()[0] for line in shown[2:]] == ["read", "write", "driver"]
+    assert [line.split()[0] for line in shown[2:]] == ["read", "write", "check", "driver"]
     found = json.loads(invoke("good.jsonl", "-o", "out2", "--json").stdout)
     phases = {phase["name"]: phase for phase in found["phases"]}
     assert phases["read and sort"]["tasks"] == phases["write parts"]["tasks"] == 1
