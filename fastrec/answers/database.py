@@ -144,11 +144,14 @@ _BY_SAMPLE_ID: Final = (
     "SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) "
     "UNION SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?)"
 )
-_NEIGHBOURS: Final = (
-    "SELECT (SELECT max(sample_hash) FROM asked WHERE sample_hash < ?1), "
-    "(SELECT min(sample_hash) FROM asked WHERE sample_hash > ?1)"
+_NEIGHBOURS: Final = (  # of each hash
+    "SELECT column1, (SELECT max(sample_hash) FROM asked WHERE sample_hash < column1), "
+    "(SELECT min(sample_hash) FROM asked WHERE sample_hash > column1) FROM (VALUES {})"
 )
-_OTHER_OF_ID: Final = f"SELECT 1 FROM ({_BY_SAMPLE_ID}) JOIN asked USING (id) WHERE sample_hash != ? LIMIT 1"  # noqa: S608
+_HASHES_WITH_ID: Final = (
+    "SELECT m.sample_ids, sample_hash FROM marks m CROSS JOIN asked USING (id) WHERE m.sample_ids IN ({0}) "
+    "UNION SELECT s.sample_id, sample_hash FROM several_ids s CROSS JOIN asked USING (id) WHERE s.sample_id IN ({0})"
+)
 _decode_scope = msgspec.json.Decoder(Scope).decode
 _decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
@@ -355,16 +358,19 @@ class Database:
     def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
         """The shortest beginning of each `sample_hash`, of at least so many characters, that `find`s no other hash."""
         found = {one: one for one in hashes}
-        with self._use() as connection:
-            for one in found:
-                near = [other for other in connection.execute(_NEIGHBOURS, (one.encode(),)).fetchone() if other]
-                for length in range(shortest, len(one)):
-                    prefix = one[:length].encode()
-                    values = (*_sample_id_values(_spelled_ids(one[:length])), one.encode())
-                    is_taken = any(other.startswith(prefix) for other in near)
-                    if not is_taken and not connection.execute(_OTHER_OF_ID, values).fetchone():
-                        found[one] = one[:length]
-                        break
+        encoded = sorted(one.encode() for one in found)  # neighbours are near each other in the file
+        for start in range(0, len(encoded), _BATCH):
+            some = encoded[start : start + _BATCH]
+            with self._use() as connection:
+                sql = _NEIGHBOURS.format(", ".join(["(?)"] * len(some)))
+                rows = connection.execute(sql, some)
+                waiting = {(text := one.decode()): _prefixes(text, shortest, *near) for one, *near in rows}
+                while waiting:
+                    tried = {one: prefix for one, prefixes in waiting.items() if (prefix := next(prefixes, None))}
+                    with_id = _hashes_with_id(connection, tried.values())
+                    taken = {one for one, prefix in tried.items() if with_id.get(prefix, {one}) != {one}}
+                    found |= {one: prefix for one, prefix in tried.items() if one not in taken}
+                    waiting = {one: waiting[one] for one in taken}
         return found
 
     def number_of(self, query: Query, name: str) -> int | None:
@@ -437,6 +443,25 @@ def open_database(path: Path, make: Callable[[Path, sqlite3.Connection], _Opened
             return None
     except (OSError, sqlite3.Error):
         return None
+
+
+def _prefixes(text: str, shortest: int, before: bytes | None, after: bytes | None) -> Iterator[str]:
+    """Yield the beginnings of a hash that its neighbours do not have: no other hash has them either."""
+    before, after = before or b"", after or b""
+    for length in range(shortest, len(text)):
+        prefix = text[:length].encode()
+        if not before.startswith(prefix) and not after.startswith(prefix):
+            yield text[:length]
+
+
+def _hashes_with_id(connection: sqlite3.Connection, texts: Iterable[str]) -> dict[str, set[str]]:
+    """The hashes of questions whose `sample_id` is one of some texts, by text."""
+    spelled = {one: text for text in texts for one in _spelled_ids(text)}
+    sql = _HASHES_WITH_ID.format(", ".join("?" * len(spelled)))
+    found: dict[str, set[str]] = {}
+    for one, sample_hash in connection.execute(sql, [*(b"[" + one + b"]" for one in spelled), *spelled]):
+        found.setdefault(spelled[one.strip(b"[]")], set()).add(sample_hash.decode())
+    return found
 
 
 def _sample_ids(spelled: bytes) -> list[int | str]:
