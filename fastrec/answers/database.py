@@ -13,7 +13,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -27,12 +27,10 @@ from fastrec.corpus.scan import decode_sample_id
 from fastrec.errors import DamagedFileError
 from fastrec.filters import matcher
 
-FACT_COLUMNS: Final = "id, kinds, models, right, score, spread, errors, low, high, output_chars, input_chars"
 _ROW_COLUMNS: Final = (
-    "q.id, q.models, q.right, q.score, q.errors, q.output_chars, q.input_chars, q.spread, a.sample_hash, a.excerpt, "
-    "m.sample_ids, a.metadata"
+    "q.scope, q.id, q.models, q.right, q.score, q.errors, q.output_chars, q.input_chars, q.spread, a.sample_hash, "
+    "a.excerpt, m.sample_ids, a.metadata"
 )
-_ALL_FACTS: Final = f"(SELECT {FACT_COLUMNS} FROM question WHERE scope = ?1)"  # noqa: S608 - columns of ours
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
 _MOST_NAMES: Final = 1_000  # values in a statement
 _WHICH: Final[dict[Which, str]] = {
@@ -56,13 +54,13 @@ _ORDERS: Final[dict[Sort, str]] = {
 }
 
 
-def _ids_query(query: Query, table: str, found: str, number: int, scope: Scope) -> tuple[str, list[Any]]:
+def _ids_query(query: Query, table: str, found: str, scope: Scope) -> tuple[str, list[Any]]:
     """Return the SQL for the ids of the questions that a query chooses in a scope, and its values.
 
-    `table` has the facts about the models that count, `found` the places of the text. The number of the scope is the
-    first value, so that the SQL of most scopes is the same text, and SQLite compiles it once.
+    `table` has the facts about the models that count, `found` the places of the text. The value ?1 is the number of the
+    scope, so that the SQL of most scopes is the same text.
     """
-    tests, values = ["q.kinds > 0"], [number]  # type: tuple[list[str], list[Any]]
+    tests, values = ["q.scope = ?1", "q.kinds > 0"], []  # type: tuple[list[str], list[Any]]
     if _WHICH[query.which]:
         tests.append(_WHICH[query.which])
     if query.outcomes:
@@ -70,7 +68,7 @@ def _ids_query(query: Query, table: str, found: str, number: int, scope: Scope) 
     for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
         for name in names:
             if name not in scope.models:
-                return "SELECT 0 AS id WHERE 0 = ?1 + 1", values
+                return "SELECT 0 AS id WHERE 0 = ?1 + 1", []
             at = scope.models.index(name) + 1
             tests.append(f"substr(m.flags, {at}, 1) IN (x'{flag:02x}', x'{flag | ERROR:02x}')")
     for bound, sign in ((query.least_score, ">="), (query.most_score, "<=")):
@@ -85,11 +83,10 @@ def _ids_query(query: Query, table: str, found: str, number: int, scope: Scope) 
         values += more
     text = " AND ".join(tests)
     tables = [f"{table} q"]
-    tables += ["JOIN marks m ON m.scope = ?1 AND m.id = q.id"] if "m." in text else []
+    tables += ["JOIN marks m ON m.scope = q.scope AND m.id = q.id"] if "m." in text else []
     value = f"{'-' * scope.lower_is_better}q.score" if scope.graded else "q.right / q.models"
     order = _ORDERS[query.sort].format(value=value)
-    # ?1 is named first of all, because ? is the next number after the largest one so far.
-    return f"SELECT q.id, ?1 FROM {' '.join(tables)} WHERE {text} ORDER BY {order} q.id", values  # noqa: S608 - all ours
+    return f"SELECT q.id FROM {' '.join(tables)} WHERE {text} ORDER BY {order} q.id", values  # noqa: S608 - all ours
 
 
 def _sample_id_test(patterns: Sequence[str]) -> tuple[str, list[bytes]]:
@@ -136,6 +133,7 @@ def _sample_id_values(spelled: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 _NAME: Final = "CAST(a.sample_hash AS TEXT) || iif(a.sample_id IS NULL, '', '/' || CAST(a.sample_id AS TEXT))"
+_OF_EACH: Final = "WITH chosen(number) AS (SELECT value FROM json_each(?1)) SELECT ({}) FROM chosen"
 _KEPT_QUERIES: Final = 16
 _KEPT_SEARCHES: Final = 4
 _BATCH: Final = 1_000
@@ -144,11 +142,14 @@ _BY_SAMPLE_ID: Final = (
     "SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) "
     "UNION SELECT id, scope FROM several_ids WHERE sample_id IN (?, ?)"
 )
-_NEIGHBOURS: Final = (
-    "SELECT (SELECT max(sample_hash) FROM asked WHERE sample_hash < ?1), "
-    "(SELECT min(sample_hash) FROM asked WHERE sample_hash > ?1)"
+_NEIGHBOURS: Final = (  # of each hash
+    "SELECT column1, (SELECT max(sample_hash) FROM asked WHERE sample_hash < column1), "
+    "(SELECT min(sample_hash) FROM asked WHERE sample_hash > column1) FROM (VALUES {})"
 )
-_OTHER_OF_ID: Final = f"SELECT 1 FROM ({_BY_SAMPLE_ID}) JOIN asked USING (id) WHERE sample_hash != ? LIMIT 1"  # noqa: S608
+_HASHES_WITH_ID: Final = (
+    "SELECT m.sample_ids, sample_hash FROM marks m CROSS JOIN asked USING (id) WHERE m.sample_ids IN ({0}) "
+    "UNION SELECT s.sample_id, sample_hash FROM several_ids s CROSS JOIN asked USING (id) WHERE s.sample_id IN ({0})"
+)
 _decode_scope = msgspec.json.Decoder(Scope).decode
 _decode_metadata = msgspec.json.Decoder(dict[str, str]).decode
 _decode_numbers = msgspec.json.Decoder(list[int]).decode
@@ -197,6 +198,9 @@ class Database:
         number = self._numbers.get((query.evaluation_name, query.metric))
         return None if number is None else self.scopes[number]
 
+    def _number(self, query: Query) -> int:
+        return self._numbers[query.evaluation_name, query.metric]
+
     def ids(self, query: Query) -> array[int]:
         number = self._numbers.get((query.evaluation_name, query.metric))
         if number is None:
@@ -205,48 +209,76 @@ class Database:
             if query in self._kept:
                 self._kept.move_to_end(query)
                 return self._kept[query]
-            scope = self.scopes[number]
-            facts, places = self._facts(connection, query), self._found_in(query) if query.text else ""
-            sql, values = _ids_query(query, facts, places, number, scope)
-            if "has_sample_id" in sql:
-                match_id = matcher(query.sample_ids)
-                connection.create_function(
-                    "has_sample_id", 1, lambda ids: any(map(match_id, map(str, _sample_ids(ids))))
-                )
-            if "has_hash" in sql:
-                match_hash = matcher(query.hashes)
-                connection.create_function("has_hash", 1, lambda found: match_hash(found.decode()) is not None)
-            # One text with all ids: stepping through a million rows in Python takes longer.
-            (text,) = connection.execute(f"SELECT json_group_array(id) FROM ({sql})", values).fetchone()  # noqa: S608
-            found = array("q", _decode_numbers(text))
+            (found,) = self._choose_ids(connection, [query])
             self._kept[query] = found
             while len(self._kept) > _KEPT_QUERIES:
                 self._kept.popitem(last=False)
             return found
 
+    def many_ids(self, queries: Sequence[Query]) -> list[array[int]]:
+        """The ids that each of some queries of scopes chooses; they are not kept."""
+        with self._use() as connection:
+            return list(self._choose_ids(connection, queries))
+
+    def _choose_ids(self, connection: sqlite3.Connection, queries: Iterable[Query]) -> Iterator[array[int]]:
+        """Yield the ids that each query chooses. Queries in a row with the same SQL are one statement."""
+
+        def sql_of(query: Query) -> tuple[str, list[Any], tuple[str, ...], tuple[str, ...]]:
+            facts, places = self._facts(connection, query), self._found_in(query) if query.text else ""
+            sql, values = _ids_query(query, facts, places, self.scopes[self._number(query)])
+            return sql, values, query.sample_ids, query.hashes
+
+        for (sql, values, sample_ids, hashes), some in groupby(queries, key=sql_of):
+            if "has_sample_id" in sql:
+                match_id = matcher(sample_ids)
+                connection.create_function(
+                    "has_sample_id", 1, lambda ids, match=match_id: any(map(match, map(str, _sample_ids(ids))))
+                )
+            if "has_hash" in sql:
+                match_hash = matcher(hashes)
+                connection.create_function("has_hash", 1, lambda found, match=match_hash: bool(match(found.decode())))
+            # One text with all ids: stepping through a million rows in Python takes longer.
+            sql = f"SELECT json_group_array(id) FROM ({sql})"  # noqa: S608 - all ours
+            scopes: list[Any] = [self._number(query) for query in some]
+            if sql.count("?1") == 1:  # a subquery that names the scope would run again for each question
+                sql, scopes = _OF_EACH.format(sql.replace("?1", "chosen.number")), [str(scopes)]
+            for scope in scopes:
+                for (text,) in connection.execute(sql, (scope, *values)).fetchall():
+                    yield array("q", _decode_numbers(text))
+
     def rows(self, query: Query, ids: Sequence[int]) -> list[QuestionRow]:
         if not ids:
             return []
-        number = self._numbers[query.evaluation_name, query.metric]
-        with self._use() as connection:
-            facts = self._facts(connection, query)
-            found = connection.execute(
-                f"SELECT {_ROW_COLUMNS}, {_NAME} FROM {facts} q "  # noqa: S608 - of ours
-                "JOIN asked a ON a.id = q.id JOIN marks m ON m.id = q.id AND m.scope = ?1 "
-                "WHERE q.id IN (SELECT value FROM json_each(?2))",
-                (number, str(list(ids))),
-            ).fetchall()
-            by_id = {row[0]: self._row(number, row) for row in found}
-            if query.text and self.has_found(query.text, query.evaluation_name):
-                for row in by_id.values():
-                    row.in_input, row.in_answers = False, 0
-                sql = (
-                    f"SELECT id, min(model) < 0, sum(answers) FROM {self._found_in(query)} "  # noqa: S608 - of ours
-                    "AND id IN (SELECT value FROM json_each(?2)) GROUP BY id"
-                )
-                for one, in_input, answers in connection.execute(sql, (number, str(list(ids)))):
+        (rows,) = self.many_rows([(query, ids)])
+        if query.text and self.has_found(query.text, query.evaluation_name):
+            by_id = {row.number: row for row in rows}
+            for row in rows:
+                row.in_input, row.in_answers = False, 0
+            sql = (
+                f"SELECT id, min(model) < 0, sum(answers) FROM {self._found_in(query)} "  # noqa: S608 - of ours
+                "AND id IN (SELECT value FROM json_each(?2)) GROUP BY id"
+            )
+            with self._use() as connection:
+                for one, in_input, answers in connection.execute(sql, (self._number(query), str(list(by_id)))):
                     by_id[one].in_input, by_id[one].in_answers = bool(in_input), answers
-        return [by_id[one] for one in ids if one in by_id]
+        return rows
+
+    def many_rows(self, chosen: Iterable[tuple[Query, Sequence[int]]]) -> list[list[QuestionRow]]:
+        """The questions with these ids in the scope of each query, in the given order, as far as they are there."""
+        found: list[list[QuestionRow]] = []
+        with self._use() as connection:
+            for facts, group in groupby(chosen, key=lambda one: self._facts(connection, one[0])):
+                some = [(self._number(query), list(ids)) for query, ids in group]
+                sql = (
+                    f"SELECT {_ROW_COLUMNS}, {_NAME} FROM json_each(?) s CROSS JOIN json_each(s.value) i "  # noqa: S608
+                    f"CROSS JOIN {facts} q ON q.scope = CAST(s.key AS INTEGER) AND q.id = i.value "
+                    "CROSS JOIN asked a ON a.id = q.id CROSS JOIN marks m ON m.scope = q.scope AND m.id = q.id"
+                )
+                by_scope = ", ".join(f'"{number}": {ids}' for number, ids in some)
+                rows = connection.execute(sql, (f"{{{by_scope}}}",)).fetchall()
+                by_id = {row[:2]: self._row(row) for row in rows}
+                found += [[by_id[number, one] for one in ids if (number, one) in by_id] for number, ids in some]
+        return found
 
     def has_found(self, text: str, evaluation: str | None) -> bool:
         """Whether it is known where a text is: in an evaluation, or in all."""
@@ -295,14 +327,16 @@ class Database:
         """Return what selects where the text of a query is, of models that count. ?1 is the number of the scope."""
         key = (query.text, None if (query.text, None) in self._places else query.evaluation_name)
         self._places.move_to_end(key)
-        scope = self.scopes[self._numbers[query.evaluation_name, query.metric]]
+        scope = self.scopes[self._number(query)]
         wanted = set(query.models)
         models = [-1, *(at for at, model in enumerate(scope.models) if model in wanted)]
         chosen = f" AND model IN (SELECT value FROM json_each('{models}'))" if query.models else ""  # noqa: S608
         return f"{self._places[key]} WHERE scope = ?1{chosen}"
 
-    def _row(self, number: int, row: tuple[Any, ...]) -> QuestionRow:
-        place, models, right, score, errors, output_chars, input_chars, spread, sample_hash, excerpt, ids = row[:-2]
+    def _row(self, row: tuple[Any, ...]) -> QuestionRow:
+        number, place, models, right, score, errors, output_chars, input_chars, spread, sample_hash, excerpt, ids = row[
+            :-2
+        ]
         return QuestionRow(
             number=place,
             evaluation_name=self.scopes[number].evaluation_name,
@@ -346,25 +380,29 @@ class Database:
                         by_scope.setdefault(number, set()).add(place)
                 if by_scope:
                     break
-        rows = []
-        for number, places in sorted(by_scope.items()):
-            name, metric = self.scopes[number].evaluation_name, self.scopes[number].metric
-            rows += self.rows(Query(evaluation_name=name, metric=metric), sorted(places))
+        scopes = ((self.scopes[number], sorted(places)) for number, places in sorted(by_scope.items()))
+        chosen = ((Query(evaluation_name=one.evaluation_name, metric=one.metric), ids) for one, ids in scopes)
+        rows: list[QuestionRow] = []
+        while some := list(islice(chosen, _BATCH)):
+            rows.extend(chain.from_iterable(self.many_rows(some)))
         return sorted(rows, key=lambda row: row.number)[:limit]
 
     def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
         """The shortest beginning of each `sample_hash`, of at least so many characters, that `find`s no other hash."""
         found = {one: one for one in hashes}
-        with self._use() as connection:
-            for one in found:
-                near = [other for other in connection.execute(_NEIGHBOURS, (one.encode(),)).fetchone() if other]
-                for length in range(shortest, len(one)):
-                    prefix = one[:length].encode()
-                    values = (*_sample_id_values(_spelled_ids(one[:length])), one.encode())
-                    is_taken = any(other.startswith(prefix) for other in near)
-                    if not is_taken and not connection.execute(_OTHER_OF_ID, values).fetchone():
-                        found[one] = one[:length]
-                        break
+        encoded = sorted(one.encode() for one in found)  # neighbours are near each other in the file
+        for start in range(0, len(encoded), _BATCH):
+            some = encoded[start : start + _BATCH]
+            with self._use() as connection:
+                sql = _NEIGHBOURS.format(", ".join(["(?)"] * len(some)))
+                rows = connection.execute(sql, some)
+                waiting = {(text := one.decode()): _prefixes(text, shortest, *near) for one, *near in rows}
+                while waiting:
+                    tried = {one: prefix for one, prefixes in waiting.items() if (prefix := next(prefixes, None))}
+                    with_id = _hashes_with_id(connection, tried.values())
+                    taken = {one for one, prefix in tried.items() if with_id.get(prefix, {one}) != {one}}
+                    found |= {one: prefix for one, prefix in tried.items() if one not in taken}
+                    waiting = {one: waiting[one] for one in taken}
         return found
 
     def number_of(self, query: Query, name: str) -> int | None:
@@ -381,7 +419,7 @@ class Database:
 
     def marks(self, query: Query, ids: Sequence[int], cut: Cut, *names: str) -> Iterator[list[tuple[Any, ...]]]:
         """Yield the names of many questions at a time, in the given order, and some columns with marks of models."""
-        number = self._numbers[query.evaluation_name, query.metric]
+        number = self._number(query)
         columns = ", ".join([_NAME, *map(cut.column, names)])
         sql = (  # a cross join keeps the order of the first table
             f"SELECT {columns} FROM json_each(?) j "  # noqa: S608 - all ours
@@ -403,15 +441,15 @@ class Database:
             self._connection.close()
 
     def _facts(self, connection: sqlite3.Connection, query: Query) -> str:
-        """Return what selects the facts about the models of a query. Its value ?1 is the number of the scope."""
+        """Return the table of facts about the models of a query."""
         if not query.models:
-            return _ALL_FACTS
-        number = self._numbers[query.evaluation_name, query.metric]
+            return "question"
+        number = self._number(query)
         scope = self.scopes[number]
         wanted = set(query.models)
         chosen = tuple(at for at, model in enumerate(scope.models) if model in wanted)
         if len(chosen) == len(scope.models):
-            return _ALL_FACTS
+            return "question"
         return self._choices.facts(connection, number, chosen, graded=scope.graded)
 
 
@@ -437,6 +475,25 @@ def open_database(path: Path, make: Callable[[Path, sqlite3.Connection], _Opened
             return None
     except (OSError, sqlite3.Error):
         return None
+
+
+def _prefixes(text: str, shortest: int, before: bytes | None, after: bytes | None) -> Iterator[str]:
+    """Yield the beginnings of a hash that its neighbours do not have: no other hash has them either."""
+    before, after = before or b"", after or b""
+    for length in range(shortest, len(text)):
+        prefix = text[:length].encode()
+        if not before.startswith(prefix) and not after.startswith(prefix):
+            yield text[:length]
+
+
+def _hashes_with_id(connection: sqlite3.Connection, texts: Iterable[str]) -> dict[str, set[str]]:
+    """The hashes of questions whose `sample_id` is one of some texts, by text."""
+    spelled = {one: text for text in texts for one in _spelled_ids(text)}
+    sql = _HASHES_WITH_ID.format(", ".join("?" * len(spelled)))
+    found: dict[str, set[str]] = {}
+    for one, sample_hash in connection.execute(sql, [*(b"[" + one + b"]" for one in spelled), *spelled]):
+        found.setdefault(spelled[one.strip(b"[]")], set()).add(sample_hash.decode())
+    return found
 
 
 def _sample_ids(spelled: bytes) -> list[int | str]:

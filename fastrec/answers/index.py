@@ -291,6 +291,17 @@ class Index(Database):
         ids = self.ids(query)
         return Page(total=len(ids), rows=self.rows(query, ids[offset : offset + limit]))
 
+    def pages(self, queries: Sequence[Query], limit: int) -> Iterator[Page]:
+        """The first page of each of many queries."""
+        for start in range(0, len(queries), _BATCH):
+            some = queries[start : start + _BATCH]
+            if any(query.text or query.models for query in some):  # what these need is kept for few queries
+                yield from (self.page(query, limit=limit) for query in some)
+                continue
+            chosen = self.many_ids(some)
+            firsts = self.many_rows((query, ids[:limit]) for query, ids in zip(some, chosen, strict=True))
+            yield from (Page(total=len(ids), rows=rows) for ids, rows in zip(chosen, firsts, strict=True))
+
     def row(self, query: Query, name: str) -> QuestionRow | None:
         """One question of a scope (`QuestionRow.name`), as the models of the query have answered it."""
         number = self.number_of(query, name)

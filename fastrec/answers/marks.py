@@ -410,7 +410,8 @@ def _choose(connection: sqlite3.Connection, name: str, scope: int, models: Seque
     same = " AND ".join(f"c.{column} = {value}" for column, value in zip(names, keys, strict=True))
     # The join must begin with `marks`: the other table may have no id.
     return (
-        f"(SELECT m.id, {_FACTS}, length_{name}({flags}, {cut.column('lengths')}) AS output_chars, "  # noqa: S608
+        f"(SELECT m.scope, m.id, {_FACTS}, "  # noqa: S608 - all ours
+        f"length_{name}({flags}, {cut.column('lengths')}) AS output_chars, "
         "(SELECT a.input_chars FROM asked a WHERE a.id = m.id) AS input_chars "
         f"FROM marks m CROSS JOIN temp.{name} c ON {same} WHERE m.scope = {scope})"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -382,17 +383,19 @@ def _print_questions_csv(found: Questions, *, raw_cells: bool) -> None:
 
 
 def _print_questions(found: Questions) -> None:
+    lines: list[str] = []
     hidden: list[str] = []
-    matching = [table for table in found.evaluations if table.total]
-    for number, table in enumerate(matching):
-        metric = f", metric {safe(table.metric)}" if table.metric else ""
-        counts = f"{counted(table.total, 'question')}, {counted(table.models, 'model')}"
-        title = click.style(safe(table.evaluation_name), bold=True)
-        click.echo(f"{chr(10) if number else ''}{title}{metric}: {counts}")
-        hidden += _print_question_table(table)
-        print_notes(more_rows(table.total - len(table.questions), "question", f"--limit {table.total}"))
-    if not matching:
-        click.echo("no question matches")
+    for table in found.evaluations:
+        if table.total:
+            metric = f", metric {safe(table.metric)}" if table.metric else ""
+            counts = f"{counted(table.total, 'question')}, {counted(table.models, 'model')}"
+            title = click.style(safe(table.evaluation_name), bold=True)
+            shown, too_wide = tables.table_lines(_question_table(table))
+            more = more_rows(table.total - len(table.questions), "question", f"--limit {table.total}")
+            lines += [*([""] if lines else []), f"{title}{metric}: {counts}", *shown, *(f"  {note}" for note in more)]
+            hidden += too_wide
+    # One text of all tables: there may be thousands of them.
+    click.echo("\n".join(lines) if lines else "no question matches")
     from fastrec.summary.present_choice import others_in_words
 
     for line in others_in_words(found.others):
@@ -400,7 +403,7 @@ def _print_questions(found: Questions) -> None:
     print_hidden(hidden)
 
 
-def _print_question_table(table: EvaluationQuestions) -> list[str]:
+def _question_table(table: EvaluationQuestions) -> Table:
     names = ["question", "sample", "score" if table.graded else "right", "disagreement", "errors", "input", "output"]
     names += ["found in"] if table.questions[0].in_input is not None else []
     rows = [_row(question, graded=table.graded) for question in table.questions]
@@ -409,9 +412,14 @@ def _print_question_table(table: EvaluationQuestions) -> list[str]:
         # What is left beside the columns that are not hidden for the excerpt's sake.
         used = sum(2 + max(map(width_of, column)) for column in zip(names, *rows, strict=True)) + 4
         room = max(width - used, _LEAST_EXCERPT)
-    excerpts = [clip(safe(question.excerpt), room) for question in table.questions]
-    cells = [[*row, excerpt] for row, excerpt in zip(rows, excerpts, strict=True)]
-    return print_table(Table(columns([*names, "text"], left=("sample", "found in", "text"), hidden=_OPTIONAL), cells))
+    for row, question in zip(rows, table.questions, strict=True):
+        row.append(clip(safe(question.excerpt), room))
+    return Table(_question_columns((*names, "text")), rows)
+
+
+@cache
+def _question_columns(names: tuple[str, ...]) -> list[tables.Column]:
+    return columns(names, left=("sample", "found in", "text"), hidden=_OPTIONAL)
 
 
 def _row(question: Question, *, graded: bool) -> list[str]:

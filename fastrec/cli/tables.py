@@ -66,21 +66,29 @@ def columns(names: Sequence[str], left: Collection[str] = (), hidden: Sequence[s
 
 def print_table(table: Table) -> list[str]:
     """Print a table; return the names of columns that are hidden because the terminal is too narrow."""
-    cells = [
-        [column.heading, *(safe(str(cell)) for cell in some)]
-        for column, *some in zip(table.columns, *table.rows, strict=True)
-    ]
-    sizes = [list(map(width_of, some)) for some in cells]
-    hidden = _too_wide(table.columns, list(map(max, sizes)))
-    shown = []
-    for column, some, size in zip(table.columns, cells, sizes, strict=True):
-        if column not in hidden:
-            spaces = [" " * (max(size) - own) for own in size]
-            pairs = (some, spaces) if column.is_left else (spaces, some)
-            shown.append(map(str.__add__, *pairs))
-    heading, *lines = ["  " + "  ".join(row).rstrip() for row in zip(*shown, strict=True)]
-    click.echo("\n".join([click.style(heading, dim=True), *lines]))
-    return [column.name for column in hidden]
+    lines, hidden = table_lines(table)
+    click.echo("\n".join(lines))
+    return hidden
+
+
+def table_lines(table: Table) -> tuple[list[str], list[str]]:
+    """The lines of a table, and the names of columns that are hidden because the terminal is too narrow."""
+    rows = [[column.heading for column in table.columns], *(list(map(str, row)) for row in table.rows)]
+    rows = [row if "".join(row).isprintable() else list(map(safe, row)) for row in rows]
+    sizes = [list(map(len if "".join(row).isascii() else width_of, row)) for row in rows]
+    widths = [max(some) for some in zip(*sizes, strict=True)]
+    hidden = _too_wide(table.columns, widths)
+    shown = [(column not in hidden, column.is_left) for column in table.columns]
+    padded = (
+        [
+            cell + " " * (width - own) if is_left else " " * (width - own) + cell
+            for cell, own, width, (is_shown, is_left) in zip(row, size, widths, shown, strict=True)
+            if is_shown
+        ]
+        for row, size in zip(rows, sizes, strict=True)
+    )
+    lines = ["  " + "  ".join(cells).rstrip() for cells in padded]
+    return [click.style(lines[0], dim=True), *lines[1:]], [column.name for column in hidden]
 
 
 def _too_wide(columns: Sequence[Column], widths: Sequence[int]) -> list[Column]:

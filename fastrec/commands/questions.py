@@ -116,17 +116,21 @@ def questions(
         if text:
             names = {scope.evaluation_name for scope, _ in scopes}
             index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
-        tables = []
+        chosen_scopes, queries = [], []
         for scope, query in scopes:
             models_right, models_wrong = (_models_of(scope, patterns) for patterns in (of_right, of_wrong))
             if models_right is not None and models_wrong is not None:
-                query = msgspec.structs.replace(
-                    query, which=which, text=text, place=in_, sort=sort, right=models_right, wrong=models_wrong
+                chosen_scopes.append(scope)
+                queries.append(
+                    msgspec.structs.replace(
+                        query, which=which, text=text, place=in_, sort=sort, right=models_right, wrong=models_wrong
+                    )
                 )
-                page = index.page(query, limit=limit)
-                rows = [filled(Question, row) for row in page.rows]
-                models = len(query.models or scope.models)
-                tables.append(filled(EvaluationQuestions, scope, models=models, total=page.total, questions=rows))
+        tables = []
+        for scope, query, page in zip(chosen_scopes, queries, index.pages(queries, limit), strict=True):
+            rows = [filled(Question, row) for row in page.rows]
+            models = len(query.models or scope.models)
+            tables.append(filled(EvaluationQuestions, scope, models=models, total=page.total, questions=rows))
         shown = [one for table in tables for one in table.questions]
         prefixes = index.prefixes_of((one.sample_hash for one in shown), _SHORTEST)
         for one in shown:
@@ -136,6 +140,8 @@ def questions(
 
 def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:
     """Return the models of a scope that match any of some patterns; None if one of these matches none of them."""
+    if not patterns:
+        return ()
     if any(not any(matches_any(model, [pattern]) for model in scope.models) for pattern in patterns):
         return None
-    return tuple(model for model in scope.models if patterns and matches_any(model, patterns))
+    return tuple(model for model in scope.models if matches_any(model, patterns))

@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypedDict, Unpack
 
 import msgspec
 
@@ -22,14 +22,15 @@ from fastrec.errors import BadShardsError, CorpusError
 from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse
 from fastrec.limits import Limits
-from fastrec.normalize.options import Options
-from fastrec.normalize.run import run_passes
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import Listed, Shard, shard_at
 from fastrec.storage import join
 from fastrec.summary.document import Summary
 from fastrec.where import GroupBy, parse_group, values_of, with_edges
+
+if TYPE_CHECKING:
+    from fastrec.normalize.options import Options
 
 SCRATCH_LEVEL: Final = -1  # the compression level of a corpus that is read only once
 _CHUNK_BYTES: Final = 1 << 20
@@ -63,6 +64,8 @@ def scratch_corpus(
     notice: Callable[[str], None] = lambda _: None,
 ) -> Iterator[ScratchCorpus]:
     """Make a corpus by both passes, in a directory inside the work directory of the options."""
+    from fastrec.normalize.run import run_passes  # noqa: PLC0415 - most corpora are read as they are
+
     if options.work_dir:
         Path(options.work_dir).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fastrec-", dir=options.work_dir) as scratch:
@@ -87,6 +90,8 @@ def matching_corpus(
     if not filters and not group_by:
         yield corpus
         return
+    from fastrec.normalize.options import Options  # noqa: PLC0415 - as above
+
     manifest = read_manifest(corpus)
     given: dict[str, Any] = {**making}
     progress = given.pop("progress", None)

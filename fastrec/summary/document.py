@@ -6,6 +6,7 @@ The JSON Schema of the document is generated from these classes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -37,11 +38,15 @@ _ErrorOfSome = Annotated[float | None, _says("Its standard error, over questions
 _Filled = TypeVar("_Filled", bound=msgspec.Struct)
 
 
-def filled(kind: type[_Filled], *sources: object, **values: Any) -> _Filled:
+def filled(kind: type[_Filled], *sources: Any, **values: Any) -> _Filled:
     """Make a Struct of values, and of the fields of the same name that sources have; the first source counts."""
-    fields = kind.__struct_fields__
-    found = {name: getattr(one, name) for one in reversed(sources) for name in fields if hasattr(one, name)}
+    found = {name: getattr(one, name) for one in reversed(sources) for name in _common_fields(kind, one.__class__)}
     return kind(**found | values)
+
+
+@cache
+def _common_fields(kind: type[msgspec.Struct], source: type) -> list[str]:
+    return [name for name in kind.__struct_fields__ if hasattr(source, name)]
 
 
 class ScopeNames(msgspec.Struct):

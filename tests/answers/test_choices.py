@@ -11,7 +11,6 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrec.answers.database import FACT_COLUMNS
 from fastrec.answers.marks import ERROR, RIGHT, WRONG, Choices, Cut, Marks, RecordMark, facts_of, mark, mean_length
 from tests.sizes import examples
 
@@ -54,9 +53,9 @@ def test_facts_are_those_of_the_chosen_models(seed: int, several: list[tuple[int
         kept = Choices()
         for chosen in [*several, *several]:
             table = kept.facts(connection, 7, chosen, graded=graded)
-            columns = connection.execute(f"SELECT {FACT_COLUMNS} FROM {table} ORDER BY id").fetchall()
+            columns = connection.execute(f"SELECT * FROM {table} ORDER BY id").fetchall()
             assert columns == [
-                (row[1], *facts_of(marks, chosen, graded=graded), length, 300)
+                (7, row[1], *facts_of(marks, chosen, graded=graded), length, 300)
                 for row, marks in zip(rows, packed, strict=True)
                 for length in [mean_length(marks.flags, marks.lengths, chosen)]
             ]

@@ -20,6 +20,7 @@ from tests.answers import small
 from tests.answers.naive import Naive, length_of, right_of
 from tests.samples import sample_of
 from tests.sizes import examples
+from tests.timing import grows_linearly
 
 MODELS = ["org/a", "org/b", "org/c", 'weird "[x]\u2028']
 HASHES = ["00", "00ff", "0a", "ff\u00e9", "f"]
@@ -259,3 +260,40 @@ def test_the_work_per_evaluation_does_not_grow_with_their_number(tmp_path: Path)
         return count
 
     assert steps(160) < 12 * steps(20)
+
+
+def test_many_evaluations_are_read_by_few_statements(tmp_path: Path) -> None:
+    """However many scopes there are, their pages and the beginnings of their hashes take as many statements."""
+    answers = (small.answer(f"exam {n}", f"asked {k}", m, 1.0) for n in range(40) for k in range(3) for m in "ab")
+    statements: list[str] = []
+    with open_index(small.make_corpus(tmp_path, answers), cache=tmp_path / "cache") as index:
+        index._connection.set_trace_callback(statements.append)
+        scopes = [Query(evaluation_name=scope.evaluation_name, sort="hardest") for scope in index.scopes]
+        pages = list(index.pages(scopes, limit=2))
+        index.prefixes_of([row.sample_hash for page in pages for row in page.rows], 8)
+        assert len(statements) == 4
+        assert len(index.find(pages[0].rows[0].sample_hash)) == 40
+        assert len(statements) < 10
+        assert pages == [index.page(query, limit=2) for query in scopes]
+        assert {page.total for page in pages} == {3}
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"models": ("b",)}, {"right": ("a",)}, {"wrong": ("nobody",)}, {"which": "metrics-differ"}, {"hashes": ("*",)},
+        {"sample_ids": ("id of asked 1",)}, {"sample_ids": ("*2",)}, {"text": "says 1"}, {"least_score": 0.5},
+    ],
+)  # fmt: skip
+def test_many_pages_are_the_pages_of_each_scope(chosen: dict[str, Any], tmp_path: Path) -> None:
+    scores = [(n, k, m, (n + k + ord(m)) % 3 / (1 + n % 2)) for n in range(12) for k in range(3) for m in "abc"]
+    corpus = small.make_corpus(tmp_path, (small.answer(f"exam {n}", f"asked {k}", m, s) for n, k, m, s in scores))
+    with open_index(corpus, cache=tmp_path / "cache") as index:
+        queries = [Query(evaluation_name=f"exam {n}", **chosen) for n in range(12)]
+        assert list(index.pages(queries, limit=2)) == [index.page(query, limit=2) for query in queries]
+
+
+def test_the_work_per_listed_question_does_not_grow_with_their_number(tmp_path: Path) -> None:
+    corpus = small.make_corpus(tmp_path, (small.answer("exam", f"asked {n}", "m", 1.0) for n in range(4_000)))
+    with open_index(corpus, cache=tmp_path / "cache") as index:
+        assert grows_linearly(lambda size: index.page(Query(evaluation_name="exam"), limit=size), 500)

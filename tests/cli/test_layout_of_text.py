@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from click.shell_completion import ShellComplete
 from hypothesis import given
@@ -9,7 +10,9 @@ from hypothesis import strategies as st
 
 from fastrec.cli import cli
 from fastrec.cli.console import UNSAFE, clip, safe_lines, width_of, wrap
+from fastrec.cli.tables import Table, columns, table_lines
 from tests.answers.small import answer, make_corpus
+from tests.timing import grows_linearly
 
 TEXTS = st.text(st.sampled_from("ab  日本é\u0301,"), max_size=60)
 
@@ -63,3 +66,11 @@ def test_models_are_completed_from_the_corpus(
     complete = ShellComplete(cli, {}, "fastrec", "_FASTREC_COMPLETE")
     words = [word.format(corpus) for word in arguments]
     assert [one.value for one in complete.get_completions(words, incomplete)] == found
+
+
+def test_the_work_per_row_of_a_table_does_not_grow_with_their_number() -> None:
+    def lines(size: int) -> list[str]:
+        return table_lines(Table(columns(["name", "number"]), [[f"row {n}", n] for n in range(size)]))[0]
+
+    assert lines(11)[:2] == [click.style("  name    number", dim=True), "  row 0        0"]
+    assert grows_linearly(lines, 2_000)
