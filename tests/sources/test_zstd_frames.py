@@ -71,8 +71,11 @@ def test_a_reader_is_no_cycle() -> None:
     gc.collect()
     gc.disable()
     try:
-        assert read(data) == TEXT
-        assert gc.collect() == 0
+        collected = []
+        for _ in range(5):
+            assert read(data) == TEXT
+            collected.append(gc.collect())
+        assert 0 in collected, "each time; threads of other tests may have left some, too"
     finally:
         gc.enable()
 
