@@ -169,7 +169,6 @@ def read_question(
     """
     shown: ShownQuestion | None = None
     answers: dict[bytes, ShownAnswer] = {}
-    graded = {(scope.evaluation_name, scope.metric): scope.graded for scope in index.scopes}
     for query in queries:
         row = index.row(query, name)
         if row is None:
@@ -182,8 +181,8 @@ def read_question(
                 asked = transcript_of(record.line)
                 shown = filled(ShownQuestion, query, asked, **names, tallies=[], answers=[])
             _add(answers, record, shown)
-        if shown is not None:
-            shown.tallies.append(filled(Tally, row, graded=graded[query.evaluation_name, query.metric]))
+        if shown is not None and (scope := index.scope(query)):
+            shown.tallies.append(filled(Tally, row, graded=scope.graded))
     if shown is not None:
         numbered = sorted(answers.values(), key=lambda one: one.model_id)
         for _, group in groupby(numbered, key=lambda one: one.model_id):
