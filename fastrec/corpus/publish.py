@@ -345,11 +345,14 @@ def _canonical_inputs(names: Sequence[str], shards: Sequence[Shard], *, as_urls:
             yield path, f"{directories[parent]}/{name}"
 
 
-def too_little_space(output: Output, shards: Sequence[Shard]) -> str | None:
-    """Return a warning if the disk is probably too small; streams do not count, because their size is unknown."""
+def too_little_space(output: Output, shards: Sequence[Shard], runs: Iterable[Shard]) -> str | None:
+    """Return a warning if the disk is probably too small for a corpus of these shards, and for runs of some of them.
+
+    Streams do not count, because their size is unknown.
+    """
     needed: Counter[int] = Counter()
     directories: dict[int, str] = {}
-    stored, text = sum(shard.size for shard in shards), total_text(shards)
+    stored, text = sum(shard.size for shard in shards), total_text(runs)
     for directory, size in ((parent_and_name(output.staged("x"))[0], stored), (output.work, text)):
         if not is_url(directory):
             device = os.stat(directory).st_dev  # noqa: PTH116

@@ -20,10 +20,13 @@ from msgspec.structs import replace
 from fastrec._version import __version__
 from fastrec.build import identity
 from fastrec.corpus.manifest import MANIFEST, Manifest
+from fastrec.corpus.scan import Position, position_maker
 from fastrec.errors import shown
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
 from fastrec.storage import join, parent_and_name, storage_of
+
+_Range = tuple[Position, Position, str]  # the first and the last position of a part, and its path
 
 _LIST: Final = "published"
 _MOST: Final = 10_000  # corpora on the list; the oldest ones are forgotten
@@ -52,14 +55,20 @@ def trusted_shards(
     target: Schema,
     *,
     algorithm: str,
+    sort_fields: tuple[str, ...],
     trust: bool,
     judge: bool,
     notice: Callable[[str], None] = lambda _: None,
 ) -> list[Shard]:
-    """Mark the shards that are parts of trusted corpora; `notice` receives why the other corpora are judged."""
+    """Mark the shards that are parts of trusted corpora; `notice` receives why the other corpora are judged.
+
+    `sort_fields` is the order of the new corpus.
+    """
     if judge:
         return list(shards)
     marked: dict[str, Shard] = {}
+    ranges: list[_Range] = []
+    position_of = position_maker(sort_fields)
     corpora = dict.fromkeys(parent_and_name(shard.path)[0] for shard in shards if shard.listed)
     published = set(_read_list()) if corpora else set()
     for corpus in corpora:
@@ -74,12 +83,32 @@ def trusted_shards(
             continue
         is_ours, options = _line_of(document) in published, manifest.options
         compression = f"{options.get('compression')} {options.get('level')}" if is_ours else ""
-        digests = {part.file: part.sha256 for part in manifest.parts}
+        parts = {part.file: part for part in manifest.parts}
         for shard in shards:
             folder, name = parent_and_name(shard.path)
-            if folder == corpus and shard.listed and shard.listed.sha256 == digests.get(name):
+            part = parts.get(name) if folder == corpus and shard.listed else None
+            if part and shard.listed and shard.listed.sha256 == part.sha256:
                 marked[shard.path] = replace(shard, trusted=True, compression=compression)
+                if manifest.sort_fields == sort_fields:
+                    ranges.append((position_of(part.first), position_of(part.last), shard.path))
+    for path in _alone(ranges):
+        marked[path] = replace(marked[path], alone=True)
     return [marked.get(shard.path, shard) for shard in shards]
+
+
+def _alone(ranges: list[_Range]) -> set[str]:
+    """The paths of the parts that overlap no other: parts of one corpus never do."""
+    alone: set[str] = set()
+    end: Position = ()
+    head = ""  # the first of several parts that overlap
+    for first, last, path in sorted(ranges):
+        if head and first <= end:
+            alone.discard(head)
+            end = max(end, last)
+        else:
+            alone.add(path)
+            end, head = last, path
+    return alone
 
 
 def _why_judged(

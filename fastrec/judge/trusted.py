@@ -52,6 +52,9 @@ class _Metadata(msgspec.Struct, gc=False):
     lower_is_better: Any = None
     primary_metric: Any = None
 
+    def __bool__(self) -> bool:
+        return not (self.metric_kind is self.lower_is_better is self.primary_metric is None)
+
     def get(self, name: str) -> Any:
         return getattr(self, name)
 
@@ -121,9 +124,10 @@ class TrustedJudge(Judge):
                     gone.append(names)
                     continue
             end = data.find(b"\n", end)
-            head = data.find(_SINGLE_TURN, position, position + _HEAD_BYTES) + len(_SINGLE_TURN)
+            head = data.find(_SINGLE_TURN, position, position + _HEAD_BYTES)
             try:
-                if position < head < end:  # texts are not needed
+                if 0 <= head < end:  # texts are not needed
+                    head += len(_SINGLE_TURN)
                     # If this key is one of metadata, brackets do not match, and the line is judged.
                     record = decode(data[position:head] + data[data.rfind(b',"evaluation":{', head, end) : end])
                 else:

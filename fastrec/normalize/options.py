@@ -224,6 +224,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return (self.conflicts, self.repeats) != ("keep", "keep")
 
     @property
+    def changes_lines(self) -> bool:
+        """Whether pass 1 leaves out or changes lines in normal form."""
+        return bool(self.filters or self.group_by or self.map or self.labels)
+
+    @property
     def gate(self) -> MaxRejects | None:
         return None if self.max_rejects is None else parse_max_rejects(self.max_rejects)
 

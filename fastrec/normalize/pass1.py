@@ -145,7 +145,7 @@ class SortTask(msgspec.Struct, frozen=True):
     target: str  # name of the schema version
     run_bytes: int  # text and bookkeeping of a run
     most_fences: int  # that are returned of a run
-    indexes_parts: bool = False  # whether trusted parts are indexed instead of written again as runs
+    indexes_parts: bool = False  # whether trusted parts that are alone are indexed instead of written again as runs
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -264,7 +264,7 @@ class _Sorter:
 
     def _sort(self, piece: Piece, rejects: RejectsWriter) -> PieceCounts:
         shard, path = piece.slice.shard, f"{self._task.directory}/run-{self._name}-of-{piece.number}"
-        index = _PartIndex(path, shard.path) if self._task.indexes_parts and shard.trusted else None
+        index = _PartIndex(path, shard.path) if self._task.indexes_parts and shard.alone else None
         try:
             with index.file if index else nullcontext():
                 counts, statistics = self._read(piece, rejects, index)

@@ -32,7 +32,7 @@ from fastrec.sorting.cuts import RegionSample
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import Chunk, LongLine, ReadStats
 from fastrec.sources.shard import Shard, Slice, TextEstimate, gather_tasks, total_text
-from fastrec.storage import join, parent_and_name, storage_of
+from fastrec.storage import join, storage_of
 
 _SHARE: Final = 16  # a shard that is at most this fraction of the work of a worker is not too large for one
 _FEEDS: Final = 3
@@ -245,7 +245,6 @@ class _Pass1:
         self._shards = shards
         self._context = context
         self._base = base
-        parts = [parent_and_name(shard.path)[0] for shard in shards if shard.trusted]
         self._tasks = SortTasks(
             shards,
             context.output.work,
@@ -254,8 +253,8 @@ class _Pass1:
             workers=context.workers,
             streams=context.streams,
             unchanged=base.changes.unchanged,
-            # Parts of several corpora overlap: each would be decompressed for several new parts.
-            indexes_parts=len(set(parts)) == 1 and len(parts) <= context.unmerged_runs,
+            # Parts that overlap others are not indexed: each would be decompressed for several new parts.
+            indexes_parts=sum(shard.alone for shard in shards) <= context.unmerged_runs,
         )
         self._target_is_guess = context.options.schema == AUTO and not context.is_settled
         self._is_newer_version = base.is_newer_version  # whether there is a later record, as far as is known

@@ -272,17 +272,19 @@ def run_attempts(
                 kept = None
                 if options.incremental:
                     say(f"work kept by the last run is not used, and all shards are read: {reason}")
-            wanted = [shard for number, shard in enumerate(shards) if number not in base.changes.unchanged]
-            if is_first and (scarce := too_little_space(output, wanted)):
-                say(scarce)
             marked = trusted_shards(
                 shards,
                 target,
                 algorithm=options.hash_algorithm,
+                sort_fields=options.sort_fields_of(target),
                 trust=options.trust,
                 judge=options.judge,
                 notice=say,
             )
+            wanted = [shard for number, shard in enumerate(marked) if number not in base.changes.unchanged]
+            runs = wanted if options.changes_lines else [shard for shard in wanted if not shard.alone]
+            if is_first and (scarce := too_little_space(output, wanted, runs)):
+                say(scarce)
             with Journal(output.working("journal"), settings[target.name], earlier) as journal:
                 if journal.discarded and is_first:
                     say(f"finished work of an interrupted run is not reused: {journal.discarded}")

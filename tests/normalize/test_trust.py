@@ -9,6 +9,7 @@ import random
 import tempfile
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,7 +96,12 @@ def test_trusted_and_judged_corpora_give_the_same_bytes(
         inputs: list[Path] = []
         for name in ("a", "b")[: rng.randint(1, 2)]:
             some = [odd_line(rng, versions) for _ in range(rng.randint(0, 25))]
-            shard = write(folder / f"{name}.jsonl", [*some, *lines("org/a", 1)])  # there is a record in any case
+            some += lines("org/a", 1)  # there is a record in any case
+            if rng.random() < 0.5:  # each corpus has its evaluations
+                some = [
+                    line.replace(b'"evaluation_name": "', b'"evaluation_name": "%b' % name.encode()) for line in some
+                ]
+            shard = write(folder / f"{name}.jsonl", some)
             run([shard], folder / name, make_options(**first, allow_empty=True))
             inputs.append(folder / name)
         if rng.random() < 0.5:
@@ -219,6 +225,54 @@ def test_parts_that_do_not_change_are_copied(corpus: Path, tmp_path: Path, monke
             monkeypatch.setattr(module, name, None)
         fastrec.normalize(corpus, tmp_path / "copied", part_size=6_000)
     assert contents(tmp_path / "copied") == contents(tmp_path / "judged")
+
+
+def test_parts_of_corpora_with_different_evaluations_are_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of several corpora that do not overlap are as cheap as those of one corpus."""
+    corpora = [tmp_path / name for name in ("e0", "e1")]
+    with use_limits(replace(SMALL, least_part=6_000)):
+        for corpus in corpora:
+            some = [line for line in lines("org/a", 60) if b'"%b"' % corpus.name.encode() in line]
+            fastrec.normalize(write(tmp_path / f"{corpus.name}.jsonl", some), corpus, part_size=6_000)
+        fastrec.normalize(corpora, tmp_path / "judged", part_size=6_000, judge=True)
+        for module, name in ((pass1, "spill"), (gather, "_PartData"), (pass2, "ShardWriter")):
+            monkeypatch.setattr(module, name, None)
+        fastrec.normalize(corpora, tmp_path / "copied", part_size=6_000)
+    assert contents(tmp_path / "copied") == contents(tmp_path / "judged")
+
+
+def test_parts_that_overlap_are_found() -> None:
+    """A part is alone if no other one has positions in its range. One may span several others, and ends count."""
+    ranges = {
+        "a0": "ab",
+        "a1": "di",
+        "a2": "lm",
+        "a3": "pq",
+        "b0": "ef",
+        "b1": "gh",
+        "b2": "mn",
+        "c0": "rs",
+        "c1": "tu",
+    }
+    assert trust._alone([((first,), (last,), name) for name, (first, last) in ranges.items()]) == {
+        "a0",
+        "a3",
+        "c0",
+        "c1",
+    }
+
+
+def test_parts_that_are_not_written_as_runs_need_no_space(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work directory needs space for the text of a corpus only if it is judged or changed."""
+    stored = sum(part.stat().st_size for part in corpus.glob("part-*"))
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=2 * stored, f_frsize=1))
+    for number, (options, expected) in enumerate([({}, 0), ({"judge": True}, 1), ({"model": "org/a"}, 1)]):
+        report = run([corpus], tmp_path / str(number), make_options(**options))
+        assert sum("GB left" in notice for notice in report.notices) == expected
 
 
 def test_the_beginning_of_a_part_is_not_written_again(
