@@ -172,20 +172,14 @@ def _csv_rows(path: str, piece: _Piece, head: str) -> Iterator[_Row]:
             is_head = is_head and not row  # blank lines may come before the names of the columns
         elif len(row) != width:
             yield line, f"it has {len(row):,} cells, and the table {width:,} columns"
-        elif not all(map(str.isascii, row)) and any(map(_not_utf8, row)):
-            yield line, "it is not UTF-8"
         else:
-            yield line, dict(zip(columns, row, strict=True))
+            try:
+                yield line, dict(zip(columns, map(bytes.decode, row), strict=True))
+            except UnicodeDecodeError:
+                yield line, "it is not UTF-8"
 
 
-def _decoded(block: bytes) -> str:
-    return block.decode(errors="surrogateescape")
-
-
-_not_utf8: Final = re.compile("[\udc80-\udcff]").search
-
-
-def _csv_cells(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _csv_cells(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, list[bytes]]]:
     """Read rows, each with its line; a blank line has no cells. From the first block on that is not plain, `csv` reads.
 
     Up to there, quotes are in pairs around cells. So it is certain that a block with an even number of them ends a row.
@@ -198,7 +192,7 @@ def _csv_cells(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, 
         held = held + block if held else block
         if block and quotes % 2:
             continue  # it ends inside of a cell
-        if (rows := _plain_rows(_decoded(held), delimiter)) is None:
+        if (rows := _plain_rows(held, delimiter.encode())) is None:
             break
         for lines, row in rows:
             yield line, row
@@ -206,48 +200,58 @@ def _csv_cells(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, 
         held = b""
     else:
         return
-    rest = (one for block in chain([held], blocks) for one in io.StringIO(_decoded(block), newline=""))
+    texts = (block.decode(errors="surrogateescape") for block in chain([held], blocks))
+    rest = (one for text in texts for one in io.StringIO(text, newline=""))
     reader = csv.reader(rest, delimiter=delimiter, strict=True)  # it refuses a piece that ends inside of a cell
     start = line
     try:
-        for row in reader:
-            yield line, row
+        for cells in reader:
+            yield line, [cell.encode(errors="surrogateescape") for cell in cells]
             line = start + reader.line_num
     except csv.Error as exc:
         raise LogError(path, f"is not CSV at line {line:,}: {exc}; quotes inside of a cell must be doubled") from exc
 
 
-def _plain_rows(text: str, delimiter: str) -> list[tuple[int, list[str]]] | None:
+def _plain_rows(text: bytes, delimiter: bytes) -> list[tuple[int, list[bytes]]] | None:
     """Split whole rows, each with its number of lines; None if there are quotes or returns inside of plain cells.
 
     Between two quotes is a cell or a part of one; then come further cells and rows, or nothing if the quote is doubled.
-    This takes a fifth of the time of `csv`, which looks at each character.
+    This takes half of the time of `csv`, which looks at each character. Text with characters outside of ASCII would
+    take twice as long as its bytes.
     """
-    text = f"\n{text}".removesuffix("\n")
-    parts = text.split('"') if '"' in text else [text]  # it would copy the text
+    parts = ((b"\n" + text).removesuffix(b"\n") + b"\n").split(b'"')
     if len(parts) % 2 == 0:
         return None
-    parts[-1] += "\n"
+    if b"\r" in text:
+        outside = b'"'.join(parts[::2]).replace(b"\r\n", b"\n")
+        if b"\r" in outside:
+            return None
+        parts[::2] = outside.split(b'"')
     found = []
-    row, lines, cell, has_returns = [""], 0, "", "\r" in text
-    for inside, outside in zip(["", *parts[1::2]], parts[::2], strict=True):
-        cell += inside
+    row, lines, pieces = [b""], 0, list[bytes]()
+    for inside, outside in zip([b"", *parts[1::2]], parts[::2], strict=True):
         if not outside:
-            cell += '"'
+            pieces.append(inside)
             continue
-        if has_returns and "\r" in (outside := outside.replace("\r\n", "\n")):
+        if row[-1]:
             return None
-        end, *others = outside.split("\n")
+        if pieces:
+            inside = b'"'.join([*pieces, inside])
+            pieces = []
+        row[-1] = inside
+        lines += inside.count(b"\n")
+        if outside == delimiter:  # between two cells with quotes
+            row.append(b"")
+            continue
+        end, *others = outside.split(b"\n")
         nothing, *cells = end.split(delimiter)
-        if nothing or row[-1]:
+        if nothing:
             return None
-        row[-1] = cell
         row += cells
-        lines += cell.count("\n")
         for other in others:
             found.append((lines, row))
             row, lines = other.split(delimiter) if other else [], 1
-        row, cell = row or [""], ""
+        row = row or [b""]
     return found[1:]
 
 
