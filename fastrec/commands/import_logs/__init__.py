@@ -40,7 +40,7 @@ from fastrec.engine.base import Engine, collector_off
 from fastrec.errors import LogError, ShardError, UsageError, is_out_of_memory, listed, out_of_memory, shown, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import Bundle, Converted, Converter, LineMaker, MetricTotals, read_bundles, write_bundles
-from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
+from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, PlainSample, RunInfo
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import TableColumns, columns_from, guess
@@ -120,16 +120,17 @@ def convert_slice(task: ConvertTask) -> Converted:
     result.number, result.path = task.number, task.path
     try:
         with storage_of(task.path).create(task.path, for_work=True) as file:
-            waiting: list[Bundle] = []
+            waiting: list[Bundle | bytes] = []
             size = 0
             for sample in harness_named(task.log.harness).samples(task.log, task.run, task.log_slice):
                 if isinstance(sample, str):
                     converter.leave_out(sample)
                     continue
-                if (bundle := converter.bundle(sample)) is None:
+                is_plain = isinstance(sample, PlainSample)
+                if (bundle := converter.plain(sample) if is_plain else converter.bundle(sample)) is None:
                     continue
                 waiting.append(bundle)
-                size += bundle.line_size
+                size += len(bundle) if isinstance(bundle, bytes) else bundle.line_size
                 if size >= _BLOCK:
                     file.write(write_bundles(waiting))
                     waiting, size = [], 0
@@ -164,7 +165,7 @@ def _blocks_of_lines(path: str, maker: LineMaker) -> Iterator[bytes]:
         for bundles in read_bundles(file.read):
             for bundle in bundles:
                 parts += maker.lines(bundle)
-                size += bundle.line_size * len(bundle.scores)
+                size += len(bundle) if isinstance(bundle, bytes) else bundle.line_size * len(bundle.scores)
                 if size >= _BLOCK:
                     yield b"".join(parts)
                     parts, size = [], 0
