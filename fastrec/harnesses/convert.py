@@ -23,7 +23,7 @@ written:
     ,"error":…   ,"metadata":{…   }}
     └ error ─┘   └ metadata ──┘   └─ or what they say about the metric: ,"metric_kind":…}}
 
-A plain sample of a table has one record, which becomes text at once, up to its metadata.
+A plain sample of a table has one record, which becomes text at once. A zero byte stands for the end of its metadata.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ class LineMaker:
         self._ends = [(b"," + one if one else b"") + b"}}\n" for one in said]
 
     def lines(self, bundle: Bundle | bytes) -> list[bytes]:
-        """The lines of a bundle or a plain sample with their newlines, in parts: joined, they are the text."""
+        """The lines of a bundle or of plain samples with their newlines, in parts: joined, they are the text."""
         if isinstance(bundle, bytes):
-            return [bundle, self._ends[0]]
+            return [bundle.replace(b"\0", self._ends[0])]
         heads, ends = self._heads_by_run.get(bundle.head), self._ends
         if heads is None:
             heads = self._heads_by_run[bundle.head] = [bundle.head + name for name in self._names]
@@ -296,21 +296,33 @@ class Converter:
             self._head(sample.run) if sample.run else b"",
         )
 
-    def plain(self, sample: PlainSample) -> bytes | None:
-        """The record of a plain sample up to its metadata, as `bundle` has it; None if its metric is not wanted."""
-        score = sample.score
-        if self._patterns and not self._is_wanted(score.metric):
-            self.leave_out(NO_METRIC)
-            return None
-        self.result.samples += 1
-        self.result.records += 1
-        one = self._bundled(score, "", _SINGLE_TURN)
-        name = b',"evaluation_result_id":' + self._encode(score.metric) if score.metric else b""
-        question = _question(sample.sample_id, _hash_of(sample.input), b"single_turn", sample.input)
-        return b'%b%b%b,"output":%b,"answer_attribution":[]%b%b%b%b' % (
-            *(self._head(sample.run), name, question, sample.output),
-            *(one.evaluation, one.error, self._no_metadata, sample.metadata),
-        )
+    def plain(self, samples: Sequence[PlainSample]) -> bytes:
+        """The records of plain samples, as `bundle` has them, each with a zero byte in place of its end."""
+        if self._patterns:
+            wanted = [sample for sample in samples if self._is_wanted(sample.score.metric)]
+            for _ in range(len(samples) - len(wanted)):
+                self.leave_out(NO_METRIC)
+            samples = wanted
+        self.result.samples += len(samples)
+        self.result.records += len(samples)
+        lines: list[bytes] = []
+        for sample in samples:
+            score, asked = sample.score, sample.input
+            one = self._bundled(score, "", _SINGLE_TURN)
+            lines += (
+                self._head(sample.run),
+                b',"evaluation_result_id":' + self._encode(score.metric) if score.metric else b"",
+                _question(sample.sample_id, _hash_of(asked), b"single_turn", asked),
+                b',"output":',
+                sample.output,
+                b',"answer_attribution":[]',
+                one.evaluation,
+                one.error,
+                self._no_metadata,
+                sample.metadata,
+                b"\0",
+            )
+        return b"".join(lines)
 
     def _bundled(self, score: Score, error: str, ends: tuple[bytes, bytes]) -> BundledScore:
         """Encode and count a score; `ends` are the ends of its evaluation if it is wrong and if it is correct."""

@@ -6,8 +6,8 @@
    its content, never by its name; None if it is foreign. Where these do not decide, as in a zip archive, it reads more.
 2. `logs_of(files) -> Grouped` groups files into logs. A log is one run of one task by one model, and becomes one shard.
 3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the samples into slices.
-4. `samples(log, run, log_slice) -> Iterator[Sample | PlainSample | str]` reads a slice. A text says why one is left
-   out. Slices of one log may be read at the same time.
+4. `samples(log, run, log_slice) -> Iterator[Sample | list[PlainSample] | str]` reads a slice. A text says why a
+   sample is left out. Slices of one log may be read at the same time.
 
 All run in workers. `plan` and `samples` raise LogError if a log is damaged, or ShardError if a file cannot be read.
 

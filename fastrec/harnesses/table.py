@@ -102,8 +102,10 @@ def columns_from(document: bytes, path: str) -> TableColumns:
         raise UsageError(f"{path}: {exc}") from exc
 
 
-_Row = tuple[int, dict[str, Any] | PlainSample | str]
-"""The number of a row or its line, from 1, and its cells by column or its sample; or why it has none."""
+_Row = tuple[int, dict[str, Any] | list[PlainSample] | str]
+"""The number of a row or its line, from 1, and its cells by column; or why it has none; or samples of several rows."""
+_Cells = tuple[int, list[bytes]]
+"""The number of lines of a row of CSV, and its cells as JSON without quotes; a blank line has none."""
 _PlainMaker = Callable[[list[bytes]], PlainSample | None]
 """Make the sample of a row of CSV, given its cells as JSON; None if it is not plain."""
 _Piece = tuple[int, int, int] | None
@@ -170,15 +172,29 @@ def _csv_rows(path: str, piece: _Piece, head: str, plain: Callable[[list[str]], 
         raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
     width, plain_of = len(columns), plain(columns)
     is_head = not (piece and piece[0])
-    for line, row, is_utf8 in _csv_cells(path, piece, delimiter):
-        if is_head or not row:
-            is_head = is_head and not row  # blank lines may come before the names of the columns
-        elif len(row) != width:
-            yield line, f"it has {len(row):,} cells, and the table {width:,} columns"
-        elif not is_utf8:
-            yield line, "it is not UTF-8"
-        else:
-            yield line, plain_of(row) or dict(zip(columns, map(_text_of, row), strict=True))
+    for line, rows, is_utf8 in _csv_blocks(path, piece, delimiter):
+        samples = list[PlainSample]()
+        for lines, row in rows:
+            if is_head or not row:
+                is_head = is_head and not row  # blank lines may come before the names of the columns
+            else:
+                found: PlainSample | dict[str, Any] | str
+                if len(row) != width:
+                    found = f"it has {len(row):,} cells, and the table {width:,} columns"
+                elif is_utf8 or _is_utf8(b"".join(row)):
+                    found = plain_of(row) or dict(zip(columns, map(_text_of, row), strict=True))
+                else:
+                    found = "it is not UTF-8"
+                if isinstance(found, PlainSample):
+                    samples.append(found)
+                else:
+                    if samples:
+                        yield line, samples
+                        samples = []
+                    yield line, found
+            line += lines
+        if samples:
+            yield line, samples
 
 
 def _text_of(cell: bytes) -> str:
@@ -192,10 +208,10 @@ def _is_utf8(text: bytes) -> bool:
         return False
 
 
-def _csv_cells(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, list[bytes], bool]]:
-    """Read rows, each with its line and whether it is UTF-8. From the first block on that is not plain, `csv` reads.
+def _csv_blocks(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, list[_Cells], bool]]:
+    """Read some rows at a time, with their first line and whether all is UTF-8.
 
-    Cells are texts of JSON, without their quotes; a blank line has none.
+    From the first block on that is not plain, `csv` reads.
 
     Up to there, quotes are in pairs around cells. So it is certain that a block with an even number of them ends a row.
     """
@@ -209,10 +225,8 @@ def _csv_cells(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, 
             continue  # it ends inside of a cell
         if (rows := _plain_rows(held, delimiter.encode())) is None:
             break
-        is_utf8 = _is_utf8(held)
-        for lines, row in rows:
-            yield line, row, is_utf8 or _is_utf8(b"".join(row))
-            line += lines
+        yield line, rows, _is_utf8(held)
+        line += sum(lines for lines, _ in rows)
         held = b""
     else:
         return
@@ -223,7 +237,7 @@ def _csv_cells(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, 
     try:
         for cells in reader:
             is_utf8 = _is_utf8("".join(cells).encode(errors="surrogateescape"))
-            yield line, [encode(cell)[1:-1] if is_utf8 else b"" for cell in cells], is_utf8
+            yield line, [(0, [encode(cell)[1:-1] if is_utf8 else b"\xff" for cell in cells])], is_utf8
             line = start + reader.line_num
     except csv.Error as exc:
         raise LogError(path, f"is not CSV at line {line:,}: {exc}; quotes inside of a cell must be doubled") from exc
@@ -232,10 +246,10 @@ def _csv_cells(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int, 
 _CONTROLS: Final = {bytes([code]): encode(chr(code))[1:-1] for code in range(32) if chr(code) not in "\r\n"}
 
 
-def _plain_rows(text: bytes, delimiter: bytes) -> list[tuple[int, list[bytes]]] | None:
+def _plain_rows(text: bytes, delimiter: bytes) -> list[_Cells] | None:
     """Split whole rows, each with its number of lines; None if there are quotes or returns inside of plain cells.
 
-    Cells are escaped as in JSON: characters besides quotes and ends of lines all at once.
+    Characters besides quotes and ends of lines are escaped all at once.
 
     Between two quotes is a cell or a part of one; then come further cells and rows, or nothing if the quote is doubled.
     This takes half of the time of `csv`, which looks at each character. Text with characters outside of ASCII would
@@ -340,15 +354,15 @@ def plan(log: Log) -> LogPlan:
     return LogPlan(run=RunInfo(task=columns.evaluation, model=columns.model, started=run), slices=slices)
 
 
-def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | PlainSample | str]:
+def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | list[PlainSample] | str]:
     sample_of = _sample_maker(log.columns, run.started)
     word, rows = _rows_of(log.files[0].path, log_slice, lambda names: _plain_maker(log.columns, run.started, names))
     for number, cells in rows:
-        if isinstance(cells, PlainSample):
-            yield cells
-            continue
         try:
-            yield f"{word} {number:,}: {cells}" if isinstance(cells, str) else sample_of(cells)
+            if isinstance(cells, str):
+                yield f"{word} {number:,}: {cells}"
+            else:
+                yield sample_of(cells) if isinstance(cells, dict) else cells
         except ValueError as exc:
             yield f"{word} {number:,}: {exc}"
 

@@ -40,7 +40,7 @@ from fastrec.engine.base import Engine, collector_off
 from fastrec.errors import LogError, ShardError, UsageError, is_out_of_memory, listed, out_of_memory, shown, utf8
 from fastrec.filters import Strings, as_tuple
 from fastrec.harnesses.convert import Bundle, Converted, Converter, LineMaker, MetricTotals, read_bundles, write_bundles
-from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, PlainSample, RunInfo
+from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import TableColumns, columns_from, guess
@@ -125,12 +125,13 @@ def convert_slice(task: ConvertTask) -> Converted:
             for sample in harness_named(task.log.harness).samples(task.log, task.run, task.log_slice):
                 if isinstance(sample, str):
                     converter.leave_out(sample)
-                    continue
-                is_plain = isinstance(sample, PlainSample)
-                if (bundle := converter.plain(sample) if is_plain else converter.bundle(sample)) is None:
-                    continue
-                waiting.append(bundle)
-                size += len(bundle) if isinstance(bundle, bytes) else bundle.line_size
+                elif isinstance(sample, list):
+                    if text := converter.plain(sample):
+                        waiting.append(text)
+                        size += len(text)
+                elif bundle := converter.bundle(sample):
+                    waiting.append(bundle)
+                    size += bundle.line_size
                 if size >= _BLOCK:
                     file.write(write_bundles(waiting))
                     waiting, size = [], 0
