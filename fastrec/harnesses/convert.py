@@ -22,14 +22,18 @@ written:
 
     ,"error":…   ,"metadata":{…   }}
     └ error ─┘   └ metadata ──┘   └─ or what they say about the metric: ,"metric_kind":…}}
+
+A plain sample of a table has one record, which becomes text at once. A zero byte stands for the end of its metadata.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
+from json.encoder import encode_basestring_ascii
 from math import comb
 from statistics import median
 from typing import Final, Self
@@ -37,7 +41,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import UNSET, field
 
-from fastrec.harnesses.log import RunInfo, Sample, Score
+from fastrec.harnesses.log import PlainSample, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
@@ -78,8 +82,10 @@ class LineMaker:
         said = [encode(notes[name])[1:-1] if notes.get(name) else b"" for name in metrics]
         self._ends = [(b"," + one if one else b"") + b"}}\n" for one in said]
 
-    def lines(self, bundle: Bundle) -> list[bytes]:
-        """The lines of a bundle with their newlines, in parts: joined, they are the text."""
+    def lines(self, bundle: Bundle | bytes) -> list[bytes]:
+        """The lines of a bundle or of plain samples with their newlines, in parts: joined, they are the text."""
+        if isinstance(bundle, bytes):
+            return [bundle.replace(b"\0", self._ends[0])]
         heads, ends = self._heads_by_run.get(bundle.head), self._ends
         if heads is None:
             heads = self._heads_by_run[bundle.head] = [bundle.head + name for name in self._names]
@@ -103,15 +109,15 @@ class LineMaker:
         return parts
 
 
-_decode: Final = msgspec.msgpack.Decoder(list[Bundle]).decode
+_decode: Final = msgspec.msgpack.Decoder(list[Bundle | bytes]).decode
 
 
-def write_bundles(bundles: Sequence[Bundle]) -> bytes:
+def write_bundles(bundles: Sequence[Bundle | bytes]) -> bytes:
     data = msgspec.msgpack.encode(bundles)
     return len(data).to_bytes(_LENGTH_BYTES, "little") + data
 
 
-def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle]]:
+def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle | bytes]]:
     """Decode the blocks of a work file. `read` returns up to so many bytes of it; none at its end."""
     while start := _read_exactly(read, _LENGTH_BYTES):
         yield _decode(_read_exactly(read, int.from_bytes(start, "little")))
@@ -130,6 +136,7 @@ def _read_exactly(read: Callable[[int], bytes], size: int) -> bytes:
 NO_METRIC: Final = "no metric matches --metric"
 
 _hash: Final = LIST_HASHES["sha256"]
+_SINGLE_TURN: Final = (b',"is_correct":false}', b',"is_correct":true}')
 _NOT_SCORED: Final = Score(metric="", value=None, problem="the log has no score for this sample")
 
 
@@ -197,6 +204,26 @@ class Converted(msgspec.Struct):
     problem: str = ""
 
 
+def _escape(exc: UnicodeError) -> tuple[str, int]:
+    assert isinstance(exc, UnicodeEncodeError)
+    return encode_basestring_ascii(exc.object[exc.start : exc.end])[1:-1], exc.end
+
+
+codecs.register_error("fastrec.json", _escape)
+
+
+def _hash_of(asked: bytes) -> bytes:
+    """The `sample_hash` of an input that is JSON: that of the same text in ASCII."""
+    if not asked.isascii():
+        asked = asked.decode().encode("ascii", "fastrec.json")
+    return sha256(asked.replace(b"\x7f", b"\\u007f")).hexdigest().encode()
+
+
+def _question(name: bytes, digest: bytes, kind: bytes, text: bytes) -> bytes:
+    name = name or b'"%b"' % digest[:16]
+    return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (name, digest, kind, text)
+
+
 class Converter:
     """Turns the samples of one run into lines, and counts them."""
 
@@ -237,7 +264,7 @@ class Converter:
                 return None
         self.result.samples += 1
         self.result.records += len(scores)
-        encode, metrics = self._encode, self._metrics
+        encode = self._encode
         metadata = sample.metadata
         if sample.fields:
             metadata = metadata | self._keeper.keep(sample.fields, sample.input, "sample")
@@ -250,26 +277,11 @@ class Converter:
         ends = (b',"is_correct":false' + turns + calls, b',"is_correct":true' + turns + calls)
         bundled = []
         for score in scores:
-            number, totals, can_be_correct = metrics.get(score.metric) or self._new_metric(score.metric)
-            totals.records += 1
-            value, error = score.value, sample.error
-            if value is None:
-                value = 0.0
-                problem = score.problem or "the score is not a number"
-                error = f"{error}; {problem}" if error else problem
-            else:
-                totals.scored += 1
-                totals.sum += value
-                if self._by_sample:
-                    totals.by_sample.setdefault(sample.sample_id or "", []).append(value)
-                if value not in (0, 1):
-                    totals.graded = True
-            evaluation = b',"evaluation":{"score":' + encode(value) + ends[value == 1 and can_be_correct and not error]
-            one = BundledScore(number, evaluation)
+            one = self._bundled(score, sample.error, ends)
             bundled.append(one)
-            if error:
-                self.result.errors += 1
-                one.error = b',"error":' + encode(error)
+            if self._by_sample and score.value is not None:
+                _, totals, _ = self._metrics[score.metric]
+                totals.by_sample.setdefault(sample.sample_id or "", []).append(score.value)
             if score.output is not None or score.answers is not None:
                 one.answer = self._answer(sample, score)
             if score.metadata or score.fields:
@@ -283,6 +295,55 @@ class Converter:
             bundled,
             self._head(sample.run) if sample.run else b"",
         )
+
+    def plain(self, samples: Sequence[PlainSample]) -> bytes:
+        """The records of plain samples, as `bundle` has them, each with a zero byte in place of its end."""
+        if self._patterns:
+            wanted = [sample for sample in samples if self._is_wanted(sample.score.metric)]
+            for _ in range(len(samples) - len(wanted)):
+                self.leave_out(NO_METRIC)
+            samples = wanted
+        self.result.samples += len(samples)
+        self.result.records += len(samples)
+        lines: list[bytes] = []
+        for sample in samples:
+            score, asked = sample.score, sample.input
+            one = self._bundled(score, "", _SINGLE_TURN)
+            lines += (
+                self._head(sample.run),
+                b',"evaluation_result_id":' + self._encode(score.metric) if score.metric else b"",
+                _question(sample.sample_id, _hash_of(asked), b"single_turn", asked),
+                b',"output":',
+                sample.output,
+                b',"answer_attribution":[]',
+                one.evaluation,
+                one.error,
+                self._no_metadata,
+                sample.metadata,
+                b"\0",
+            )
+        return b"".join(lines)
+
+    def _bundled(self, score: Score, error: str, ends: tuple[bytes, bytes]) -> BundledScore:
+        """Encode and count a score; `ends` are the ends of its evaluation if it is wrong and if it is correct."""
+        number, totals, can_be_correct = self._metrics.get(score.metric) or self._new_metric(score.metric)
+        totals.records += 1
+        value = score.value
+        if value is None:
+            value = 0.0
+            problem = score.problem or "the score is not a number"
+            error = f"{error}; {problem}" if error else problem
+        else:
+            totals.scored += 1
+            totals.sum += value
+            if value not in (0, 1):
+                totals.graded = True
+        end = ends[value == 1 and can_be_correct and not error]
+        one = BundledScore(number, b',"evaluation":{"score":' + self._encode(value) + end)
+        if error:
+            self.result.errors += 1
+            one.error = b',"error":' + self._encode(error)
+        return one
 
     def leave_out(self, reason: str) -> None:
         self.result.samples += 1
@@ -308,12 +369,10 @@ class Converter:
     def _question(self, sample: Sample) -> bytes:
         encode, asked = self._encode, sample.input
         text = encode(asked)
-        # The hash is that of ASCII text, which nearly always is the one just encoded.
-        is_hashed = asked.formatted is UNSET and asked.choices is UNSET and text.isascii() and b"\x7f" not in text
-        digest = (sha256(text).hexdigest() if is_hashed else _hash(asked.raw, asked.reference)).encode()
-        name = b'"%b"' % digest[:16] if sample.sample_id is None else encode(sample.sample_id)
-        kind = sample.interaction_type.encode()
-        return b',"sample_id":%b,"sample_hash":"%b","interaction_type":"%b","input":%b' % (name, digest, kind, text)
+        is_hashed = asked.formatted is UNSET and asked.choices is UNSET
+        digest = _hash_of(text) if is_hashed else _hash(asked.raw, asked.reference).encode()
+        name = b"" if sample.sample_id is None else encode(sample.sample_id)
+        return _question(name, digest, sample.interaction_type.encode(), text)
 
     def _answer(self, sample: Sample, score: Score | None = None) -> bytes:
         encode = self._encode

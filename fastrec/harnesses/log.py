@@ -6,8 +6,8 @@
    its content, never by its name; None if it is foreign. Where these do not decide, as in a zip archive, it reads more.
 2. `logs_of(files) -> Grouped` groups files into logs. A log is one run of one task by one model, and becomes one shard.
 3. `plan(log) -> LogPlan` reads what a log says about the run and its aggregates, and cuts the samples into slices.
-4. `samples(log, run, log_slice) -> Iterator[Sample | str]` reads a slice. A text says why a sample is left out. Slices
-   of one log may be read at the same time.
+4. `samples(log, run, log_slice) -> Iterator[Sample | list[PlainSample] | str]` reads a slice. A text says why a
+   sample is left out. Slices of one log may be read at the same time.
 
 All run in workers. `plan` and `samples` raise LogError if a log is damaged, or ShardError if a file cannot be read.
 
@@ -144,6 +144,17 @@ class Sample(msgspec.Struct, kw_only=True, gc=False):
     """Metadata of the sample in the log, under its own names: the user chooses which are kept."""
     unread: Sequence[str] = ()  # fields that the log has for this sample, and that no record holds
     run: RunInfo | None = None  # the run of this sample, if a table has several; None: that of the log
+
+
+class PlainSample(msgspec.Struct, gc=False):
+    """A sample of a table with one turn and one score, whose texts are JSON already. All of a log have one metric."""
+
+    run: RunInfo
+    sample_id: bytes  # as `Sample.sample_id`; empty: the first digits of its hash
+    input: bytes  # without `formatted` and `choices`
+    output: bytes
+    score: Score  # without answers, output and metadata of its own
+    metadata: bytes  # members of an object, each after a comma
 
 
 def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw") -> AnswerAttribution:

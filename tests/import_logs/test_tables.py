@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.errors import LogError, UsageError
 from fastrec.harnesses import table
+from fastrec.harnesses.log import FoundFile, Log
 from tests.lazily import Library
 from tests.running import run_command
 from tests.sizes import examples
@@ -211,6 +212,65 @@ def test_a_table_without_rows_is_an_error(tmp_path: Path, text: str) -> None:
     assert bad.reason == "has no rows that can be read"
 
 
+ROW = st.fixed_dictionaries(
+    {
+        "id": CELL,
+        "model": st.sampled_from(["a", 'b"é']),
+        "question": CELL | st.just("DEL \x7f, \\n 😀"),
+        "gold": CELL,
+        "said": CELL,
+        "ok": st.sampled_from(["true", "No", "", "perhaps"]),
+        "f1": st.sampled_from(["0.1", "1", ""]),
+        "wrong": st.sampled_from(["", "", "timeout"]),
+        "harness": CELL,
+        "": CELL,
+    }
+)
+OPTIONS = st.sampled_from(
+    [
+        MEANING | {"error_column": "wrong"},
+        *({**MEANING, "correct_column": "", "score_column": one} for one in ("f1", "f1,ok")),
+        {**MEANING, "id_column": "", "metric": "f*"},
+    ]
+)
+
+
+@given(st.lists(ROW, min_size=1, max_size=8), OPTIONS, st.sampled_from(["t.csv", "t.tsv"]))
+@settings(max_examples=examples(12, 1000))
+def test_plain_rows_give_the_same_lines_as_all_others(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, str]], meaning: dict[str, str], name: str
+) -> None:
+    """Rows of CSV become lines by a short way. Rows of JSON Lines take the long one."""
+    folder = tmp_path_factory.mktemp("same")
+    rows = [{column: row[column] for column in rows[0]} for row in rows]
+    found = []
+    for path in (folder / name, folder / "t.jsonl"):
+        try:
+            [log] = fastrec.import_logs(write(path, rows), folder / "out", **meaning).logs
+        except UsageError as exc:
+            found.append(str(exc))
+            continue
+        text = zstandard.ZstdDecompressor().decompressobj().decompress((folder / "out" / log.file).read_bytes())
+        reasons = sorted(reason.partition(": ")[2] for reason in log.left_out)
+        found.append((text, log.samples, log.records, log.errors, log.metrics, reasons, log.metrics_left_out))
+    assert found[0] == found[1]
+
+
+def test_rows_of_csv_are_plain_unless_they_do_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'q,s\n"a\nb",1\nc,0\n\nd\n,1\n\xff,1\n"e ""x""",0.5\n')
+    columns = table.TableColumns(evaluation="e", model="m", input_column="q", score_column="s")
+    log = Log("table", str(path), (FoundFile(str(path), path.stat().st_size, "table"),), columns=columns)
+    found = list(table.samples(log, table.plan(log).run, None))
+    assert [[one.input for one in some] if isinstance(some, list) else some for some in found] == [
+        [b'{"raw":"a\\nb","reference":[]}', b'{"raw":"c","reference":[]}'],
+        "line 6: it has 1 cells, and the table 2 columns",
+        "line 7: 'q' is empty",
+        "line 8: it is not UTF-8",
+        [b'{"raw":"e \\"x\\"","reference":[]}'],
+    ]
+
+
 csv_text = st.text(st.sampled_from('a,;"\n\r é\x85\u2028\x00'), max_size=40)
 
 
@@ -224,7 +284,9 @@ def test_rows_are_those_of_csv(text: str, block: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: lines))
         try:
-            found: Any = [row for _, row in table._csv_cells("t.csv", None, ",")]
+            found: Any = [
+                [*map(table._text_of, row)] for _, rows, _ in table._csv_blocks("t.csv", None, ",") for _, row in rows
+            ]
         except LogError:
             found = None
     try:
@@ -235,5 +297,5 @@ def test_rows_are_those_of_csv(text: str, block: int) -> None:
 
 
 def test_rows_have_their_lines() -> None:
-    rows = table._plain_rows('a,b\n\n"x\ny",""\r\n""\nlast,"""q"""', ",")
-    assert rows == [(1, ["a", "b"]), (1, []), (2, ["x\ny", ""]), (1, [""]), (1, ["last", '"q"'])]
+    rows = table._plain_rows(b'a,b\n\n"x\ny",""\r\n""\nlast,"""q"""', b",")
+    assert rows == [(1, [b"a", b"b"]), (1, []), (2, [b"x\\ny", b""]), (1, [b""]), (1, [b"last", b'\\"q\\"'])]
