@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import chain, islice
 from typing import Any, Final
@@ -24,7 +24,7 @@ from fastrec.errors import LogError, UsageError, listed
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.lighteval.files import parquet_module
 from fastrec.harnesses.log import Log, LogPlan, PlainSample, RunInfo, Sample, Score
-from fastrec.harnesses.metadata import own_names
+from fastrec.harnesses.metadata import chosen_names, own_names
 from fastrec.harnesses.registry import PARQUET_MAGIC, head_of
 from fastrec.harnesses.values import as_list, decoder, encode, number_of, read_at, spell
 from fastrec.schemas.newest import Input, Output
@@ -79,6 +79,7 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     score_column: str = ""
     error_column: str = ""
     run: str = ""
+    metadata: str = ""  # the columns without a meaning to keep; empty: all, else as in `chosen_names`
 
     def check(self) -> None:
         given = {f"--{name.replace('_', '-')}" for name in self.__struct_fields__ if getattr(self, name)}
@@ -93,6 +94,11 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def named(self) -> list[str]:
         own = [getattr(self, name) for name in _GUESSES if name not in ("correct_column", "score_column")]
         return [name for name in (*own, *self.metrics) if name]
+
+    def others(self, names: Iterable[str]) -> list[str]:
+        """Those of the names that become metadata."""
+        named, chosen = frozenset(self.named), chosen_names(self.metadata or "all")
+        return [name for name in names if name not in named and (chosen is None or name in chosen)]
 
 
 def columns_from(document: bytes, path: str) -> TableColumns:
@@ -338,7 +344,8 @@ def plan(log: Log) -> LogPlan:
     known = list(dict.fromkeys(name for cells in first for name in cells))
     if not first:
         raise LogError(path, "has no rows that can be read")
-    if unknown := [name for name in columns.named if name not in known]:
+    chosen = chosen_names(columns.metadata or "all") or ()
+    if unknown := [name for name in (*columns.named, *sorted(chosen)) if name not in known]:
         raise LogError(path, f"has no column {listed(unknown)}; its columns are {listed(known, 30)}")
     slices: Sequence[_Piece] = [None]
     digest = xxh3_128()
@@ -370,7 +377,7 @@ def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample | list[Pl
 def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, Any]], Sample]:
     named, metrics = frozenset(columns.named), columns.metrics
     names = {column: "" if len(metrics) == 1 else column for column in metrics}
-    own = own_names("table")
+    own, is_kept = own_names("table"), cache(lambda name: bool(columns.others([name])))
     run_of = cache(lambda evaluation, model: RunInfo(task=evaluation, model=model, started=started))
 
     def sample_of(cells: dict[str, Any]) -> Sample:
@@ -392,7 +399,7 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
             else {
                 f"table.{name}" if name in own else name: spell(value)
                 for name, value in cells.items()
-                if name not in named and value not in _EMPTY
+                if value not in _EMPTY and is_kept(name)
             },
         )
 
@@ -402,7 +409,7 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
 def _plain_maker(columns: TableColumns, started: str, names: list[str]) -> _PlainMaker:
     """Make the samples of plain rows from their cells: most rows of CSV, in a third of the time of `_sample_maker`."""
     at = {name: position for position, name in enumerate(names)}
-    own, others = own_names("table"), [name for name in names if name not in columns.named]
+    own, others = own_names("table"), columns.others(names)
     metadata = [f"table.{name}" if name in own else name for name in others]
     if len(columns.metrics) != 1 or not at.keys() >= {*columns.named} or len({*metadata}) != len(metadata):
         return lambda _: None

@@ -174,6 +174,21 @@ def test_columns_come_from_a_file(tmp_path: Path) -> None:
     assert bad.reason == "has no column x; its columns are id, model, question, gold, said, ok"
 
 
+@pytest.mark.parametrize(
+    ("chosen", "kept"),
+    [("all", {"subject", "level"}), ("none", set()), ("level, subject", {"subject", "level"}), ("level", {"level"})],
+)
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_metadata_of_a_table_can_be_chosen(name: str, chosen: str, kept: set[str], tmp_path: Path) -> None:
+    """Plain rows of CSV and all others agree. A column that is not there is an error."""
+    path = write(tmp_path / name, [{**row, "subject": "x", "level": "3"} for row in ROWS])
+    fastrec.import_logs(path, tmp_path / "out", metadata=chosen, **MEANING)
+    for record in records_of(tmp_path / "out"):
+        assert {"subject", "level"} & record["metadata"].keys() == kept
+    [bad] = fastrec.import_logs(path, tmp_path / "out", metadata="level,lvl", **MEANING).bad_logs
+    assert bad.reason.startswith("has no column lvl;")
+
+
 def test_a_guess_is_a_command_that_works(tmp_path: Path) -> None:
     """The proposed command line imports the table once the placeholders are replaced."""
     path = write(tmp_path / "t.csv", [{**row, "subject": "x"} for row in ROWS])

@@ -345,6 +345,8 @@ def import_logs(
         raise UsageError("no input: name logs, directories of logs, globs or URLs")
     directory = without_file_protocol(os.fspath(output))
     meaning = _columns(columns, table)
+    if meaning and chosen is not None:  # then the table itself knows whether it has these columns
+        meaning, chosen = msgspec.structs.replace(meaning, metadata=metadata), None
     files = find_files(names)
     # How many slices there will be is not known yet: archives have ten times their size in text.
     processes = 1 if is_small(sum(file.size for file in files), limits) else jobs
