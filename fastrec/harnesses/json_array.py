@@ -32,14 +32,9 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _PLAIN: Final = re.compile(rb'[^ \t\r\n,:"\[\]{}]++')
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _FIRST_KEY: Final = re.compile(rb'\{[ \t\r\n]*+"[^"\\]*+"')
-# Up to the next bracket, over strings, and over objects and lists that have no others inside. Without a bracket, the
-# text ends, perhaps in a string.
-_BRACKET: Final = re.compile(
-    rb'(?:[^"\[\]{}]++|STRING|\{(?:[^"\[\]{}]++|STRING)*+\}|\[(?:[^"\[\]{}]++|STRING)*+\])*+([\[\]{}]?)'.replace(
-        b"STRING", _STRING.pattern
-    ),
-    re.DOTALL,
-)
+# Up to the next bracket, over strings. Without a bracket, the text ends, perhaps in a string: then Python before 3.11.5
+# says a wrong end. It is also wrong about alternatives that fail after some bytes, so objects are not one of them.
+_BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|%b)*+([\[\]{}]?)' % _STRING.pattern, re.DOTALL)
 
 
 class JsonArray:
@@ -259,9 +254,10 @@ class JsonArray:
         while True:
             for found in _BRACKET.finditer(self._data, at):
                 bracket = found[1]
-                at = found.end()
                 if not bracket:
+                    at = found.start()
                     break
+                at = found.end()
                 depth += 1 if bracket in b"[{" else -1
                 if not depth:
                     return at + self._base
