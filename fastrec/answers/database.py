@@ -334,15 +334,13 @@ class Database:
         return f"{self._places[key]} WHERE scope = ?1{chosen}"
 
     def _row(self, row: tuple[Any, ...]) -> QuestionRow:
-        number, place, models, right, score, errors, output_chars, input_chars, spread, sample_hash, excerpt, ids = row[
-            :-2
-        ]
+        number, place, models, right, score, errors, output_chars, input_chars, spread, hash_, excerpt, ids, *_ = row
         return QuestionRow(
             number=place,
             evaluation_name=self.scopes[number].evaluation_name,
             metric=self.scopes[number].metric,
             name=row[-1],
-            sample_hash=sample_hash.decode(),
+            sample_hash=hash_.decode(),
             sample_id=_sample_ids(ids)[0],
             excerpt=excerpt.decode(),
             models=models,

@@ -32,8 +32,8 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _PLAIN: Final = re.compile(rb'[^ \t\r\n,:"\[\]{}]++')
 _STRING: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _FIRST_KEY: Final = re.compile(rb'\{[ \t\r\n]*+"[^"\\]*+"')
-# Up to the next bracket, over strings. Without a bracket, the text ends, perhaps in a string: then Python before 3.11.5
-# says a wrong end. It is also wrong about alternatives that fail after some bytes, so objects are not one of them.
+# Up to the next bracket, over strings. Without a bracket, the text ends, perhaps in a string: then `re` before
+# Python 3.11.5 gives a wrong end. It is also wrong about alternatives that fail after some bytes, so objects are none.
 _BRACKET: Final = re.compile(rb'(?:[^"\[\]{}]++|%b)*+([\[\]{}]?)' % _STRING.pattern, re.DOTALL)
 
 

@@ -79,9 +79,10 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     score_column: str = ""
     error_column: str = ""
     run: str = ""
-    metadata: str = ""  # the columns without a meaning to keep; empty: all, else as in `chosen_names`
+    metadata: str = "all"  # the columns without a meaning to keep, as in `chosen_names`
 
     def check(self) -> None:
+        chosen_names(self.metadata)
         given = {f"--{name.replace('_', '-')}" for name in self.__struct_fields__ if getattr(self, name)}
         if missing := [" or ".join(either) for either in _NEEDED if given.isdisjoint(either)]:
             raise UsageError(f"a table needs {', '.join(missing)}; --guess proposes them")
@@ -97,7 +98,7 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def others(self, names: Iterable[str]) -> list[str]:
         """Those of the names that become metadata."""
-        named, chosen = frozenset(self.named), chosen_names(self.metadata or "all")
+        named, chosen = frozenset(self.named), chosen_names(self.metadata)
         return [name for name in names if name not in named and (chosen is None or name in chosen)]
 
 
@@ -344,7 +345,7 @@ def plan(log: Log) -> LogPlan:
     known = list(dict.fromkeys(name for cells in first for name in cells))
     if not first:
         raise LogError(path, "has no rows that can be read")
-    chosen = chosen_names(columns.metadata or "all") or ()
+    chosen = chosen_names(columns.metadata) or ()
     if unknown := [name for name in (*columns.named, *sorted(chosen)) if name not in known]:
         raise LogError(path, f"has no column {listed(unknown)}; its columns are {listed(known, 30)}")
     slices: Sequence[_Piece] = [None]

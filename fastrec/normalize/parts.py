@@ -193,7 +193,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             }
             made = self._make(superseded, parts, known=2)
             if made != parts:
-                census.questions = self._count_census(made, None)[1].questions
+                made, counted = self._count_census(made, None)
+                census.questions = counted.questions
             parts = made
         return parts, census
 

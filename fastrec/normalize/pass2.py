@@ -118,7 +118,7 @@ def make_part(task: PartTask) -> Part:
 
 
 class _NotGrownError(Exception):
-    """Records of the base are not what they should be: all have to be tallied."""
+    """Numbers of pieces do not tell the records of the base from new ones: all have to be tallied."""
 
 
 def _make_part(task: PartTask) -> Part:

@@ -217,7 +217,8 @@ def run_passes(
         progress=progress or Progress(),
         notice=notice,
     )
-    phases = sorted(engine.times.values(), key=lambda phase: phase.name == OTHER_PHASE)  # which is between all others
+    # Checks and counts run between all others, and are listed after them.
+    phases = sorted(engine.times.values(), key=lambda phase: phase.name == OTHER_PHASE)
     return msgspec.structs.replace(corpus, phases=tuple(phase for phase in phases if phase.tasks))
 
 

@@ -386,9 +386,8 @@ def _answers(task: _PartTask) -> Iterator[_Answer]:
     row_of = row_maker(TARGETS[task.schema])
     key_of, split = key_maker(task.sort_fields), key_splitter(task.sort_fields)
     records, last = 0, b""
-    judge = judge_of(
-        JudgeSettings(schema=task.schema, sample_hash="fill")
-    )  # keeps the hashes, which identify questions
+    # It keeps the hashes, which identify questions.
+    judge = judge_of(JudgeSettings(schema=task.schema, sample_hash="fill"))
     # No limit on the line length: `normalize` accepted these lines.
     for judged in judge_slice(judge, Slice(shard_at(path)), max_line_bytes=sys.maxsize):
         batch = judged.batch
