@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
@@ -258,7 +259,11 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         }
         made = {number: part for number, part in parts.items() if part.superseded[:known] == hashes[number][:known]}
         wanted = [number for number in superseded if number not in made]
-        fingerprint = {number: self._fingerprint(number, hashes[number]) for number in wanted}
+        fingerprint, gathered = {}, {}
+        for number in wanted:
+            slices = self._plan.slices(number)
+            fingerprint[number] = self._fingerprint(number, slices, hashes[number])
+            gathered[number] = sum(one.data_end - one.data_start for one in slices)  # with neighbours and duplicates
         found = find_parts(
             context.journal.entries,
             {key: context.part_path(number) for number, key in fingerprint.items()},
@@ -277,7 +282,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         # The largest parts come first, so that all workers end at about the same time.
         left = sorted(
             (number for number in wanted if fingerprint[number] not in found),
-            key=self._plan.estimated_text,
+            key=gathered.__getitem__,
             reverse=True,
         )
         # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
@@ -301,10 +306,10 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     def _held(self, part: Part) -> Part:
         return part if self._context.options.incremental else replace(part, files=())
 
-    def _fingerprint(self, number: int, hashes: tuple[str, str]) -> str:
+    def _fingerprint(self, number: int, slices: Sequence[RunSlice], hashes: tuple[str, str]) -> str:
         settings = self._context.options
         extras = (settings.incremental, settings.track_sources)
-        named = [replace(one, path=utf8(one.path), index=utf8(one.index)) for one in self._plan.slices(number)]
+        named = [replace(one, path=_utf8(one.path), index=_utf8(one.index)) for one in slices]
         content = (self._context.journal.settings, *self._plan.ranges[number], named, hashes, self._names, *extras)
         return xxh3_128_hexdigest(_encode(content))
 
@@ -349,3 +354,4 @@ def _prefixes(parts: Mapping[int, Part]) -> list[str]:
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_utf8 = lru_cache(maxsize=1 << 13)(utf8)  # each part has slices of the same runs

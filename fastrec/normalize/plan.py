@@ -53,6 +53,7 @@ Range = tuple[bytes | None, bytes | None]
 
 class Plan(msgspec.Struct, frozen=True):
     runs: list[Run]  # that parts are made from
+    keys: list[list[bytes]]  # of the fences of each run
     ranges: list[Range]
     unchanged: dict[int, Part]  # by number of a range, the part of the base that has the same records
     regions: list[bytes]
@@ -63,8 +64,8 @@ class Plan(msgspec.Struct, frozen=True):
         low, high = self.ranges[number]
         first, last = _positions(self.regions, low, high)
         found: list[RunSlice] = []
-        for run in self.runs:
-            if piece := slice_merged(run, first, last) if run.bounds else slice_run(run, low, high):
+        for run, keys in zip(self.runs, self.keys, strict=True):
+            if piece := slice_merged(run, first, last) if run.bounds else slice_run(run, low, high, keys):
                 removed = self.removed.get(run.path)
                 found.append(msgspec.structs.replace(piece, removed=removed) if removed else piece)
         base = self.base
@@ -83,10 +84,6 @@ class Plan(msgspec.Struct, frozen=True):
             return None
         return base.parts[found[0]]
 
-    def estimated_text(self, number: int) -> int:
-        """The size of what a range is gathered from, which may include some neighbours and duplicates."""
-        return sum(piece.data_end - piece.data_start for piece in self.slices(number))
-
 
 def _positions(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> tuple[int, int]:
     """The first and the last of some ranges of keys, given the cuts between them, that overlap another range."""
@@ -103,10 +100,11 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     also = [*base.cuts, *_gaps(sorted_shards, base, context.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = _Rounds(context, sorted_shards).merge(regions)
+    keys = [[fence.key for fence in run.fences] for run in runs]
 
     def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
         ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
-        return Plan(runs, ranges, unchanged, regions, sorted_shards.removed, base)
+        return Plan(runs, keys, ranges, unchanged, regions, sorted_shards.removed, base)
 
     if not has_runs and not base.gone:
         return plan(base.cuts, dict(enumerate(base.parts)))

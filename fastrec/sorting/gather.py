@@ -15,7 +15,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
-from operator import attrgetter
 from typing import Any, Final, Self
 
 import msgspec
@@ -300,9 +299,6 @@ class _Cursor:
         return taken
 
 
-_key_of = attrgetter("key")
-
-
 class Window(msgspec.Struct):
     """The records of consecutive keys, sorted, without duplicates."""
 
@@ -327,14 +323,18 @@ def part_slice(path: str, text_bytes: int, index: str, index_bytes: int, removed
     return RunSlice(path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=tuple(sorted(removed)))
 
 
-def slice_run(run: Run, low: bytes | None, high: bytes | None) -> RunSlice | None:
-    """Find the blocks of a run that may hold keys in `[low, high)` by its fences; None if there are none."""
+def slice_run(run: Run, low: bytes | None, high: bytes | None, keys: Sequence[bytes] | None = None) -> RunSlice | None:
+    """Find the blocks of a run that may hold keys in `[low, high)` by its fences; None if there are none.
+
+    A caller with many ranges gives the `keys` of the fences.
+    """
     fences = run.fences
     if run.part:
         return whole_run(run) if (low is None or low <= run.last) and (not high or fences[0].key < high) else None
     # The block before the first fence at or above `low` may reach into the range.
-    first = 0 if low is None else max(bisect_left(fences, low, key=_key_of) - 1, 0)
-    beyond = bisect_left(fences, high, key=_key_of) if high is not None else len(fences)
+    keys = keys or [fence.key for fence in fences]
+    first = 0 if low is None else max(bisect_left(keys, low) - 1, 0)
+    beyond = bisect_left(keys, high) if high is not None else len(keys)
     if first >= beyond:
         return None
     start = fences[first]
