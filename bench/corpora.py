@@ -221,17 +221,26 @@ def _corpus(name: str, key: str, directory: Path, written: list[tuple[str, int, 
 
 
 def _write_shuffled(name: str, key: str, directory: Path, plan: Shuffled) -> Corpus:
-    """Write a shard per model and version, in several processes: fifty gigabytes take long."""
-    tasks = [(path, directory, version) for version in range(plan.times) for path in real_files()]
+    """Write a shard per model and version, in several processes: fifty gigabytes take long.
+
+    The smaller corpora have the first versions of the larger ones, so shards that one of them has are linked.
+    """
+    made = [OUT / "corpora" / f"{each}-{key_of(each)}" for each, one in CORPORA.items() if isinstance(one, Shuffled)]
+    others = [other for other in made if (other / "corpus.json").exists()]
+    tasks = [(path, directory, version, others) for version in range(plan.times) for path in real_files()]
     with make_engine(2) as engine:
         written = sorted(engine.run(_write_version, tasks))
     return _corpus(name, key, directory, [one for _, one in written])
 
 
-def _write_version(task: tuple[Path, Path, int]) -> tuple[str, int, int]:
-    path, directory, version = task
-    stem = f"v{version:03d}-{path.parent.name}-{path.name.split('.jsonl')[0]}"
-    return _write_shard(directory / f"{stem}.jsonl.zst", shuffled_shard(path, version))
+def _write_version(task: tuple[Path, Path, int, list[Path]]) -> tuple[str, int, int]:
+    path, directory, version, others = task
+    new = directory / f"v{version:03d}-{path.parent.name}-{path.name.split('.jsonl')[0]}.jsonl.zst"
+    if found := [same for other in others if (same := other / new.name).exists()]:
+        new.hardlink_to(found[0])
+        sizes = [len(line) + 1 for line in shard_lines(new)]
+        return new.name, len(sizes), sum(sizes)
+    return _write_shard(new, shuffled_shard(path, version))
 
 
 def _write_log(name: str, key: str, directory: Path, plan: Logged) -> Corpus:

@@ -16,7 +16,8 @@ shard has changed, which has records of one question in 400.
 
 With `--cores`, the tasks of each phase get the processor time that `result.json`, the output of `normalize --json` on
 this machine, says for as much text. A phase lasts as long as its tasks in turns of as many as there are cores, or as
-long as the driver needs for their results. The driver's seconds are measured, its start is that of `result.json`.
+long as the driver needs to make them and for their results. The driver's seconds are measured, its start is that of
+`result.json`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import pickle
 import random
 import resource
 import sys
@@ -223,7 +225,7 @@ def simulate_nights(records: int, options: Options, **sizes: Any) -> tuple[Simul
 
 
 class _Clocked(SimulatedWorkers):
-    """Measures the driver: the tasks of each phase, and the seconds that it needs for their results."""
+    """Measures the driver: the tasks of each phase, and its seconds to make them and for their results."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -231,49 +233,64 @@ class _Clocked(SimulatedWorkers):
         self.in_phases = 0.0
 
     def run(self, task: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        """Yield the results of tasks; the time between two is the driver's, that inside is not."""
+        """Yield the results of tasks; the time between two is the driver's, and of that inside, what makes a task."""
         phase = self.phases.setdefault(PHASES.get(task.__name__, OTHER_PHASE), [0, 0.0])
+
+        def timed() -> Iterator[Any]:
+            left = iter(arguments)
+            while True:
+                before = time.process_time()
+                argument = next(left, None)
+                if argument is None:
+                    return
+                pickle.dumps(argument)
+                phase[0] += 1
+                phase[1] += time.process_time() - before
+                yield argument
+
         started = time.process_time()
-        results, inside = super().run(task, arguments), 0.0
+        results, inside = super().run(task, timed()), 0.0
         while True:
             before = time.process_time()
             found = next(results, None)
             inside += time.process_time() - before
             if found is None:
                 break
-            phase[0] += 1
             yield found
         elapsed = time.process_time() - started
         phase[1] += elapsed - inside
         self.in_phases += elapsed
 
 
-def simulate_cores(gigabytes: float, cores: int, measured: dict[str, Any]) -> dict[str, float]:
-    """How long a run would take, in seconds by phase, and `processor` in total.
+def simulate_cores(
+    gigabytes: float, cores: Sequence[int], measured: dict[str, Any]
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """How long a run would take, for each number of cores: in seconds by phase, and `processor` in total.
 
     Args:
         gigabytes: Size of the text.
-        cores: Number of cores, each with a worker.
+        cores: Numbers of cores, each with a worker. The tasks are the same for all of them.
         measured: The result of `normalize --json` on some corpus.
     """
-    options = Options(schema="0.2.0", jobs=cores)
+    options = Options(schema="0.2.0", jobs=max(cores))
     with tempfile.TemporaryDirectory(prefix="fastrec-scale-") as folder:
         simulation = _Simulation(int(gigabytes * 1e9 / RECORD), options, folder, workers=_Clocked)
         engine = cast(_Clocked, simulation.engine)
-        engine.jobs = cores
+        engine.jobs = max(cores)
         started = time.process_time()
         simulation.run()
         serial = time.process_time() - started - engine.in_phases
-    times, processor = {}, 0.0
-    scale = gigabytes * 1e9 / measured["text_bytes"]
-    for phase in measured["phases"]:
-        name, needed = phase["name"], phase["cpu_seconds"] * scale
-        tasks, results = engine.phases.get(name, (0, 0.0))
-        if tasks:
-            times[name] = max(needed / tasks * -(-tasks // cores), results)
-            processor += needed
     start = next(phase["seconds"] for phase in measured["phases"] if phase["name"] == "driver")
-    return times | {"driver": start + serial, "processor": processor}
+    scale = gigabytes * 1e9 / measured["text_bytes"]
+    for number in cores:
+        times = {"driver": start + serial, "processor": 0.0}
+        for phase in measured["phases"]:
+            name, needed = phase["name"], phase["cpu_seconds"] * scale
+            tasks, driver = engine.phases.get(name, (0, 0.0))
+            if tasks:
+                times[name] = max(needed / tasks * -(-tasks // number), driver)
+                times["processor"] += needed
+        yield number, times
 
 
 def _print_cores(sizes: Sequence[float], cores: Sequence[int], measured: dict[str, Any]) -> None:
@@ -281,8 +298,7 @@ def _print_cores(sizes: Sequence[float], cores: Sequence[int], measured: dict[st
     print("| text | cores |", *(f"{name} |" for name in (*names, "all", "MB/s", "driver / processor time")))
     print("|---" * 10 + "|")
     for size in sizes:
-        for number in cores:
-            times = simulate_cores(size, number, measured)
+        for number, times in simulate_cores(size, cores, measured):
             processor, total = times.pop("processor"), sum(times.values())
             cells = [f"{times.get(name, 0):,.1f} s" for name in names]
             rest = f"{total:,.1f} s | {size * 1000 / total:,.0f} | {times['driver'] / processor:.1%} |"
