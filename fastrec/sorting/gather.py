@@ -49,18 +49,18 @@ class _RunData:
         self._stretch = stretch
         self._ahead = _NOTHING  # data from the position on that was read
 
-    def read(self, size: int, known: int | None) -> memoryview:
-        """Return the next bytes without moving on.
-
-        Read a whole stretch if that is more, but no more than is `known` to be needed.
-        """
+    def take(self, sizes: Sequence[int], known: int | None) -> list[memoryview]:
+        """Take the next texts. Read a whole stretch if that is more, but no more than is `known` to be needed."""
+        size = sum(sizes)
         missing = size - len(self._ahead)
         if missing > 0:
             start = self._position + len(self._ahead)
             left = self._end - start if known is None else known - len(self._ahead)
             data = read_exactly(self._path, max(missing, min(self._stretch, left)), start)
             self._ahead = memoryview(bytes(self._ahead) + data if self._ahead else data)
-        return self._ahead[:size]
+        ahead = self._ahead
+        self.skip(size)
+        return [ahead[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
 
     def skip(self, size: int) -> None:
         self._position += size
@@ -83,15 +83,23 @@ class _PartData:
         self._blocks: Iterator[bytes] | None = None  # opened by the first read
         self._ahead = _NOTHING
 
-    def read(self, size: int, _known: int | None) -> memoryview:
-        missing = size - len(self._ahead)
-        if missing > 0:
-            blocks = [bytes(self._ahead)]
-            while missing > 0:
-                blocks.append(self._next_block())
-                missing -= len(blocks[-1])
-            self._ahead = memoryview(b"".join(blocks))
-        return self._ahead[:size]
+    def take(self, sizes: Sequence[int], _known: int | None) -> list[memoryview]:
+        """Take the next texts. Only a text that lies in several blocks is copied: blocks mostly end with a line."""
+        texts, ahead, start = list[memoryview](), self._ahead, 0
+        for size in sizes:
+            end = start + size
+            if end > len(ahead):
+                joined = [ahead[start:]]
+                while (missing := end - len(ahead)) > 0:
+                    ahead, start, end = memoryview(self._next_block()), 0, missing
+                    joined.append(ahead[:missing])
+                texts.append(memoryview(b"".join(joined)))
+            else:
+                texts.append(ahead[start:end])
+            start = end
+        self._ahead = ahead[start:]
+        self._position += sum(sizes)
+        return texts
 
     def skip(self, size: int) -> None:
         """Move on; text that was not read is decompressed and dropped, block by block."""
@@ -249,10 +257,7 @@ class _Cursor:
         known = self._held if self.index.at_end else None
         taken = self._pop(len(self.keys) if limit is None else bisect_left(self.keys, limit))
         if self._data:
-            size = sum(taken.sizes)
-            data = self._data.read(size, known)
-            self._data.skip(size)
-            taken.texts = [data[start:end] for start, end in pairwise(accumulate(taken.sizes, initial=0))]
+            taken.texts = self._data.take(taken.sizes, known)
             if self._is_part and list(map(fingerprint, taken.texts)) != taken.fingerprints:
                 raise DamagedFileError(self._path, "a record does not match its fingerprint")
         if self._removed:

@@ -213,6 +213,9 @@ def write_statistics(
     return [*files, FileDigest(path, *write_blocks(path, blocks, compressed=compressed))]
 
 
+_FEWEST: Final = 16  # parts whose counts a task adds up: fewer take less time than a task
+
+
 class _CountsTask(msgspec.Struct, frozen=True):
     prefixes: Sequence[str]
     order: str  # path of the order of pieces
@@ -226,7 +229,8 @@ def add_part_counts(
     prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine, limits: Limits
 ) -> PartCounts:
     """Add up the counts of all parts, given the position of each piece in the order of the input."""
-    at_once, most = limits.part_counts_per_task, limits.most_results
+    at_once = min(max(-(-len(prefixes) // engine.jobs), _FEWEST), limits.part_counts_per_task)
+    most = limits.most_results
     if len(prefixes) <= at_once:
         return read_part_counts(prefixes, order, most)
     write_blocks(path, [order])
@@ -255,10 +259,11 @@ def read_part_counts(
     total = PartCounts()
     for prefix in prefixes:
         lines, tally = read_blocks(f"{prefix}-counts")
-        counts = PartCounts(Tally.unpacked(tally), LinesByPiece.unpacked(lines))
+        of_part = LinesByPiece.unpacked(lines)
         if order is not None:  # part by part: there may be as many different sets of pieces as records
-            counts.lines.resolve(order)
-        total += counts
+            of_part.resolve(order)
+        total.lines += of_part
+        total.tally.add_packed(tally)
         _check_results(total.tally, most)
     return total
 

@@ -249,8 +249,8 @@ class ModelTally(Sums):
         self.score_squared += other.score_squared
         self.error_score += other.error_score
         self.error_score_squared += other.error_score_squared
-        if other.latency:
-            self.latency = self.latency + other.latency  # a new one: tallies without latencies share theirs
+        for bucket, count in other.latency.items():
+            self.latency[bucket] += count
         if other.first:
             self.first = min(self.first, other.first) if self.first else other.first
         self.last = max(self.last, other.last)
@@ -306,27 +306,28 @@ class Tally(Sums):
         models = [[*key, *map(_packed, msgspec.structs.astuple(model))] for key, model in self.models.items()]
         return [self.interaction_types, self.schema_versions, models]
 
-    @classmethod
-    def unpacked(cls, packed: list[Any]) -> Tally:
+    def add_packed(self, packed: list[Any]) -> None:
+        """Add an encoded tally. Its models are added one by one: each part has one of each model."""
         types, versions, models = packed
-        tally = cls(Counter(types), Counter(versions))
-        same: dict[Any, Any] = {}  # many models have the same sums, which are long, and the same names
+        self.interaction_types.update(types)
+        self.schema_versions.update(versions)
         for scope, model, *values in models:
-            # A call for each of the numbers, most of which are small, takes longer.
-            plain: list[Any] = [value if value.__class__ is int else _unpacked(value, same) for value in values]
-            key = same.setdefault(scope, scope), same.setdefault(model, model)
-            tally.models[key] = ModelTally(*plain)
-        return tally
+            values[_SUMS] = [value if value.__class__ is int else _sum_of(value) for value in values[_SUMS]]
+            self.models[scope, model] += ModelTally(*values)
+
+
+_FIELDS: Final = ModelTally.__struct_fields__
+_SUMS: Final = slice(_FIELDS.index("turns"), _FIELDS.index("latency"))  # those that may be beyond 64 bits
 
 
 def _packed(value: Any) -> Any:
     return to_portable(value) if isinstance(value, int) else value
 
 
-def _unpacked(value: Any, same: dict[Any, Any]) -> Any:
-    if isinstance(value, dict):
-        return Counter(value) if value else same.setdefault("", Counter())
-    return same.setdefault(value, from_portable(value)) if isinstance(value, str) else from_portable(value)
+@lru_cache(maxsize=1 << 12)
+def _sum_of(text: str) -> int:
+    """Decode a long sum, which many models have in common."""
+    return from_portable(text)
 
 
 def _sum(column: Sequence[int | str]) -> int:

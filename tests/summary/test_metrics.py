@@ -190,7 +190,7 @@ def summarized(parts: list[list[dict[str, Any]]], order: tuple[str, ...]) -> Sum
         rows = [row_of(record, 0, 0) for record in batch.records]
         piece = Tally()
         piece.add(KeyColumns.of(fields), msgspec.msgpack.decode(msgspec.msgpack.encode(rows)))
-        tally += Tally.unpacked(piece.packed())
+        tally.add_packed(piece.packed())
         lists.append(census_of_part(KeyColumns.of(fields), list(map(outcome_of, rows)))[0])
     census = Census()
     census.questions = count_questions(lists)
