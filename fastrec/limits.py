@@ -1,7 +1,7 @@
 """Sizes, counts and waiting times that bound the work, in one object that callers can replace.
 
-Commands start with `current_limits`. Functions below them take a `Limits`, and tasks carry one to their worker. Tests
-use smaller limits (`use_limits`) to reach with a few kilobytes what otherwise takes gigabytes.
+Code asks for `current_limits` where it needs a limit, and engines carry them to their workers. Tests use smaller limits
+(`use_limits`) to reach with a few kilobytes what otherwise takes gigabytes. A new thread starts with the default ones.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def current_limits() -> Limits:
 
 @contextmanager
 def use_limits(limits: Limits) -> Iterator[None]:
-    """Use these limits in commands that are called in this block."""
+    """Use these limits in this block."""
     token = _current.set(limits)
     try:
         yield

@@ -116,7 +116,6 @@ EDGES = {
         "errors",
         "filters",
         "judge",
-        "limits",
         "progress",
         "schemas",
         "storage",

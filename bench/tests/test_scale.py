@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from bench.scale import Simulated, simulate, simulate_nights
 from bench.scale_workers import reads_of
 from fastrec.corpus.writer import Written
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.kept import Base, Changes
 from fastrec.normalize.options import Options
 from fastrec.normalize.plan import merge_runs
@@ -34,13 +34,13 @@ def requests(result: Simulated) -> int:
     return sum(count for name, count in result.requests.items() if name != "object")
 
 
-OPTIONS = Options(schema="0.2.0", jobs=4, part_size=MIB, memory=8 * MIB, limits=SMALL_LIMITS)
+OPTIONS = Options(schema="0.2.0", jobs=4, part_size=MIB, memory=8 * MIB)
 SIZES = {"shard_text": 4 * MIB, "per_question": 8}
 
 
 def simulated(records: int, limits: Limits = SMALL_LIMITS, **more: int) -> Simulated:
     """Simulate a corpus of small runs and parts."""
-    return simulate(records, replace(OPTIONS, limits=limits), **SIZES, **more)
+    return use_limits(limits)(simulate)(records, OPTIONS, **SIZES, **more)
 
 
 @cache
@@ -75,7 +75,7 @@ def test_resuming_takes_no_more_memory() -> None:
 
 def test_a_night_makes_only_what_changed() -> None:
     """If a shard with few questions changes, few parts are made; most requests are those that check kept files."""
-    first, unchanged, changed = simulate_nights(80_000, OPTIONS, **SIZES)
+    first, unchanged, changed = use_limits(SMALL_LIMITS)(simulate_nights)(80_000, OPTIONS, **SIZES)
     assert first.made == first.parts > 80
     assert (unchanged.made, unchanged.regions, unchanged.tasks) == (0, 0, 0)
     assert (changed.tasks, changed.parts) == (1, first.parts)

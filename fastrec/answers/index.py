@@ -59,7 +59,6 @@ from fastrec.corpus.sources import has_sources
 from fastrec.engine import check_jobs
 from fastrec.errors import DamagedFileError, NoMatchError, UsageError, counted, listed
 from fastrec.filters import Filters, matches_any
-from fastrec.limits import LIMITS, Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import join, storage_of
@@ -175,9 +174,7 @@ _FACTS_END: Final = 4 + len(Facts._fields)  # and of output_chars, in a `Questio
 _decode_ids = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-def build_index(
-    path: str, corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None, limits: Limits
-) -> None:
+def build_index(path: str, corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None) -> None:
     evaluations = read_summary(corpus, manifest).evaluations
     parts = parts_of(corpus, manifest)
     with (
@@ -185,7 +182,7 @@ def build_index(
         closing(sqlite3.connect(path, isolation_level=None)) as database,
     ):
         scopes = tuple(map(scope_of, evaluations))
-        split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
+        split = find_split_hashes(parts, manifest, evaluations, jobs=jobs)
         tasks = [
             ScanTask(
                 part=part,
@@ -194,7 +191,6 @@ def build_index(
                 split=split,
                 question_fields=manifest.sort_fields[:2] if is_sorted_by_question(manifest) else (),
                 turns_field=CORPUS_LABELS[manifest.schema].turns_field,
-                limits=limits,
                 rows=f"{scratch}/rows-{number}",
                 pieces=f"{scratch}/pieces-{number}",
             )
@@ -204,7 +200,7 @@ def build_index(
             database.execute(f"PRAGMA {pragma}")  # the file counts only once it is renamed
         database.executescript(_TABLES)
         database.execute("BEGIN")
-        results = run_in_order(scan_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+        results = run_in_order(scan_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
         for task, _ in zip(tasks, with_progress(results, parts, progress, "index"), strict=True):
             _insert(database, read_batches(task.rows, Rows))
         # Join the questions that may have records in several parts.
@@ -247,14 +243,11 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
 class Index(Database):
     """The index of a corpus. May be used by several threads."""
 
-    def __init__(
-        self, corpus: str, manifest: Manifest, limits: Limits, path: Path, connection: sqlite3.Connection
-    ) -> None:
+    def __init__(self, corpus: str, manifest: Manifest, path: Path, connection: sqlite3.Connection) -> None:
         super().__init__(path, connection)
         self.corpus = corpus
         self.manifest = manifest
         self.models = sorted({model for scope in self.scopes for model in scope.models})
-        self._limits = limits
         self._searching = threading.RLock()
 
     def search(
@@ -264,7 +257,7 @@ class Index(Database):
         with self._searching:
             if not self.has_found(text, evaluation):
                 parts = self.parts(evaluation)
-                with closing(find_phrase(parts, text, jobs=jobs, progress=progress, limits=self._limits)) as hits:
+                with closing(find_phrase(parts, text, jobs=jobs, progress=progress)) as hits:
                     self.keep_found(text, evaluation, hits)
 
     def parts(self, evaluation: str | None) -> list[PartFile]:
@@ -427,7 +420,6 @@ class Index(Database):
             sample_hash=row.sample_hash,
             metric=row.metric,
             models=frozenset(models),
-            limits=self._limits,
             sources_in=self.corpus if has_sources(self.manifest) else None,
         )
 
@@ -462,7 +454,6 @@ def open_index(
     jobs: int = 1,
     cache: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
-    limits: Limits = LIMITS,
 ) -> Index:
     """Open the index of a corpus; build it first if there is none in the cache directory."""
     check_jobs(jobs)
@@ -472,14 +463,14 @@ def open_index(
     directory = cache_directory(cache)
     checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
     path = directory / f"{checksum}-{_INDEX_FORMAT}{_SUFFIX}"
-    make = partial(Index, corpus, manifest, limits)
+    make = partial(Index, corpus, manifest)
     if index := open_database(path, make):
         with suppress(OSError):
             os.utime(path)  # it is in use
         return index
     remove_unused(directory)
     with _new_file(directory) as building:
-        build_index(str(building), corpus, manifest, jobs=jobs, progress=progress, limits=limits)
+        build_index(str(building), corpus, manifest, jobs=jobs, progress=progress)
         if building.parent == directory:
             building.replace(path)
         else:  # the directory cannot be written

@@ -29,7 +29,6 @@ from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_with, read_head, ru
 from fastrec.corpus.sources import Source, read_sources
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse
-from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.schema import Schema, build
 from fastrec.summary.document import filled
@@ -64,7 +63,6 @@ def read_answers(
     sample_hash: str,
     metric: str | None,
     models: Collection[str],
-    limits: Limits,
     sources_in: str | None,
 ) -> list[Answer]:
     """Read the records of a question, of one metric, and of some models or all of them.
@@ -74,7 +72,7 @@ def read_answers(
     decode = msgspec.json.Decoder(schema.record).decode
     answers = []
     places: list[tuple[PartFile, int]] = []  # of these answers: the part, and the number of the record in it
-    for part, number, line in _lines(parts, ranges, limits):
+    for part, number, line in _lines(parts, ranges):
         try:
             head = read_head(line)
             if head.sample_hash != sample_hash:
@@ -94,22 +92,22 @@ def read_answers(
     return answers
 
 
-def _lines(parts: Sequence[PartFile], ranges: Sequence[Range], limits: Limits) -> Iterator[tuple[PartFile, int, bytes]]:
+def _lines(parts: Sequence[PartFile], ranges: Sequence[Range]) -> Iterator[tuple[PartFile, int, bytes]]:
     """Yield the lines of some stretches in order, each with its number in its part, from 0 on."""
     for number in sorted({number for number, _, _ in ranges}):
         part = parts[number]
-        for first, text in _stretches(part, sorted((start, end) for at, start, end in ranges if at == number), limits):
+        for first, text in _stretches(part, sorted((start, end) for at, start, end in ranges if at == number)):
             for at, line in enumerate(text.removesuffix(b"\n").split(b"\n"), first):
                 yield part, at, line
 
 
-def _stretches(part: PartFile, stretches: Sequence[tuple[int, int]], limits: Limits) -> Iterator[tuple[int, bytes]]:
+def _stretches(part: PartFile, stretches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
     """Yield some stretches of the text of a part, each after the number of lines before it; stop after the last one."""
     wanted = iter(stretches)
     start, end = next(wanted)
     pieces: list[bytes] = []
     offset = first = lines = 0
-    with closing(skim_lines(part, limits)) as buffers:
+    with closing(skim_lines(part)) as buffers:
         for buffer, size in buffers:
             while offset + size > start:
                 if not pieces:
@@ -173,15 +171,12 @@ class _Task(msgspec.Struct, frozen=True):
     part: PartFile
     phrase: str  # without case
     output: str
-    limits: Limits
 
     def __str__(self) -> str:
         return f"searching {shown(self.part.path)}"
 
 
-def find_phrase(
-    parts: Sequence[PartFile], phrase: str, *, jobs: int, progress: Progress | None, limits: Limits
-) -> Generator[Hit]:
+def find_phrase(parts: Sequence[PartFile], phrase: str, *, jobs: int, progress: Progress | None) -> Generator[Hit]:
     """Yield a hit for each record that has a phrase, in the order of the corpus."""
     try:
         phrase.encode()
@@ -189,8 +184,8 @@ def find_phrase(
         return
     size = sum(part.entry.text_bytes for part in parts)
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        tasks = [_Task(part, phrase.casefold(), f"{scratch}/{n}", limits) for n, part in enumerate(parts)]
-        done = run_in_order(_search_part, tasks, text_bytes=size, jobs=jobs, limits=limits)
+        tasks = [_Task(part, phrase.casefold(), f"{scratch}/{n}") for n, part in enumerate(parts)]
+        done = run_in_order(_search_part, tasks, text_bytes=size, jobs=jobs)
         for output in with_progress(done, parts, progress, "search"):
             yield from read_batches(output, Hit)
 
@@ -209,7 +204,7 @@ def _search_part(task: _Task) -> str:
 def _hits(task: _Task) -> Iterator[Hit]:
     phrase = task.phrase
     spelled, folded = needles(phrase)
-    for data, end in skim_lines(task.part, task.limits):
+    for data, end in skim_lines(task.part):
         text = bytes(memoryview(data)[:end])
         wanted = [spelled] if text.isascii() else [spelled, *folded]
         for first, beyond in lines_with(text.lower(), wanted, end):  # ASCII letters become lower case

@@ -25,7 +25,6 @@ from fastrec.answers.table import Scope
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
-from fastrec.limits import Limits
 from fastrec.summary.significance import to_double
 from fastrec.where import text_of
 
@@ -352,7 +351,6 @@ class ScanTask(msgspec.Struct, frozen=True):
     question_fields: tuple[str, ...]
     """The fields of a question in the order in which the part is sorted by them first; empty if it is not."""
     turns_field: str
-    limits: Limits
     rows: str  # the file for packed questions
     pieces: str  # the file for questions that may have more records in other parts, by name and hash
 
@@ -396,7 +394,7 @@ class _Scanner:
         key: Key | None = None
         models: dict[str, int] = {}
         records: list[RecordMark] = []
-        for buffer, size in skim_lines(self._task.part, self._task.limits):
+        for buffer, size in skim_lines(self._task.part):
             begin = 0
             while begin < size:
                 end = reader.read(buffer, begin)

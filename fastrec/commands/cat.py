@@ -50,7 +50,7 @@ from fastrec.engine import check_jobs, jobs_for
 from fastrec.errors import CorpusError, FastrecError, UsageError
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.judge.parse import parse
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.normalize.inputs import check_fields
 from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import Shard, shard_at
@@ -329,7 +329,6 @@ def cat_blocks(
     corpus: str | os.PathLike[str], filters: Filters, *, limit: int | None = None, source: bool = False, jobs: int = 1
 ) -> Iterator[bytes]:
     """Yield the text of the matching lines in blocks of whole lines; see `cat`."""
-    limits = current_limits()
     check_jobs(jobs)
     if limit is not None and limit < 1:
         raise UsageError(f"the limit must be at least one line, not {limit}")
@@ -349,8 +348,8 @@ def cat_blocks(
     for part in parts_of(directory, manifest):
         if wanted.may_be_in(part.entry):
             sources = sources_file(directory, part.entry) if source else ""
-            tasks.append(_SearchTask(part, selection, manifest.sort_fields, limit, limits, sources=sources))
-    blocks = _search(tasks, 1 if wanted.is_contiguous else jobs, limits)
+            tasks.append(_SearchTask(part, selection, manifest.sort_fields, limit, sources=sources))
+    blocks = _search(tasks, 1 if wanted.is_contiguous else jobs)
     if filters.where:
         blocks = _with_known_fields(blocks, [shard_at(task.part.path) for task in tasks], filters)
     return blocks if limit is None else _first_lines(blocks, limit)
@@ -372,15 +371,14 @@ class _SearchTask(PartTask, frozen=True):
     selection: Selection
     sort_fields: tuple[str, ...]
     limit: int | None  # no more lines than this are needed
-    limits: Limits
     output: str = ""  # the file for the matching lines, if a worker searches the part
     sources: str = ""  # the file with the sources of the part, if they are wanted
 
 
-def _search(tasks: Sequence[_SearchTask], jobs: int, limits: Limits) -> Generator[bytes]:
+def _search(tasks: Sequence[_SearchTask], jobs: int) -> Generator[bytes]:
     text_bytes = sum(task.part.entry.text_bytes for task in tasks) // _SPEED
     # With a limit, the first part often has all the lines that are needed.
-    alone = jobs_for(text_bytes, len(tasks), jobs, limits) == 1
+    alone = jobs_for(text_bytes, len(tasks), jobs) == 1
     here = len(tasks) if alone else int(tasks[0].limit is not None)
     for task in tasks[:here]:
         yield from _matching_text(task)
@@ -388,10 +386,10 @@ def _search(tasks: Sequence[_SearchTask], jobs: int, limits: Limits) -> Generato
         return
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
         rest = [msgspec.structs.replace(task, output=f"{scratch}/{n}") for n, task in enumerate(tasks[here:])]
-        with closing(run_in_order(_search_part, rest, text_bytes=text_bytes, jobs=jobs, limits=limits)) as done:
+        with closing(run_in_order(_search_part, rest, text_bytes=text_bytes, jobs=jobs)) as done:
             for task in done:
                 with open(task.output, "rb") as file:  # noqa: PTH123
-                    while block := file.read(limits.cat_block_bytes) + file.readline():
+                    while block := file.read(current_limits().cat_block_bytes) + file.readline():
                         yield block
                 Path(task.output).unlink()
 
@@ -409,7 +407,7 @@ def _matching_text(task: _SearchTask) -> Generator[bytes]:
     wanted, finder = SortRange(task.selection, task.sort_fields), Finder(task.selection)
     sources = source_lines(task.sources) if task.sources else None
     order = Order(task.part, task.sort_fields)
-    for data, end in skim_lines(task.part, task.limits):
+    for data, end in skim_lines(task.part):
         last = data.rfind(b"\n", 0, end - 1) + 1
         try:
             # Two heads of each buffer, because decoding all of them would take longer than copying the text.

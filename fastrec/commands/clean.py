@@ -23,7 +23,6 @@ from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
 from fastrec.corpus.publish import LocalOutput, locked_work
 from fastrec.errors import UsageError, shown, utf8
-from fastrec.limits import current_limits
 from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 
@@ -104,14 +103,14 @@ def _clean_cache(*, dry_run: bool) -> list[RemovedWork]:
 
 
 def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[RemovedWork]:
-    target, limits = Path(output).resolve(), current_limits()
+    target = Path(output).resolve()
     if not target.name:
         raise UsageError(f"{shown(output)} is not a corpus")
     if not target.parent.is_dir():
         raise UsageError(f"{shown(output)} is not a corpus: there is no directory {shown(str(target.parent))}")
     if target.exists() and not target.is_dir():
         raise UsageError(f"{shown(output)} is not a corpus: it is a file")
-    beside = LocalOutput(target, CORPUS, work_root_of(output, None), limits)
+    beside = LocalOutput(target, CORPUS, work_root_of(output, None))
     work = work_root_of(output, work_dir)
 
     def leftovers() -> list[str]:
@@ -121,8 +120,8 @@ def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[Re
         if target.exists() and any(target.iterdir()) and not (target / CORPUS.marker).exists():
             raise UsageError(f"{shown(output)} is not a corpus: it holds no {CORPUS.marker}")
         return []
-    shared = locked_work(target, work, limits) if _existing(work) else contextlib.nullcontext()
-    with locked(target, limits.lock_wait_seconds), shared:
+    shared = locked_work(target, work) if _existing(work) else contextlib.nullcontext()
+    with locked(target), shared:
         if not dry_run:
             beside.recover()
         found = _measured(leftovers())
@@ -135,17 +134,16 @@ def _clean_store(output: str, work_dir: str | None, *, dry_run: bool) -> tuple[l
     from fastrec.corpus.store_output import StoreOutput, lease_of  # noqa: PLC0415 - only URLs need it
     from fastrec.storage.object_store import OBJECT_STORE  # noqa: PLC0415
 
-    limits = current_limits()
-    lease = lease_of(output, CORPUS, limits)
+    lease = lease_of(output, CORPUS)
     directories = filter(None, (parent_and_name(output)[0], scratch_directory(), work_dir))
     works = list(dict.fromkeys(work_root_of(output, directory) for directory in directories))
 
-    made = StoreOutput(output, CORPUS, works[0], lease, limits)
+    made = StoreOutput(output, CORPUS, works[0], lease)
     made.refuse_existing(overwrite=True)
     if not (made.has_leftovers() or any(map(_existing, works)) or lease.exists()):
         return [], []
     with lease.held():
-        made = StoreOutput(output, CORPUS, works[0], lease, limits)  # again: another run may have published since
+        made = StoreOutput(output, CORPUS, works[0], lease)  # again: another run may have published since
         try:
             made.refuse_existing(overwrite=True)
             unpublished, others = made.leftovers()

@@ -18,7 +18,6 @@ from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
-from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes, parse_groups
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
@@ -198,11 +197,10 @@ def compare(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    limits = current_limits()
     repeats = parse_repeats(repeats_as)
     chosen, groups = make_filters(**filters), parse_groups(group_by)
     graders = as_tuple("metrics", metrics)
-    opened = partial(open_scopes, corpus, lower_is_better=lower_is_better, jobs=jobs, progress=progress, limits=limits)
+    opened = partial(open_scopes, corpus, lower_is_better=lower_is_better, jobs=jobs, progress=progress)
     if graders:
         if a is not None or len(set(graders)) != 2 or chosen.metric:
             raise UsageError("name two models, or two different metrics with --metrics; --model chooses models")

@@ -16,7 +16,6 @@ from fastrec.answers.index import cache_of, open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
-from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
 from fastrec.where import GroupBy, ungrouped_name
@@ -58,7 +57,7 @@ def leaderboard(
         ShardError: A part cannot be read completely.
     """
     check_jobs(jobs)
-    reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": current_limits()}
+    reading: dict[str, Any] = {"jobs": jobs, "progress": progress}
     if weight_by not in (None, "questions"):
         raise UsageError(f"weight_by must be questions, not {weight_by!r}")
     if weight_by and weights is not None:

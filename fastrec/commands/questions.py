@@ -12,7 +12,6 @@ from fastrec.answers.index import check_questions, choose_model, other_metrics
 from fastrec.answers.table import PLACES, SORTS, Place, Question, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
-from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
@@ -91,7 +90,6 @@ def questions(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    limits = current_limits()
     if sort not in SORTS:
         raise UsageError(f"sort must be one of {', '.join(SORTS)}, not {sort!r}")
     if in_ not in PLACES:
@@ -104,7 +102,7 @@ def questions(
     which: Which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
     chosen = make_filters(**filters)
     with open_scopes(
-        corpus, chosen, metrics=metrics, lower_is_better=lower_is_better, jobs=jobs, progress=progress, limits=limits
+        corpus, chosen, metrics=metrics, lower_is_better=lower_is_better, jobs=jobs, progress=progress
     ) as (index, scopes):
         check_questions(index, scopes, chosen)
         everyone = {model for scope, _ in scopes for model in scope.models}

@@ -22,7 +22,6 @@ from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
-from fastrec.limits import current_limits
 from fastrec.normalize.corrections import PLACES, Place
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join
@@ -77,8 +76,7 @@ def rejects(
         ShardError: The rejects file cannot be read completely.
         FastrecError: The file cannot be written.
     """
-    limits = current_limits()
-    found = FindingGroups(limits.finding_groups)
+    found = FindingGroups()
     truncated: list[Location] = []
     repairs: Counter[str] = Counter()
     by_group: dict[int, tuple[FindingGroups, Counter[str]]] = {}  # by the id of a group: its further errors, and counts

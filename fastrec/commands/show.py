@@ -13,7 +13,6 @@ from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes
 from fastrec.progress import Progress
 
@@ -52,11 +51,10 @@ def show(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    limits = current_limits()
     if type(question) is not int and not isinstance(question, str):
         raise UsageError(f"question must be a string or an integer, not {question!r}")
     chosen = make_filters(**filters)
-    with open_scopes(corpus, chosen, metrics="all", jobs=jobs, progress=progress, limits=limits) as (index, scopes):
+    with open_scopes(corpus, chosen, metrics="all", jobs=jobs, progress=progress) as (index, scopes):
         queries = [query for _, query in scopes]
         rows = _find(index, str(question), queries, chosen)
         found = []

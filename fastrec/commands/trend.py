@@ -9,7 +9,6 @@ from typing import Any, Unpack
 from fastrec.corpus.manifest import read_manifest
 from fastrec.engine import check_jobs
 from fastrec.filters import FilterArguments, Paths, Strings, as_tuple, make_filters, several_paths
-from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
 from fastrec.trends import EvaluationTrend, Trend, adjusted, collect_trend, find_corpora, follow_groups
@@ -46,7 +45,7 @@ def trend(
         ShardError: A part cannot be read completely.
     """
     check_jobs(jobs)
-    reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": current_limits()}
+    reading: dict[str, Any] = {"jobs": jobs, "progress": progress}
     wanted = make_filters(**filters)
     by_name, by_record = wanted.split()
     lower = as_tuple("lower_is_better", lower_is_better)

@@ -37,7 +37,7 @@ from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
 from fastrec.judge.parse import parse
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.normalize.inputs import find_records
 from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
@@ -272,7 +272,6 @@ class _SliceTask(msgspec.Struct, frozen=True):
     """The beginning of the names of the slices' logs."""
     settings: JudgeSettings
     upgrade_report: bool
-    limits: Limits
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.slices))
@@ -313,7 +312,6 @@ def validate(
         UsageError: No input was found, or another argument is wrong.
         FastrecError: The log cannot be written.
     """
-    limits = current_limits()
     started = time.perf_counter()
     if jobs < 1:
         raise UsageError(f"jobs must be at least 1, not {jobs}")
@@ -332,26 +330,26 @@ def validate(
     names = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     shards, notices = find_records([os.fspath(path) for path in names], files_from=files_from)
     validation = Validation(shards=len(shards), notices=notices)
-    total = _JudgedSlice(FindingGroups(limits.finding_groups))
+    total = _JudgedSlice()
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="fastrec-"))
         log = stack.enter_context(closing(_FindingLog(os.fspath(json_log), shards))) if json_log else None
-        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, settings, upgrade_report, limits)
+        task = _SliceTask((), max_line_bytes, max_window, max_errors, None, settings, upgrade_report)
         tasks = [
             replace(task, slices=slices, log=f"{scratch}/{number}" if log else None)
-            for number, slices in enumerate(tasks_of(shards, limits.task_bytes))
+            for number, slices in enumerate(tasks_of(shards, current_limits().task_bytes))
         ]
         # Only this process can read a stream.
         text_bytes = total_text(shards)
-        jobs = 1 if any(shard.stream for shard in shards) else jobs_for(text_bytes, len(tasks), jobs, limits)
+        jobs = 1 if any(shard.stream for shard in shards) else jobs_for(text_bytes, len(tasks), jobs)
         progress = progress or Progress()
         reporter = Reporter(shards, progress)
         # One process reports while it reads; several report when a task has finished.
         run_task = partial(_validate_task, reporter=reporter) if jobs == 1 else _validate_task
-        done = run_in_order(run_task, tasks, text_bytes=text_bytes, jobs=jobs, limits=limits)
+        done = run_in_order(run_task, tasks, text_bytes=text_bytes, jobs=jobs)
         results = stack.enter_context(closing(_in_order(tasks, done, max_errors, reporter if jobs > 1 else None)))
         for shard, pieces in groupby(results, key=lambda result: result[0].shard):
-            found = _JudgedSlice(FindingGroups(limits.finding_groups))
+            found = _JudgedSlice()
             for _, piece in pieces:
                 found += piece
             if log:
@@ -407,16 +405,11 @@ def _validate_task(task: _SliceTask, reporter: Reporter | None = None) -> list[_
 
 
 def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: Reporter | None) -> _JudgedSlice:
-    found, stats = _JudgedSlice(FindingGroups(task.limits.finding_groups)), ReadStats()
+    found, stats = _JudgedSlice(), ReadStats()
     source = utf8(piece.shard.path)
     try:
         for judged in judge_slice(
-            judge_of(task.settings),
-            piece,
-            chunk_bytes=task.limits.chunk_bytes,
-            max_line_bytes=task.max_line_bytes,
-            max_window=task.max_window,
-            stats=stats,
+            judge_of(task.settings), piece, max_line_bytes=task.max_line_bytes, max_window=task.max_window, stats=stats
         ):
             batch = judged.batch
             found.counts.update(
@@ -449,7 +442,7 @@ def _validate_slice(piece: Slice, task: _SliceTask, log: str | None, reporter: R
                 break
     except ShardError as exc:
         # A shard counts as a whole or not at all, so the findings so far are dropped.
-        return _JudgedSlice(FindingGroups(0), error=str(exc), logs=found.logs)
+        return _JudgedSlice(error=str(exc), logs=found.logs)
     found.counts["text_bytes"], found.bom = stats.text_bytes, stats.bom
     return found
 

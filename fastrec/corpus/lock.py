@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from fastrec.errors import LockedError, LostLeaseError, naming
-from fastrec.limits import Limits
+from fastrec.limits import current_limits
 from fastrec.storage import is_private
 from fastrec.storage.shared_object import ChangedError, SharedObject
 
@@ -53,9 +53,10 @@ def _this_run() -> Holder:
 
 
 @contextlib.contextmanager
-def locked(output: Path, wait_seconds: float) -> Iterator[None]:
+def locked(output: Path, wait_seconds: float | None = None) -> Iterator[None]:
     """Hold the lock of an output. It ends with the process and its workers, however they end: it is never stale."""
     path = output.parent / f".{output.name}.fastrec-lock"
+    wait_seconds = current_limits().lock_wait_seconds if wait_seconds is None else wait_seconds
     descriptor = _take_lock(path, output, wait_seconds)
     try:
         with naming(str(path)):
@@ -149,10 +150,10 @@ _TOKENS: Final = 1_000  # most tokens of ended runs that a lease remembers
 
 
 class Lease:
-    def __init__(self, store: ObjectStore, path: str, output: str, limits: Limits) -> None:
+    def __init__(self, store: ObjectStore, path: str, output: str) -> None:
         self._object = SharedObject(store, path)
         self._output = output
-        self._limits = limits
+        self._limits = current_limits()  # also for the thread that renews the lease
         self._me = _this_run()
         self.token = self._me.token  # the name of this run: no other run ever has the same
         self._ended = threading.Event()

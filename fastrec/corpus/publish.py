@@ -33,7 +33,6 @@ from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused, work_root_of
 from fastrec.engine.base import Engine
 from fastrec.errors import DamagedFileError, LockedError, UsageError, shown
-from fastrec.limits import LIMITS, Limits
 from fastrec.sources.shard import Shard, total_text
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.local import LOCAL
@@ -48,10 +47,9 @@ _BY_SYSTEMS: Final = re.compile(r"\.DS_Store|\.nfs[0-9a-f]+|Thumbs\.db|desktop\.
 
 
 class LocalOutput(Output):
-    def __init__(self, target: Path, kind: Kind, work: str, limits: Limits = LIMITS) -> None:
+    def __init__(self, target: Path, kind: Kind, work: str) -> None:
         self.work = self.work_root = work
         self.staging = target.parent / f".{target.name}.fastrec-new"
-        self._limits = limits
         self._place = _Place(target, kind.marker)
         self._refused = _Place(target.with_name(target.name + REFUSED), kind.marker)
         self.refused = str(self._refused.target)
@@ -100,7 +98,7 @@ class LocalOutput(Output):
 
     def refuse(self) -> None:
         place = self._refused
-        with locked(place.target, self._limits.lock_wait_seconds):
+        with locked(place.target):
             place.recover()  # it may be a corpus that another run was about to replace
             self.check_refused()
             place.publish(self.staging)
@@ -110,7 +108,7 @@ class LocalOutput(Output):
         place = self._refused
         with contextlib.suppress(OSError, LockedError):  # what stays does no harm, and another run may be writing it
             if place.is_refused() or place.old.exists():
-                with locked(place.target, self._limits.lock_wait_seconds):
+                with locked(place.target):
                     place.recover()
                     if place.is_refused():
                         place.discard_old()
@@ -223,15 +221,15 @@ class _Place:
 
 @contextlib.contextmanager
 def open_local_output(
-    output: str, kind: Kind, work: str | None = None, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS
+    output: str, kind: Kind, work: str | None = None, *, overwrite: bool, fresh: bool
 ) -> Iterator[LocalOutput]:
     target = Path(output).resolve()  # a symbolic link stays, and leads to the new output
     work = work or work_root_of(output, None)
-    made = LocalOutput(target, kind, work, limits)
+    made = LocalOutput(target, kind, work)
     if not Path(output).is_symlink() and Path(output).name not in ("", ".."):
         made.refused = str(Path(output)) + REFUSED  # as the user names it
     target.parent.mkdir(parents=True, exist_ok=True)
-    with locked(target, limits.lock_wait_seconds), locked_work(target, work, limits):
+    with locked(target), locked_work(target, work):
         made.recover()
         _refuse_existing(target, output, kind, overwrite=overwrite)
         made.prepare(fresh=fresh)
@@ -239,12 +237,12 @@ def open_local_output(
         made.clear()
 
 
-def locked_work(target: Path, work: str, limits: Limits) -> AbstractContextManager[None]:
+def locked_work(target: Path, work: str) -> AbstractContextManager[None]:
     """Lock a work directory that several machines may share: each of them may have an output of the same name."""
     if is_url(work) or work == work_root_of(str(target), None):
         return contextlib.nullcontext()
     Path(work).parent.mkdir(parents=True, exist_ok=True)
-    return locked(Path(work), limits.lock_wait_seconds)
+    return locked(Path(work))
 
 
 def _refuse_existing(target: Path, output: str, kind: Kind, *, overwrite: bool) -> None:
@@ -288,18 +286,16 @@ def exchange(one: Path, other: Path) -> bool:
     raise OSError(reason, os.strerror(reason), os.fspath(one), None, os.fspath(other))
 
 
-def open_output(
-    output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool, limits: Limits = LIMITS
-) -> AbstractContextManager[Output]:
+def open_output(output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool) -> AbstractContextManager[Output]:
     """Lock and prepare an output. Its work is removed after success, and stays for the next run otherwise.
 
     With `overwrite`, an output of the same kind may be replaced. With `fresh`, work of an earlier run is removed.
     """
     if not is_url(output):
-        return open_local_output(output, kind, work, overwrite=overwrite, fresh=fresh, limits=limits)
+        return open_local_output(output, kind, work, overwrite=overwrite, fresh=fresh)
     from fastrec.corpus.store_output import open_store_output  # noqa: PLC0415 - only URLs need it
 
-    return open_store_output(output, kind, work, overwrite=overwrite, fresh=fresh, limits=limits)
+    return open_store_output(output, kind, work, overwrite=overwrite, fresh=fresh)
 
 
 def check_output(output: str, names: Sequence[str], shards: Sequence[Shard] = ()) -> None:

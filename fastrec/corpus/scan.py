@@ -28,7 +28,7 @@ from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
 from fastrec.errors import CorpusError, ForeignFormatError, is_out_of_memory, out_of_memory, shown
 from fastrec.judge.parse import parse
-from fastrec.limits import Limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA
 from fastrec.sorting.keys import FIELDS, METRIC, is_split
@@ -74,12 +74,12 @@ def parts_of(corpus: str, manifest: Manifest) -> list[PartFile]:
 
 
 def run_in_order(
-    task: Callable[[Argument], Result], arguments: Sequence[Argument], *, text_bytes: int, jobs: int, limits: Limits
+    task: Callable[[Argument], Result], arguments: Sequence[Argument], *, text_bytes: int, jobs: int
 ) -> Generator[Result]:
     """Run a task on each argument, in several processes if that pays, and yield the results in order."""
     early: dict[int, Result] = {}
     turn = 0
-    with make_engine(jobs_for(text_bytes, len(arguments), jobs, limits)) as engine:
+    with make_engine(jobs_for(text_bytes, len(arguments), jobs)) as engine:
         for number, result in engine.run(task, arguments):
             early[number] = result
             while turn in early:
@@ -107,7 +107,6 @@ class _SplitTask(PartTask, frozen=True):
     scopes: frozenset[tuple[str, str | None]]
     sort_fields: tuple[str, ...]
     sorted_by_question: bool
-    limits: Limits
 
 
 _Samples = dict[tuple[str, str | None, str], set[tuple[tuple[str, str], bytes]]]
@@ -115,12 +114,7 @@ _Samples = dict[tuple[str, str | None, str], set[tuple[tuple[str, str], bytes]]]
 
 
 def find_split_hashes(
-    parts: Sequence[PartFile],
-    manifest: Manifest,
-    evaluations: Iterable[EvaluationSummary],
-    *,
-    jobs: int,
-    limits: Limits,
+    parts: Sequence[PartFile], manifest: Manifest, evaluations: Iterable[EvaluationSummary], *, jobs: int
 ) -> SplitHashes:
     """Find the split hashes of a corpus. Parts are read only if the summary says that there are any.
 
@@ -130,9 +124,9 @@ def find_split_hashes(
     if not scopes:
         return frozenset()
     fields = manifest.sort_fields
-    tasks = [_SplitTask(part, scopes, fields, is_sorted_by_question(manifest), limits) for part in parts]
+    tasks = [_SplitTask(part, scopes, fields, is_sorted_by_question(manifest)) for part in parts]
     found: _Samples = {}
-    for some in run_in_order(_find_samples, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits):
+    for some in run_in_order(_find_samples, tasks, text_bytes=manifest.text_bytes, jobs=jobs):
         for key, samples in some.items():
             found.setdefault(key, set()).update(samples)
     return frozenset(key for key, samples in found.items() if is_split(samples))
@@ -141,7 +135,7 @@ def find_split_hashes(
 def _find_samples(task: _SplitTask) -> _Samples:
     """Find the runs and samples of each hash in a part; if all its records are there, only of split hashes."""
     found: _Samples = {}
-    chunks = decode_lines(task.part, read_head, task.limits.chunk_bytes, task.sort_fields)
+    chunks = decode_lines(task.part, read_head, current_limits().chunk_bytes, task.sort_fields)
     lines = (head for heads, _ in chunks for head in heads)
     # If the records of a question are adjacent, no cut between parts separates them.
     key = attrgetter("evaluation_name", "sample_hash") if task.sorted_by_question else lambda _: None
@@ -196,14 +190,14 @@ def _chunks(part: PartFile, chunk_bytes: int, longest: int) -> Iterator[Chunk | 
         raise CorpusError(part.path, f"is not a record in normal form: {exc.reason}; {VERIFY_HINT}", 1) from exc
 
 
-def skim_lines(part: PartFile, limits: Limits) -> Generator[tuple[bytearray, int]]:
+def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
     """Yield whole lines: a buffer, and how many of its bytes are valid until the next step overwrites them."""
     shard = shard_at(part.path)
     file_bytes, text_bytes = part.entry.bytes, part.entry.text_bytes
     total = 0
     if shard.size == file_bytes:
         try:
-            for buffer, size in _shard_lines(shard, text_bytes, limits.skim_bytes):
+            for buffer, size in _shard_lines(shard, text_bytes, current_limits().skim_bytes):
                 total += size
                 yield buffer, size
         except (OSError, zstandard.ZstdError) as exc:

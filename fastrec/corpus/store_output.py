@@ -30,7 +30,6 @@ from fastrec.corpus.lock import Lease
 from fastrec.corpus.manifest import is_refused
 from fastrec.corpus.output import REFUSED, Kind, Output, not_refused
 from fastrec.errors import DamagedFileError, LockedError, LostLeaseError, UsageError, shown
-from fastrec.limits import Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.storage.object_store import OBJECT_STORE
 from fastrec.storage.shared_object import ChangedError, SharedObject
@@ -68,13 +67,12 @@ def is_of_a_run(name: str) -> bool:
 
 
 class StoreOutput(Output):
-    def __init__(self, url: str, kind: Kind, work_root: str, lease: Lease, limits: Limits) -> None:
+    def __init__(self, url: str, kind: Kind, work_root: str, lease: Lease) -> None:
         self.work_root = work_root
         self.work = join(work_root, lease.token)
         self._url = url
         self._kind = kind
         self._lease = lease
-        self._limits = limits
         self.refused = url + REFUSED
         self._new_manifest = b""
         self._manifest = SharedObject(OBJECT_STORE, join(url, kind.marker), conditional=lease.is_conditional)
@@ -187,9 +185,9 @@ class StoreOutput(Output):
     @contextlib.contextmanager
     def _open_refused(self) -> Iterator[StoreOutput]:
         self.check_refused()
-        lease = Lease(OBJECT_STORE, join(self.refused, _LEASE), self.refused, self._limits)
+        lease = Lease(OBJECT_STORE, join(self.refused, _LEASE), self.refused)
         with lease.held():
-            refused = StoreOutput(self.refused, self._kind, self.work_root, lease, self._limits)
+            refused = StoreOutput(self.refused, self._kind, self.work_root, lease)
             self.check_refused()
             try:
                 yield refused
@@ -258,13 +256,11 @@ class StoreOutput(Output):
 
 
 @contextlib.contextmanager
-def open_store_output(
-    output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool, limits: Limits
-) -> Iterator[StoreOutput]:
+def open_store_output(output: str, kind: Kind, work: str, *, overwrite: bool, fresh: bool) -> Iterator[StoreOutput]:
     output = output.rstrip("/")
-    lease = lease_of(output, kind, limits)
+    lease = lease_of(output, kind)
     with lease.held():
-        made = StoreOutput(output, kind, work, lease, limits)
+        made = StoreOutput(output, kind, work, lease)
         try:
             made.refuse_existing(overwrite=overwrite)
             made.prepare(fresh=fresh)
@@ -278,11 +274,11 @@ def open_store_output(
             lease.stays = made.has_leftovers()
 
 
-def lease_of(output: str, kind: Kind, limits: Limits) -> Lease:
+def lease_of(output: str, kind: Kind) -> Lease:
     """Return the lease of an output, which is not taken yet; UsageError if the output cannot be ours."""
     if not parent_and_name(output)[1] or output.count("/") < 3:
         raise UsageError(f"{shown(output)} is a whole store: name a directory in it for the corpus")
-    lease = Lease(OBJECT_STORE, join(output, _LEASE), output, limits)
+    lease = Lease(OBJECT_STORE, join(output, _LEASE), output)
     if not lease.exists():
         files = OBJECT_STORE.files_in(output)
         if files and join(output, kind.marker) not in files:

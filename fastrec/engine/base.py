@@ -6,12 +6,13 @@ import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
 from fastrec.errors import PanicError
+from fastrec.limits import Limits, current_limits, use_limits
 
 _KEPT_BYTES: Final = 2 << 20
 
@@ -58,11 +59,12 @@ class Engine:
         """Run a task on each argument; yield the number of the argument and the result, as tasks finish.
 
         Arguments are taken only a few ahead of the running tasks, so that they can be made lazily. An exception of a
-        task is raised here.
+        task is raised here. A task has the limits of the caller.
         """
         name = PHASES.get(getattr(task, "__name__", ""), OTHER_PHASE)
         phase, started = self.times.setdefault(name, Phase(name)), time.perf_counter()
-        for number, (result, seconds, cpu_seconds) in self._run_timed(task, arguments):
+        timed = partial(_run_task, task, current_limits())
+        for number, (result, seconds, cpu_seconds) in self._run_timed(timed, arguments):
             phase.tasks += 1
             phase.cpu_seconds += cpu_seconds
             phase.waiting_seconds += max(seconds - cpu_seconds, 0.0)
@@ -70,9 +72,9 @@ class Engine:
         phase.seconds += time.perf_counter() - started
 
     def _run_timed(
-        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
+        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
     ) -> Iterator[tuple[int, Timed[Result]]]:
-        """Do what `run` does, by `run_task`."""
+        """Do what `run` does, with a task that measures its times."""
         raise NotImplementedError
 
     def on_every_worker(self, _question: Callable[..., Result], *_arguments: Any) -> dict[str, Result]:
@@ -90,16 +92,17 @@ class SerialEngine(Engine):
     jobs = 1
 
     def _run_timed(
-        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
+        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
     ) -> Iterator[tuple[int, Timed[Result]]]:
-        return ((number, run_task(task, argument)) for number, argument in enumerate(arguments))
+        return ((number, task(argument)) for number, argument in enumerate(arguments))
 
 
-def run_task(task: Callable[[Argument], Result], argument: Argument) -> Timed[Result]:
+def _run_task(task: Callable[[Argument], Result], limits: Limits, argument: Argument) -> Timed[Result]:
     """Run a task. A panic of a native library is no `Exception`, and cannot be pickled: it becomes an error of ours."""
     started, cpu_started = time.perf_counter(), time.process_time()
     try:
-        return task(argument), time.perf_counter() - started, time.process_time() - cpu_started
+        with use_limits(limits):
+            return task(argument), time.perf_counter() - started, time.process_time() - cpu_started
     except (Exception, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except BaseException as exc:  # noqa: BLE001 - its class is not public

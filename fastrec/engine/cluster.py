@@ -20,9 +20,9 @@ from itertools import islice
 from typing import Any, Final, Self
 
 from fastrec.build import differences, identity
-from fastrec.engine.base import Argument, Engine, Result, Timed, run_task
+from fastrec.engine.base import Argument, Engine, Result, Timed
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 
 _AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
 _LOOK_SECONDS: Final = 1.0  # between two looks at the cluster
@@ -40,21 +40,20 @@ _one_at_a_time = threading.Lock()
 class ClusterEngine(Engine):
     """Runs tasks on an existing cluster, or on a cluster of processes that it starts on this machine."""
 
-    def __init__(self, jobs: int, scheduler: str | None = None, limits: Limits = LIMITS) -> None:
+    def __init__(self, jobs: int, scheduler: str | None = None) -> None:
         self.jobs = jobs
         self._scheduler = scheduler
-        self._limits = limits
         self._cluster: Any = None
         self._client: Any = None
 
     def _run_timed(
-        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
+        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
     ) -> Iterator[tuple[int, Timed[Result]]]:
         waiting = enumerate(arguments)
         running: dict[Any, tuple[int, Argument]] = {}
         looked = time.monotonic()
         while True:
-            if time.monotonic() - looked > self._limits.cluster_count_seconds:
+            if time.monotonic() - looked > current_limits().cluster_count_seconds:
                 self._look()  # the cluster may have grown
                 looked = time.monotonic()
             for numbered in islice(waiting, max(self.jobs * _AHEAD - len(running), 0)):
@@ -67,7 +66,7 @@ class ClusterEngine(Engine):
 
     def on_every_worker(self, question: Callable[..., Result], *arguments: Any) -> dict[str, Result]:
         """Call a function on every worker. `Client.run` does this too, but waits for a frozen worker for ever."""
-        patience = self._limits.cluster_patience_seconds
+        patience = current_limits().cluster_patience_seconds
         ask_all = partial(self._client._run, on_error="return")  # noqa: SLF001
         try:
             answers: dict[str, Any] = self._client.sync(ask_all, question, *arguments, callback_timeout=patience)
@@ -84,7 +83,7 @@ class ClusterEngine(Engine):
     def _finished(self, running: Iterable[Any]) -> list[Any]:
         """Wait until at least one task has finished; empty if none runs."""
         futures = list(running)
-        patience = self._limits.cluster_patience_seconds
+        patience = current_limits().cluster_patience_seconds
         lost_since = None
         while futures:
             try:
@@ -104,7 +103,7 @@ class ClusterEngine(Engine):
         """Fetch a result. If its worker dies first, the scheduler runs the task again on another worker."""
         while True:
             try:
-                return future.result(timeout=self._limits.cluster_patience_seconds)
+                return future.result(timeout=current_limits().cluster_patience_seconds)
             except TimeoutError as exc:
                 if future.status == "error":
                     raise  # by the task itself
@@ -142,7 +141,7 @@ class ClusterEngine(Engine):
 
     def _connect(self) -> None:
         """Connect to the scheduler, and wait for a worker. Dask waits for ever if a scheduler never answers."""
-        seconds = self._limits.cluster_connect_seconds
+        seconds = current_limits().cluster_connect_seconds
         deadline = time.monotonic() + seconds
         try:
             self._client = _bounded_client(self._cluster or self._scheduler, seconds)
@@ -198,13 +197,13 @@ def _bounded_client(address: Any, seconds: float) -> Any:
     return Client(address, timeout=seconds, set_as_default=False)
 
 
-def _run_alone(expected: dict[str, str], task: Callable[[Argument], Result], argument: Argument) -> Timed[Result]:
+def _run_alone(expected: dict[str, str], task: Callable[[Argument], Result], argument: Argument) -> Result:
     """Run a task. Runs in a worker, which may have joined after the builds of all others were compared."""
     if found := differences(identity(), expected):
         worker = _distributed().get_worker()
         raise ClusterError(worker.scheduler.addr, _refusal(worker.address, found))
     with _one_at_a_time:
-        return run_task(task, argument)
+        return task(argument)
 
 
 def _refusal(worker: str, found: list[str]) -> str:

@@ -29,9 +29,9 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, InvalidS
 from itertools import islice
 from typing import Any, Final, Self
 
-from fastrec.engine.base import Argument, Engine, Result, Timed, run_task
+from fastrec.engine.base import Argument, Engine, Result, Timed
 from fastrec.errors import WorkerDiedError
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 
 _AHEAD: Final = 2  # tasks per worker that are submitted in advance, so that no worker waits for the next one
 _STOPPED_CHECKS: Final = 5  # a worker found stopped this many times in a row is killed
@@ -52,16 +52,15 @@ _PR_SET_PDEATHSIG: Final = 1
 class PoolEngine(Engine):
     """Runs tasks in worker processes; the same processes serve every call of `run`."""
 
-    def __init__(self, jobs: int, limits: Limits = LIMITS) -> None:
+    def __init__(self, jobs: int) -> None:
         self.jobs = jobs
-        self._limits = limits
         self._executor: Any = None
         self._stopped: Counter[int] = Counter()
         self._dead_checks = 0
         self._progress: tuple[float, dict[int, int | None]] = (0.0, {})
 
     def _run_timed(
-        self, task: Callable[[Argument], Result], arguments: Iterable[Argument]
+        self, task: Callable[[Argument], Timed[Result]], arguments: Iterable[Argument]
     ) -> Iterator[tuple[int, Timed[Result]]]:
         waiting = enumerate(arguments)
         running: dict[Future[Timed[Result]], tuple[int, Argument]] = {}
@@ -69,7 +68,7 @@ class PoolEngine(Engine):
         while True:
             for numbered in islice(waiting, 0 if suspects else max(self.jobs * _AHEAD - len(running), 0)):
                 try:
-                    running[self._executor.submit(run_task, task, numbered[1])] = numbered
+                    running[self._executor.submit(task, numbered[1])] = numbered
                 except BrokenExecutor:
                     suspects.append(numbered)
                     break
@@ -91,7 +90,7 @@ class PoolEngine(Engine):
         """Wait until at least one task has finished; empty if none runs."""
         running = set(running)
         while running:
-            done, _ = wait(running, timeout=self._limits.pool_look_seconds, return_when=FIRST_COMPLETED)
+            done, _ = wait(running, timeout=current_limits().pool_look_seconds, return_when=FIRST_COMPLETED)
             if done:
                 return done
             self._check_workers()
@@ -102,14 +101,14 @@ class PoolEngine(Engine):
         return set()
 
     def _run_alone(
-        self, task: Callable[[Argument], Result], suspects: list[tuple[int, Argument]]
+        self, task: Callable[[Argument], Timed[Result]], suspects: list[tuple[int, Argument]]
     ) -> Iterator[tuple[int, Timed[Result]]]:
         """Run tasks one at a time in a pool of one worker; then start the full pool again."""
         self._end(kill=True)
         self._start(1)
         for number, argument in sorted(suspects, key=lambda suspect: suspect[0]):
             try:
-                future = self._executor.submit(run_task, task, argument)
+                future = self._executor.submit(task, argument)
                 self._finished([future])
                 result = future.result()
             except BrokenExecutor as exc:
@@ -140,7 +139,7 @@ class PoolEngine(Engine):
         if turns != before or None in turns.values() or set(states.values()) != {_SLEEPING}:
             self._progress = time.monotonic(), turns
             return False
-        return time.monotonic() - since >= self._limits.pool_silent_seconds
+        return time.monotonic() - since >= current_limits().pool_silent_seconds
 
     def _workers(self) -> list[int]:
         return list(self._executor._processes or ())  # noqa: SLF001 - neither executor has a public way
@@ -168,12 +167,12 @@ class PoolEngine(Engine):
         executor.shutdown(wait=False)
         if manager is None:
             return
-        manager.join(_NOTICE_SECONDS if kill else self._limits.pool_leave_seconds)
+        manager.join(_NOTICE_SECONDS if kill else current_limits().pool_leave_seconds)
         if manager.is_alive():
             for pid in workers:
                 _kill(pid)
             _end_results(results)
-            manager.join(self._limits.pool_leave_seconds)
+            manager.join(current_limits().pool_leave_seconds)
 
     def __enter__(self) -> Self:
         try:

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.errors import FastrecError, shown
+from fastrec.limits import current_limits
 from fastrec.schemas.registry import SCHEMAS
 from fastrec.schemas.schema import LABELS, Schema
 from fastrec.schemas.upgrade import UPGRADES
@@ -370,7 +371,7 @@ class FindingGroup(msgspec.Struct):
 class FindingGroups(msgspec.Struct):
     """Counts of findings by code, and by code, path and version. Further groups than `limit` are not remembered."""
 
-    limit: int
+    limit: int = msgspec.field(default_factory=lambda: current_limits().finding_groups)
     codes: Counter[str] = msgspec.field(default_factory=Counter)
     groups: dict[tuple[str, str, str | None], FindingGroup] = msgspec.field(default_factory=dict)
 
@@ -412,7 +413,7 @@ class FindingGroups(msgspec.Struct):
 class SliceFindings(msgspec.Struct):
     """Counts and findings of one slice, or of several slices of a shard in order."""
 
-    groups: FindingGroups
+    groups: FindingGroups = msgspec.field(default_factory=FindingGroups)
     counts: Counter[str] = msgspec.field(default_factory=Counter)
 
     def __iadd__(self, other: Self) -> Self:

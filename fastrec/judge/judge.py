@@ -33,7 +33,7 @@ from fastrec.judge.known_inputs import PLACEHOLDER_BYTES, KnownInput, KnownInput
 from fastrec.judge.parse import spell
 from fastrec.judge.slow import FindRecipe, SlowPath
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules, count_colons
-from fastrec.limits import LIMITS
+from fastrec.limits import current_limits
 from fastrec.schemas.hashes import ABSENT, WRONG, RecipeFinder
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -376,7 +376,6 @@ def judge_slice(
     judge: Judge,
     piece: Slice,
     *,
-    chunk_bytes: int = LIMITS.chunk_bytes,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_window: int = MAX_WINDOW,
     line: int = 1,
@@ -384,7 +383,7 @@ def judge_slice(
     stats: ReadStats | None = None,
     source: str | None = None,
 ) -> Iterator[JudgedChunk]:
-    """Read a slice and judge its lines, about `chunk_bytes` at a time. Every command that reads records does it here.
+    """Read a slice and judge its lines chunk by chunk. Every command that reads records does it here.
 
     The first line gets the number `line`, and `offset` is added to all offsets. A line longer than `max_line_bytes` is
     invalid, and never held in memory. ShardError if the slice cannot be read to its end; then none of it may be used.
@@ -395,7 +394,7 @@ def judge_slice(
         for chunk in piece.shard.read(
             piece.start,
             piece.end,
-            chunk_bytes=chunk_bytes,
+            chunk_bytes=current_limits().chunk_bytes,
             max_line_bytes=max_line_bytes,
             max_window=max_window,
             stats=stats,

@@ -9,7 +9,7 @@ import msgspec
 from fastrec.corpus.output import Output
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Engine
-from fastrec.limits import Limits
+from fastrec.limits import current_limits
 from fastrec.normalize.inputs import Streams
 from fastrec.normalize.options import Options
 from fastrec.normalize.resume import Journal
@@ -33,18 +33,15 @@ class RunContext(msgspec.Struct, frozen=True, kw_only=True):
     is_settled: bool  # whether an earlier attempt has read everything, so that the target is no guess any more
 
     @property
-    def limits(self) -> Limits:
-        return self.options.limits
-
-    @property
     def sort_fields(self) -> tuple[str, ...]:
         return self.options.sort_fields_of(self.target)
 
     @property
     def unmerged_runs(self) -> int:
         """More runs than this are merged before pass 2."""
-        most = self.limits.unmerged_runs
-        return min(most, self.limits.unmerged_store_runs) if is_url(self.output.work) else most
+        limits = current_limits()
+        most = limits.unmerged_runs
+        return min(most, limits.unmerged_store_runs) if is_url(self.output.work) else most
 
     def part_name(self, number: int) -> str:
         return self.output.named(f"part-{number:05d}", SUFFIXES[self.options.compression])

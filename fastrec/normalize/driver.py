@@ -76,7 +76,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     if not is_same:
         positions = {number: position for position, number in enumerate(order)}
         path, prefixes = context.output.working("order"), [part.statistics_prefix for part in parts]
-        counts = add_part_counts(prefixes, positions, path, context.engine, context.limits)
+        counts = add_part_counts(prefixes, positions, path, context.engine)
     lines = base.lines if is_same and base.lines else counts.lines
     inputs = input_entries(shards, pieces, lines, sorted_shards.decompressed)
     _check_line_counts(inputs, parts)
@@ -85,7 +85,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
     if is_same:
         summary = Summary.from_json(b"".join(read_blocks(base.summary)))
     else:
-        lines_read = count_lines(sorted_shards.results, context.engine, context.limits.part_counts_per_task)
+        lines_read = count_lines(sorted_shards.results, context.engine)
         for part in parts:
             lines_read.codes.update(part.left_out)
         summary = _summarize(context, line_counts, lines_read, counts, census)

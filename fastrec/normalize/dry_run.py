@@ -108,14 +108,14 @@ def _plan_reuse(shards: Sequence[Shard], kept: Kept | str | None, options: Optio
     """Judge new and changed shards on this machine, and plan the parts."""
     options = msgspec.structs.replace(options, engine="pool", scheduler=None)
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"), options.limits)
+        output = LocalOutput(Path(scratch) / "corpus", CORPUS, join(scratch, "work"))
         output.prepare(fresh=True)
         return run_attempts(
             _reuse,
             shards,
             options,
             output,
-            make_engine(options.jobs, limits=options.limits),
+            make_engine(options.jobs),
             kept=kept,
             progress=Progress(),
             notice=planned.notices.append,
@@ -142,4 +142,4 @@ def _reuse(shards: Sequence[Shard], context: RunContext, base: Base) -> PlannedR
 
 
 def _estimated_parts(text: int, options: Options) -> int:
-    return -(-text // part_size_for(text, options.part_size, options.limits))
+    return -(-text // part_size_for(text, options.part_size))

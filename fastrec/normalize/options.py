@@ -16,7 +16,7 @@ from fastrec.judge.findings import REPAIRS
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES
 from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings, SampleHashMode
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.normalize.corrections import PLACES, GivenFile, NameRule, read_fixes, read_labels, read_names
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import DEFAULT_SCHEMA, TARGETS
@@ -140,8 +140,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     judge: bool = False  # judge the records of all corpora, also of those that this user has published
     strict_labels: bool = False  # publish nothing if a label matches no record or several
     allow_empty: bool = False  # make a corpus even if no line is valid, or no record matches the filters
-    limits: Limits = msgspec.field(default_factory=current_limits)
-    """Bounds of the work. Only tests change them."""
 
     def __post_init__(self) -> None:
         for name in ("part_size", "level", "max_line_bytes", "max_window", "jobs", "memory"):
@@ -205,7 +203,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     def settings_of(self, target: Schema) -> dict[str, Any]:
         """Everything besides the records that determines the bytes of a corpus of this target."""
-        limits, recorded = self.limits, self.recorded
+        limits, recorded = current_limits(), self.recorded
         return {
             "build": identity(),
             "cuts": (limits.most_borders, limits.most_parts, limits.fewest_parts, limits.least_part),
@@ -252,7 +250,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _small_run_bytes(self) -> int:
-        return min(max(self.memory_per_job // 5, 1 << 20), self.limits.run_bytes)
+        return min(max(self.memory_per_job // 5, 1 << 20), current_limits().run_bytes)
 
     def run_bytes(self, text: int) -> int:
         """What a worker collects before it spills, text and bookkeeping; sorting needs some more memory.
@@ -260,12 +258,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         If there is much text, runs are larger: each part is gathered from all runs.
         """
         most = min(self.memory_per_job * 2 // 5, self.memory_per_job - _BESIDES_A_RUN)
-        return max(self._small_run_bytes, min(text // self.limits.few_runs, most))
+        return max(self._small_run_bytes, min(text // current_limits().few_runs, most))
 
     @property
     def slice_bytes(self) -> int:
         """Text of the slices that tasks are made of. It does not depend on the input, so that work can be reused."""
-        return min(self.limits.task_bytes, self._small_run_bytes)
+        return min(current_limits().task_bytes, self._small_run_bytes)
 
     def slices_per_task(self, text: int) -> int:
         """How many slices make a task, and so a run: one if there is little text.
@@ -273,30 +271,32 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         >>> [Options().slices_per_task(text) for text in (10**9, 2 * 10**10, 10**11, 10**14)]
         [1, 3, 5, 46]
         """
-        many = -(-text // (self.limits.most_tasks * self.limits.task_bytes))
+        limits = current_limits()
+        many = -(-text // (limits.most_tasks * limits.task_bytes))
         return max(self.run_bytes(text) // self._small_run_bytes, many)
 
     def most_fences(self, text: int) -> int:
         """Fences of a run that the driver holds, because it holds those of all runs."""
-        return max(self.limits.most_fences * self.run_bytes(text) // max(text, 1), FEW_FENCES)
+        return max(current_limits().most_fences * self.run_bytes(text) // max(text, 1), FEW_FENCES)
 
     def window_for(self, runs: int) -> int:
         """Bytes merged at a time from this many runs: more for many runs, so that reads do not become too small."""
-        return max(self._window_bytes, min(runs * self.limits.read_bytes, self.memory_per_job // 8))
+        return max(self._window_bytes, min(runs * current_limits().read_bytes, self.memory_per_job // 8))
 
     @property
     def wide_window_bytes(self) -> int:
         """Bytes merged at a time from hundreds of runs, in as few reads as memory allows."""
-        return max(self._window_bytes, min(self.memory_per_job // 4, self.limits.wide_window_bytes))
+        return max(self._window_bytes, min(self.memory_per_job // 4, current_limits().wide_window_bytes))
 
     @property
     def _window_bytes(self) -> int:
-        return min(max(self.memory_per_job // 32, 1 << 20), self.limits.window_bytes)
+        return min(max(self.memory_per_job // 32, 1 << 20), current_limits().window_bytes)
 
     @property
     def fan_in(self) -> int:
         """Runs that can be merged at a time without reads that are too small."""
-        return min(max(self.memory_per_job // 4 // (self.limits.read_bytes // 4), 2), self.limits.merge_fan_in)
+        limits = current_limits()
+        return min(max(self.memory_per_job // 4 // (limits.read_bytes // 4), 2), limits.merge_fan_in)
 
 
 class NormalizeArguments(FilterArguments, total=False):

@@ -173,7 +173,6 @@ class _PartsMaker(msgspec.Struct, frozen=True):
                 context.sort_fields,
                 directory=context.output.work,
                 engine=context.engine,
-                limits=context.limits,
             )
             superseded = {number: (slices_of(same_run.superseded, *ranges[number]), ()) for number in parts}
             parts = self._make(superseded, parts, known=1)
@@ -214,7 +213,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         files = {key: known[path] for key, path in paths.items() if path in known}
         new = [key for key in groups if key not in files]
         prefixes = [[parts[number].statistics_prefix for number in groups[key]] for key in new]
-        counted = count_census(prefixes, context.output.work, context.engine, context.limits, rule)
+        counted = count_census(prefixes, context.output.work, context.engine, rule)
         for census in (*counted, *(kept_census(file.path) for file in files.values())):
             total += census
         if context.options.incremental and not rule:

@@ -19,6 +19,7 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
+from fastrec.limits import current_limits
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import Streams, check_fields, read_chunks
 from fastrec.normalize.kept import Base
@@ -63,7 +64,7 @@ class SortTasks:
         self._target = target.name
         self._text = total_text(self._wanted)
         self._at_once = options.slices_per_task(self._text)
-        self._chunk_bytes = options.limits.decompressed_chunk_bytes * self._at_once
+        self._chunk_bytes = current_limits().decompressed_chunk_bytes * self._at_once
         self._here = self._choose(workers)
         self.next_task = self.next_piece = 0  # the first numbers that no task and no piece has
         self.text = TextEstimate(self._wanted)
@@ -138,7 +139,7 @@ class SortTasks:
             return frozenset(n for n, shard in enumerate(self._shards) if shard.stream and self._streams.kept)
         wanted = [(number, shard) for number, shard in enumerate(self._shards) if number not in self._unchanged]
         share = self._text // workers
-        least = max(2 * self._options.limits.task_bytes, share // _SHARE)
+        least = max(2 * current_limits().task_bytes, share // _SHARE)
         sizes = [(one.estimated_text, number) for number, one in wanted if not one.splittable and not one.trusted]
         chosen, text = {number for number, shard in wanted if shard.stream}, 0
         for size, number in sorted(sizes, reverse=True):
@@ -330,7 +331,7 @@ class _Pass1:
         context.progress.finish()
         if self._shards and len(bad) == len(self._shards):
             raise BadShardsError([error for _, error in sorted(bad.items())])
-        lines = count_lines(results, context.engine, context.limits.part_counts_per_task)
+        lines = count_lines(results, context.engine)
         if context.options.filters and (not self._shards or any(one.filtered for one in pieces)):
             check_fields(self._shards, context.options.filters.where, nothing_matches=True)
             raise nothing_matches(context.options.filters, lines)

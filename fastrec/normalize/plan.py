@@ -25,6 +25,7 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.engine.base import collector_off
+from fastrec.limits import current_limits
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.kept import Base, slices_of_part
 from fastrec.normalize.pass1 import release_buffer
@@ -92,11 +93,11 @@ def _positions(cuts: Sequence[bytes], low: bytes | None, high: bytes | None) -> 
 
 
 def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> Plan:
-    part_size, limits = context.options.part_size, context.limits
+    part_size = context.options.part_size
     text = sum(run.data_bytes for result in sorted_shards.results for run in result.runs)
     has_runs = any(result.runs for result in sorted_shards.results)
-    least, likely = (part_size_for(size, part_size, limits) for size in (0, text))
-    region_bytes = max(likely, text // limits.most_parts)
+    least, likely = (part_size_for(size, part_size) for size in (0, text))
+    region_bytes = max(likely, text // current_limits().most_parts)
     also = [*base.cuts, *_gaps(sorted_shards, base, context.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = _Rounds(context, sorted_shards).merge(regions)
@@ -149,7 +150,7 @@ class _Rounds:
 
     def _merged(self, regions: Sequence[bytes]) -> list[MergedRun]:
         """All merged runs, reused ones included; none if there are few runs."""
-        limits, fan_in = self._context.limits, self._context.options.fan_in
+        limits, fan_in = current_limits(), self._context.options.fan_in
         regions_hash = xxh3_128_hexdigest(msgspec.msgpack.encode(regions))
         ready = [one for one in self._sorted.merged if one.regions == regions_hash]
         loose = self._loose(regions_hash)
@@ -296,7 +297,7 @@ def _plan_cuts(context: RunContext, planned: Plan) -> Plan:
             part = base.parts[_part_of(planned, number)]
             regions[number] = Region(part.border, part.borders, is_unchanged=True)
     lasts: dict[int, bytes] = {}
-    cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields, context.limits)
+    cuts = choose_cuts(_borders(regions, lasts), context.options.part_size, context.sort_fields)
     unchanged = {new: base.parts[_part_of(planned, number)] for number, new in _unchanged(regions, lasts, cuts)}
     return msgspec.structs.replace(planned, ranges=list(pairwise([None, *cuts, None])), unchanged=unchanged)
 

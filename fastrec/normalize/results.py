@@ -20,6 +20,7 @@ from fastrec.engine.base import Engine
 from fastrec.errors import NoMatchError, ShardError, shown
 from fastrec.filters import Filters, did_you_mean, similar
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
+from fastrec.limits import current_limits
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.keys import encode_sample_id, sample_id_of
 from fastrec.sorting.runs import Run
@@ -269,9 +270,10 @@ def nothing_matches(filters: Filters, found: LineStatistics) -> NoMatchError:
     return NoMatchError(f"no record matches {filters}{hint}")
 
 
-def count_lines(results: Sequence[SortResult], engine: Engine, at_once: int) -> LineStatistics:
+def count_lines(results: Sequence[SortResult], engine: Engine) -> LineStatistics:
     """Add up the statistics of all pieces; many files are read in tasks of some."""
     wanted = [(result.statistics, frozenset(result.numbers)) for result in results if result.pieces]
+    at_once = current_limits().part_counts_per_task
     if len(wanted) <= at_once:
         return _read_statistics(wanted)
     total = LineStatistics()

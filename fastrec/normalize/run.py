@@ -148,9 +148,7 @@ def run(
             # All workers are on this machine: temporary files can stay local.
             work = work_root_of(target, scratch_directory())
     with (
-        open_output(
-            target, CORPUS, work, overwrite=options.overwrite, fresh=options.fresh, limits=options.limits
-        ) as made,
+        open_output(target, CORPUS, work, overwrite=options.overwrite, fresh=options.fresh) as made,
         _resumable(made),
     ):
         check_inputs_not_in(made.refused, paths, shards)
@@ -199,14 +197,14 @@ def run_passes(
     notice: Callable[[str], None],
 ) -> Corpus:
     """Make a corpus in the staging directory of `output`, without publishing it."""
-    small = is_small(total_text(shards), options.limits) and not any(shard.stream for shard in shards)
+    small = is_small(total_text(shards)) and not any(shard.stream for shard in shards)
     private = any(map(is_private, (output.work, output.staged(""), *(shard.path for shard in shards))))
     if private and options.engine == "dask":
         raise UsageError("a cluster cannot read files in the memory of this process: give --engine pool")
     if (small or private) and options.engine == "pool":
         options = msgspec.structs.replace(options, jobs=1, memory=options.memory_per_job * options.jobs)
     check_fields(shards, options.filters.where)
-    engine = make_engine(options.jobs, options.engine, options.scheduler, options.limits)
+    engine = make_engine(options.jobs, options.engine, options.scheduler)
     corpus = run_attempts(
         make_corpus,
         shards,

@@ -21,7 +21,6 @@ from fastrec.corpus.scan import VERIFY_HINT, decode_lines, parts_of
 from fastrec.errors import BadShardsError, CorpusError
 from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse
-from fastrec.limits import Limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import Listed, Shard, shard_at
@@ -41,7 +40,6 @@ class Reading(TypedDict, total=False):
 
     jobs: int
     progress: Progress | None
-    limits: Limits
 
 
 class Making(Reading, total=False):

@@ -30,7 +30,7 @@ distance of at most 0.25 × the part size. Proof: the places in a range that lea
 longer than 0.5 × the part size. If it includes such a border, it includes one of the two others as well, which would
 have become a cut before. About 6 borders per part remain, however many questions there are.
 
-A small corpus gets smaller parts, so that several processes can make them (`limits.fewest_parts`). So when it doubles,
+A small corpus gets smaller parts, so that several processes can make them (`Limits.fewest_parts`). So when it doubles,
 its cuts move.
 
 **Regions** only divide the work between tasks. They do not change the corpus, so they are cut at approximate quantiles.
@@ -46,7 +46,7 @@ from itertools import accumulate, islice, pairwise
 from operator import itemgetter
 from typing import Final
 
-from fastrec.limits import Limits
+from fastrec.limits import current_limits
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import END, field_end
 from fastrec.sorting.runs import Fence
@@ -118,13 +118,13 @@ _WITHIN: Final = 1 << 64  # added to the rank of borders within a value of the f
 _SAMPLED_BLOCKS: Final = 1 << 17  # most entries of a `RegionSample`, in 25 MB
 
 
-def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequence[str], limits: Limits) -> list[bytes]:
+def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequence[str]) -> list[bytes]:
     """Choose the keys at which all parts but the first begin, given all borders in order.
 
-    Consecutive borders with equal prefixes are added up. If there would be more parts than `limits.most_parts`, or more
-    borders would have to be held than `limits.most_borders`, the part size is doubled until it fits.
+    Consecutive borders with equal prefixes are added up. If there would be more parts than `Limits.most_parts`, or more
+    borders would have to be held than `Limits.most_borders`, the part size is doubled until it fits.
     """
-    first_field = prefix_maker(sort_fields[:1])
+    first_field, most_parts = prefix_maker(sort_fields[:1]), current_limits().most_parts
     total = 0
 
     def ranked() -> Iterator[_Candidate]:
@@ -145,12 +145,12 @@ def choose_cuts(borders: Iterable[Border], part_bytes: int, sort_fields: Sequenc
                 yield _WITHIN + fingerprint(prefix), total, prefix
             total += size
 
-    candidates = _Candidates(part_bytes, limits)
+    candidates = _Candidates(part_bytes)
     candidates.add(ranked())
     candidates.grow(total)
     by_rank = sorted(candidates.held())
     part_bytes = candidates.part_bytes
-    while len(cuts := _cuts(by_rank, total, part_bytes)) >= limits.most_parts > 0:
+    while len(cuts := _cuts(by_rank, total, part_bytes)) >= most_parts > 0:
         part_bytes *= 2
     return cuts
 
@@ -162,14 +162,14 @@ class _Candidates:
     So their ranks increase. Each has one of lower rank before it, except perhaps the first.
     """
 
-    def __init__(self, part_bytes: int, limits: Limits) -> None:
+    def __init__(self, part_bytes: int) -> None:
         # The size of the corpus is known at the end. Until then, borders are held for the smallest part size that it
         # may have.
-        self._sizes = _part_sizes(part_bytes, limits)
+        self._sizes = _part_sizes(part_bytes)
         self.part_bytes = self._sizes.pop()
         self._reach = self.part_bytes // 4
-        self._fewest = limits.fewest_parts
-        self._most = limits.most_borders
+        self._fewest = current_limits().fewest_parts
+        self._most = current_limits().most_borders
         self._window: deque[_Candidate] = deque()
         self._first_leads = False  # whether the first one in the window has none of lower rank before it
         self._found: list[_Candidate] = []
@@ -211,26 +211,26 @@ class _Candidates:
         return [*self._found, *self._window]
 
 
-def _part_sizes(part_bytes: int, limits: Limits) -> list[int]:
+def _part_sizes(part_bytes: int) -> list[int]:
     """The part sizes of corpora of all sizes, the smallest one last.
 
-    >>> _part_sizes(64, Limits(least_part=10))
-    [64, 32, 16]
+    >>> [size >> 20 for size in _part_sizes(100 << 20)]
+    [100, 50, 25]
     """
     sizes = [part_bytes]
-    while sizes[-1] // 2 >= limits.least_part:
+    while sizes[-1] // 2 >= current_limits().least_part:
         sizes.append(sizes[-1] // 2)
     return sizes
 
 
-def part_size_for(text_bytes: int, part_bytes: int, limits: Limits) -> int:
+def part_size_for(text_bytes: int, part_bytes: int) -> int:
     """The part size of a corpus with this much text.
 
-    >>> [part_size_for(mib << 20, 64 << 20, Limits()) >> 20 for mib in (1, 255, 256, 511, 512)]
+    >>> [part_size_for(mib << 20, 64 << 20) >> 20 for mib in (1, 255, 256, 511, 512)]
     [16, 16, 32, 32, 64]
     """
-    *larger, smallest = _part_sizes(part_bytes, limits)
-    return next((size for size in larger if text_bytes >= limits.fewest_parts * size), smallest)
+    *larger, smallest = _part_sizes(part_bytes)
+    return next((size for size in larger if text_bytes >= current_limits().fewest_parts * size), smallest)
 
 
 def _cuts(by_rank: Iterable[_Candidate], total: int, part_bytes: int) -> list[bytes]:

@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 from xxhash import xxh3_64_intdigest
 
 from fastrec.errors import FastrecError, UsageError, without_secrets
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.storage.base import Log, NewFile, Reader, Storage, ends_early
 
 _TIMES: Final = ("LastModified", "last_modified", "updated", "mtime")
@@ -85,7 +85,7 @@ class _ObjectReader(Reader):
     def read(self, size: int) -> bytes:
         if not self._left:
             while len(self._requested) < _AHEAD and self._next < self._end:
-                count = min(self._client.limits.store_block_bytes, self._end - self._next)
+                count = min(current_limits().store_block_bytes, self._end - self._next)
                 self._requested.append(self._executor.submit(self._block, count, self._next))
                 self._next += count
             if not self._requested:
@@ -105,7 +105,7 @@ class _ObjectReader(Reader):
         begin, block = self._peeked
         if not begin <= offset < begin + len(block):
             wanted = max(size, 2 * len(block) if offset == begin + len(block) else 0)
-            wanted = min(wanted, self._client.limits.store_block_bytes, max(self.size - offset, 0))
+            wanted = min(wanted, current_limits().store_block_bytes, max(self.size - offset, 0))
             begin, block = self._peeked = offset, self._client.read_some(self._path, wanted, offset)
         return block[offset - begin : offset - begin + size]
 
@@ -222,8 +222,7 @@ class _ObjectLog:
 class ObjectStore(Storage):
     """All stores that fsspec knows; it remembers which of them do not answer. `Storage` describes the methods."""
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
-        self.limits = limits
+    def __init__(self) -> None:
         self._silent: dict[str, float] = {}  # the time until which a bucket or host is not asked again
 
     @contextlib.contextmanager
@@ -249,8 +248,8 @@ class ObjectStore(Storage):
         except FileNotFoundError as exc:
             raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from exc
         except Exception as exc:
-            if time.monotonic() - started > self.limits.store_slow_seconds:
-                self._silent[store] = time.monotonic() + self.limits.store_rest_seconds
+            if time.monotonic() - started > current_limits().store_slow_seconds:
+                self._silent[store] = time.monotonic() + current_limits().store_rest_seconds
             if not isinstance(exc, OSError):
                 message = f"{type(exc).__name__}: {without_secrets(str(exc), path)}"
                 raise OSError(errno.EIO, message, path) from exc
@@ -259,7 +258,7 @@ class ObjectStore(Storage):
 
     def time_limit(self, fs: Any) -> dict[str, float]:
         """The option that limits a request: sending to a store that stopped reading would never end."""
-        return {"timeout": self.limits.store_request_seconds} if fs.async_impl else {}
+        return {"timeout": current_limits().store_request_seconds} if fs.async_impl else {}
 
     def look_at(self, path: str) -> FoundObject:
         """FileNotFoundError if there is no such object."""

@@ -34,7 +34,7 @@ import msgspec
 
 from fastrec.engine.base import Engine
 from fastrec.errors import FastrecError, shown
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.sorting.files import ViewsWriter, read_blocks
 from fastrec.sorting.keys import KeyColumns, is_split, split_scope
 from fastrec.storage import FileDigest, fingerprint, join, storage_of
@@ -51,7 +51,6 @@ Counted = TypeVar("Counted")
 class CountTask(msgspec.Struct, frozen=True):
     prefixes: list[str]
     rule: Any  # what else the task needs to know
-    most_results: int = LIMITS.most_results
 
     def __str__(self) -> str:
         return f"counting the census of {len(self.prefixes):,} lists"
@@ -101,26 +100,25 @@ def count_lists(
     *,
     directory: str,
     engine: Engine,
-    limits: Limits,
 ) -> Iterator[Counted]:
     """Count the lists of all parts, and yield what to add up.
 
     The path of a list is one of the `prefixes`, a hyphen and one of the `names`. `rule` is what else `count` needs to
     know. Partitions are written to `directory`.
     """
-    at_once = limits.census_fan_in
+    at_once = current_limits().census_fan_in
     if len(prefixes) <= at_once:
-        yield count(CountTask(list(prefixes), rule, limits.most_results))
+        yield count(CountTask(list(prefixes), rule))
         return
     groups = [list(prefixes[first : first + at_once]) for first in range(0, len(prefixes), at_once)]
-    partitions = limits.census_partitions
+    partitions = current_limits().census_partitions
     tasks = (
         _PartitionTask(group, names, join(directory, f"partition-{number:05d}"), partitions)
         for number, group in enumerate(groups)
     )
     targets = [target for _, target in sorted(engine.run(_partition, tasks))]
     lists = [[f"{target}-{number:03d}" for target in targets] for number in range(partitions)]
-    for number, counted in engine.run(count, (CountTask(some, rule, limits.most_results) for some in lists)):
+    for number, counted in engine.run(count, (CountTask(some, rule) for some in lists)):
         yield counted
         storage_of(directory).remove(*(f"{prefix}-{name}" for prefix in lists[number] for name in names))
 
@@ -286,13 +284,12 @@ class SeveralRecords(msgspec.Struct, frozen=True):
         ]
 
 
-def count_questions(
-    lists: Iterable[Iterable[CensusRow]], most: int = LIMITS.most_results, *, by_hash: bool = False
-) -> dict[bytes, QuestionCounts]:
-    """Merge lists by hash, and count the questions of each evaluation; refuse more evaluations than `most`.
+def count_questions(lists: Iterable[Iterable[CensusRow]], *, by_hash: bool = False) -> dict[bytes, QuestionCounts]:
+    """Merge lists by hash, and count the questions of each evaluation; refuse too many evaluations.
 
     With `by_hash`, no hash is split.
     """
+    most = current_limits().most_results
     counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
     for evaluation, evaluation_rows in groupby(_merge_rows(lists), key=itemgetter(0)):
         counts = counted[evaluation]

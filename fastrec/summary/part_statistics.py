@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fastrec.engine.base import Engine
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import current_limits
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import KeyColumns, join_key, split_scope, text_of
 from fastrec.sorting.runs import Run
@@ -132,24 +132,24 @@ class RepeatsRule(msgspec.Struct, frozen=True):
 
 
 def count_census(
-    groups: Sequence[Sequence[str]], directory: str, engine: Engine, limits: Limits, rule: RepeatsRule | None = None
+    groups: Sequence[Sequence[str]], directory: str, engine: Engine, rule: RepeatsRule | None = None
 ) -> list[Census]:
     """Count the census of each group of parts; with a rule, also write the keys that are superseded."""
-    counted = [Census() for _ in groups]
-    large = [number for number, prefixes in enumerate(groups) if len(prefixes) > limits.census_fan_in]
-    small = [number for number, prefixes in enumerate(groups) if len(prefixes) <= limits.census_fan_in]
-    tasks = (CountTask(list(groups[number]), rule, limits.most_results) for number in small)
+    counted, at_once = [Census() for _ in groups], current_limits().census_fan_in
+    large = [number for number, prefixes in enumerate(groups) if len(prefixes) > at_once]
+    small = [number for number, prefixes in enumerate(groups) if len(prefixes) <= at_once]
+    tasks = (CountTask(list(groups[number]), rule) for number in small)
     for at, census in engine.run(_count, tasks):
         counted[small[at]] = census
     for number in large:
-        lists = count_lists(_count, rule, groups[number], _LISTS, directory=directory, engine=engine, limits=limits)
+        lists = count_lists(_count, rule, groups[number], _LISTS, directory=directory, engine=engine)
         for census in lists:
             counted[number] += census
     return counted
 
 
 def _count(task: CountTask) -> Census:
-    return read_census(task.prefixes, task.rule, task.most_results)
+    return read_census(task.prefixes, task.rule)
 
 
 def write_census(path: str, census: Census) -> FileDigest:
@@ -162,19 +162,13 @@ def kept_census(path: str) -> Census:
     return Census(*_decode_census(next(read_blocks(path))))
 
 
-def read_census(
-    prefixes: Sequence[str],
-    rule: RepeatsRule | None = None,
-    most: int = LIMITS.most_results,
-    *,
-    by_hash: bool = False,
-) -> Census:
+def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None, *, by_hash: bool = False) -> Census:
     """Count the census of some parts; with `by_hash`, every hash is one question."""
     census = Census()
     # The second list has ids of evaluations that the first may lack: nothing of them was kept, or another partition
     # has their hashes.
     hashes, by_id = ([read_rows(f"{prefix}-{name}") for prefix in prefixes] for name in _LISTS)
-    census.questions = count_questions(hashes, most, by_hash=by_hash)
+    census.questions = count_questions(hashes, by_hash=by_hash)
     superseded = Superseded(rule.path) if rule else None
     for several in find_several(by_id, census.questions):
         census.repeats.add(several.repeats())
@@ -219,42 +213,37 @@ _FEWEST: Final = 16  # parts whose counts a task adds up: fewer take less time t
 class _CountsTask(msgspec.Struct, frozen=True):
     prefixes: Sequence[str]
     order: str  # path of the order of pieces
-    most_results: int
 
     def __str__(self) -> str:
         return f"adding up the counts of {len(self.prefixes):,} parts"
 
 
-def add_part_counts(
-    prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine, limits: Limits
-) -> PartCounts:
+def add_part_counts(prefixes: Sequence[str], order: Mapping[int, int], path: str, engine: Engine) -> PartCounts:
     """Add up the counts of all parts, given the position of each piece in the order of the input."""
-    at_once = min(max(-(-len(prefixes) // engine.jobs), _FEWEST), limits.part_counts_per_task)
-    most = limits.most_results
+    at_once = min(max(-(-len(prefixes) // engine.jobs), _FEWEST), current_limits().part_counts_per_task)
     if len(prefixes) <= at_once:
-        return read_part_counts(prefixes, order, most)
+        return read_part_counts(prefixes, order)
     write_blocks(path, [order])
     total = PartCounts()
-    tasks = (_CountsTask(prefixes[first : first + at_once], path, most) for first in range(0, len(prefixes), at_once))
+    tasks = (_CountsTask(prefixes[first : first + at_once], path) for first in range(0, len(prefixes), at_once))
     for _, counts in engine.run(_add_some, tasks):
         total += counts
-        _check_results(total.tally, most)
+        _check_results(total.tally)
     return total
 
 
-def _check_results(tally: Tally, most: int) -> None:
+def _check_results(tally: Tally) -> None:
+    most = current_limits().most_results
     if len(tally.models) > most:
         scope, model = next(reversed(tally.models))
         raise too_many_results(most, split_scope(scope)[0], text_of(model))
 
 
 def _add_some(task: _CountsTask) -> PartCounts:
-    return read_part_counts(task.prefixes, next(read_blocks(task.order)), task.most_results)
+    return read_part_counts(task.prefixes, next(read_blocks(task.order)))
 
 
-def read_part_counts(
-    prefixes: Sequence[str], order: Mapping[int, int] | None = None, most: int = LIMITS.most_results
-) -> PartCounts:
+def read_part_counts(prefixes: Sequence[str], order: Mapping[int, int] | None = None) -> PartCounts:
     """Add up the counts of some parts; with an order of pieces, decide which of them keep records with copies."""
     total = PartCounts()
     for prefix in prefixes:
@@ -264,7 +253,7 @@ def read_part_counts(
             of_part.resolve(order)
         total.lines += of_part
         total.tally.add_packed(tally)
-        _check_results(total.tally, most)
+        _check_results(total.tally)
     return total
 
 

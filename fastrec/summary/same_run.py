@@ -36,7 +36,6 @@ from msgspec import Raw
 from xxhash import xxh3_128_digest
 
 from fastrec.engine.base import Engine
-from fastrec.limits import Limits
 from fastrec.schemas.registry import TARGETS
 from fastrec.sorting.gather import RunSlice, gather, slice_run
 from fastrec.sorting.keys import key_splitter, split_scope, text_of
@@ -245,18 +244,12 @@ def write_bodies(prefix: str, bodies: Iterable[tuple[bytes, bytes]], *, compress
 
 
 def find_same_run(
-    prefixes: Sequence[str],
-    path: str,
-    sort_fields: tuple[str, ...],
-    *,
-    directory: str,
-    engine: Engine,
-    limits: Limits,
+    prefixes: Sequence[str], path: str, sort_fields: tuple[str, ...], *, directory: str, engine: Engine
 ) -> SameRunCounts:
     """Find equal bodies in all parts, and write superseded records to files that begin with `path`."""
     total = SameRunCounts()
     rule = path, sort_fields
-    for found in count_lists(_count, rule, prefixes, (_LIST,), directory=directory, engine=engine, limits=limits):
+    for found in count_lists(_count, rule, prefixes, (_LIST,), directory=directory, engine=engine):
         total += found
     return total
 

@@ -19,7 +19,7 @@ from fastrec.answers import index as module
 from fastrec.answers.index import Index, open_index
 from fastrec.answers.table import SORTS, Query
 from fastrec.errors import CorpusError, FastrecError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.progress import Progress
@@ -227,9 +227,8 @@ def test_threads_share_an_index(corpus: Path) -> None:
 
 def test_several_processes_build_the_same_index(corpus: Path, tmp_path: Path) -> None:
     """Byte for byte, whatever their number."""
-    limits = Limits(small_input=0)
     for jobs in (1, 2):
-        open_index(corpus, cache=tmp_path / str(jobs), jobs=jobs, limits=limits).close()
+        use_limits(Limits(small_input=0))(open_index)(corpus, cache=tmp_path / str(jobs), jobs=jobs).close()
     one, two = (next((tmp_path / str(jobs)).iterdir()) for jobs in (1, 2))
     assert one.name == two.name
     assert one.read_bytes() == two.read_bytes()

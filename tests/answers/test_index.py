@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fastrec.answers.index import Index, open_index
 from fastrec.answers.table import PLACES, SORTS, Query, QuestionRow, Which
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.answers import small
@@ -190,7 +190,7 @@ def test_the_index_says_what_the_records_say(corpus: tuple[list[dict[str, Any]],
         run([str(folder / "in.jsonl")], folder / "out", Options(**options))
         naive = Naive(folder / "out")
         limits = Limits(skim_bytes=1 << data.draw(st.sampled_from([6, 12, 18])))
-        with open_index(folder / "out", cache=folder / "cache", limits=limits) as index:
+        with use_limits(limits), open_index(folder / "out", cache=folder / "cache") as index:
             scopes = naive.scopes()
             assert [(scope.evaluation_name, scope.metric) for scope in index.scopes] == scopes
             assert [list(scope.models) for scope in index.scopes] == [naive.models(scope) for scope in scopes]

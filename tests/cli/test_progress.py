@@ -181,7 +181,9 @@ def test_the_expected_text_follows_what_was_read(jobs: int, tmp_path: Path, monk
         write(tmp_path / "in" / f"{number}.jsonl", mixed_lines()[:60] * 4, Format.ZSTD)
     recorder = Recorder()
     limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=100_000, small_input=0)
-    run([tmp_path / "in"], tmp_path / "out", Options(jobs=jobs, part_size=20_000, limits=limits), progress=recorder)
+    use_limits(limits)(run)(
+        [tmp_path / "in"], tmp_path / "out", Options(jobs=jobs, part_size=20_000), progress=recorder
+    )
     for stage, steps in recorder.stages.items():
         assert len(steps) >= 6
         whole, expected = steps[-1]

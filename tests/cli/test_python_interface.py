@@ -76,7 +76,7 @@ def test_a_function_has_the_parameters_of_its_command(name: str) -> None:
 
 def test_normalize_takes_every_option() -> None:
     """The typed arguments of `normalize` are the options and the filters; limits and the like are internal."""
-    internal = {"filters", "group_by", "limits"}
+    internal = {"filters", "group_by"}
     filters = set(get_type_hints(FilterArguments))
     assert set(get_type_hints(NormalizeArguments)) == set(Options.__struct_fields__) - internal | filters
 

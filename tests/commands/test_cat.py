@@ -111,9 +111,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
     skim_lines = module.skim_lines
 
-    def spy(part: Any, limits: Limits) -> Any:
+    def spy(part: Any) -> Any:
         names.append(Path(part.path).name)
-        return skim_lines(part, limits)
+        return skim_lines(part)
 
     monkeypatch.setattr(module, "skim_lines", spy)
     return names
@@ -184,9 +184,8 @@ def test_a_pool_prints_the_same_in_the_same_order(
 ) -> None:
     """Parts are searched in parallel and printed in order; no temporary file stays."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert list(use_limits(Limits(small_input=0))(fastrec.cat)(corpus.path, **asked, jobs=2)) == reference(
-        corpus, **asked
-    )
+    with use_limits(Limits(small_input=0)):
+        assert list(fastrec.cat(corpus.path, **asked, jobs=2)) == reference(corpus, **asked)
     assert not list(tmp_path.iterdir())
 
 
@@ -330,7 +329,8 @@ def test_buffers_may_end_anywhere(plain: Corpus, size: int) -> None:
     """A line that does not fit into a buffer is found once, completely."""
     limits = Limits(skim_bytes=size if size > 20 else size * 97)
     for asked in ({"model": "org/1"}, {"evaluation": "sums"}, {"sample_id": 5, "errors": True}):
-        assert list(use_limits(limits)(fastrec.cat)(plain.path, **asked)) == reference(plain, **asked)
+        with use_limits(limits):
+            assert list(fastrec.cat(plain.path, **asked)) == reference(plain, **asked)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -338,7 +338,8 @@ def test_blocks_are_whole_lines(plain: Corpus, jobs: int) -> None:
     """Whatever their length: joining pieces of lines would take quadratic time."""
     limits = Limits(skim_bytes=100, cat_block_bytes=100, small_input=0)
     for filters in (Filters(), Filters(model=("org/1",)), Filters(errors=True)):
-        blocks = list(use_limits(limits)(module.cat_blocks)(plain.path, filters, jobs=jobs))
+        with use_limits(limits):
+            blocks = list(module.cat_blocks(plain.path, filters, jobs=jobs))
         assert len(blocks) > len(plain.parts)
         assert all(block.endswith(b"\n") for block in blocks)
 
@@ -414,8 +415,8 @@ def test_a_worker_reports_a_damaged_part(damaged: Path) -> None:
     """The error of a task is raised in the driver."""
     part = sorted(damaged.glob("part-*"))[3]
     part.write_bytes(part.read_bytes()[:-6])
-    with pytest.raises(ShardError, match="ends inside"):
-        list(use_limits(Limits(small_input=0))(fastrec.cat)(damaged, errors=True, jobs=2))
+    with use_limits(Limits(small_input=0)), pytest.raises(ShardError, match="ends inside"):
+        list(fastrec.cat(damaged, errors=True, jobs=2))
 
 
 def test_a_part_that_was_edited_is_an_error(tmp_path: Path) -> None:

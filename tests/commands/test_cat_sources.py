@@ -79,7 +79,8 @@ def test_each_record_has_its_source(corpus: Corpus, choice: dict[str, Any]) -> N
 def test_sources_do_not_depend_on_buffers(corpus: Corpus, choice: dict[str, Any], size: int, jobs: int) -> None:
     """Nor on the number of processes."""
     limits = Limits(skim_bytes=size, small_input=0 if jobs > 1 else Limits().small_input)
-    found = list(use_limits(limits)(fastrec.cat)(corpus.path, **choice, source=True, jobs=jobs))
+    with use_limits(limits):
+        found = list(fastrec.cat(corpus.path, **choice, source=True, jobs=jobs))
     assert found == expected(corpus, list(fastrec.cat(corpus.path, **choice)))
 
 

@@ -15,6 +15,7 @@ import pytest
 import fastrec
 from fastrec.corpus.lock import locked
 from fastrec.errors import LockedError, UsageError
+from fastrec.limits import use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.normalize.normalizing import Corpus, normalized, write
@@ -36,7 +37,7 @@ def shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def interrupt(output: str = "out", stage: str = "sort", **options: Any) -> None:
     """Interrupt a run that has finished a task."""
     with pytest.raises(KeyboardInterrupt):
-        run(["in"], output, Options(limits=A_TASK_EACH, overwrite=True, **options), progress=StopAfter(1, stage))
+        use_limits(A_TASK_EACH)(run)(["in"], output, Options(overwrite=True, **options), progress=StopAfter(1, stage))
 
 
 def command(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -387,13 +387,14 @@ def test_recipes_of_all_valid_lines(tmp_path):
             record = json.loads(line)
             expected[record["evaluation_name"], record["model_id"]][recipe_of(record)] += 1
     found = []
-    for name, order, options in (("one", 1, {}), ("two", -1, {"jobs": 2, "limits": Limits(small_input=0)})):
+    for name, order, options in (("one", 1, {}), ("two", -1, {"jobs": 2})):
         folder = tmp_path / name
         folder.mkdir()
         text = [line for line, _ in some][::order]
         (folder / "a.jsonl").write_bytes(b"\n".join(text[:80]))
         (folder / "b.jsonl").write_bytes(b"\n".join(text[80:]))
-        fastrec.normalize(folder, tmp_path / f"{name}-corpus", schema="0.3.0", **options)
+        with use_limits(Limits(small_input=0)):
+            fastrec.normalize(folder, tmp_path / f"{name}-corpus", schema="0.3.0", **options)
         found.append(json.loads((tmp_path / f"{name}-corpus/summary.json").read_bytes())["sample_hash"])
     assert found[0]["by_model"] == found[1]["by_model"]
     by_model = {(one["evaluation_name"], one["model_id"]): one["recipes"] for one in found[0]["by_model"]}

@@ -15,7 +15,7 @@ from fastrec.corpus import scan
 from fastrec.corpus.manifest import KeyEntry, PartEntry
 from fastrec.corpus.scan import PartFile, skim_lines
 from fastrec.errors import CorpusError, FastrecError, ShardError
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import LIMITS, Limits, use_limits
 
 LINES = [b"", b"a", b"bc" * 40, b"line three", b"x" * 999]
 TEXT = b"".join(line + b"\n" for line in LINES * 3)
@@ -46,8 +46,9 @@ def skimmed(data: bytes, folder: Path, file_bytes: int | None = None, limits: Li
     """Write a file with these bytes, and return copies of the buffers."""
     path = folder / "part"
     path.write_bytes(data)
-    lines = skim_lines(part_of(path, len(data) if file_bytes is None else file_bytes), limits)
-    return [bytes(buffer[:size]) for buffer, size in lines]
+    with use_limits(limits):
+        lines = skim_lines(part_of(path, len(data) if file_bytes is None else file_bytes))
+        return [bytes(buffer[:size]) for buffer, size in lines]
 
 
 @given(st.integers(1, 1_200), st.integers(0, len(TEXT)), st.sampled_from(["zstd", "gzip", "plain"]))
@@ -89,8 +90,8 @@ def test_decompressors_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     data = zstd(TEXT)
     path = tmp_path / "left"
     path.write_bytes(data)
-    left = skim_lines(part_of(path, len(data)), limits)
-    next(left)
+    left = skim_lines(part_of(path, len(data)))
+    use_limits(limits)(next)(left)
     left.close()
     with pytest.raises(ShardError):
         skimmed(data[:-4] + bytes(4), tmp_path, limits=limits)

@@ -18,7 +18,7 @@ from fastrec.corpus.publish import check_reachable
 from fastrec.engine import cluster
 from fastrec.engine.cluster import ClusterEngine
 from fastrec.errors import ClusterError, UsageError, WorkerDiedError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.engine.test_pool import die_always
@@ -132,7 +132,7 @@ def test_the_run_fails_when_the_cluster_is_gone(who: str, request: pytest.Fixtur
     """If all workers or the scheduler are dead, an error is raised within the time limit."""
     running: Cluster = request.getfixturevalue("three" if who == "workers" else "own")
     begin, killed = time.monotonic(), False
-    with pytest.raises(ClusterError) as caught, ClusterEngine(1, running.address, VERY_IMPATIENT) as engine:
+    with pytest.raises(ClusterError) as caught, use_limits(VERY_IMPATIENT), ClusterEngine(1, running.address) as engine:
         for number, _ in engine.run(slowly, range(100)):
             if number == 2:
                 killed = True
@@ -145,7 +145,7 @@ def test_the_run_fails_when_the_cluster_is_gone(who: str, request: pytest.Fixtur
 
 def test_a_result_lost_with_its_worker_is_computed_again(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """If a worker dies before its result is fetched, another worker runs the task."""
-    with ClusterEngine(1, three.address, IMPATIENT) as engine:
+    with use_limits(IMPATIENT), ClusterEngine(1, three.address) as engine:
         wait = engine._finished
 
         def all_but_one_die(running: Iterable[object]) -> list[object]:
@@ -169,19 +169,20 @@ def test_a_missing_scheduler_is_named() -> None:
     """A wrong address is reported within seconds."""
     with (
         pytest.raises(ClusterError, match=r"tcp://127\.0\.0\.1:9: no scheduler with workers"),
-        ClusterEngine(1, "tcp://127.0.0.1:9", Limits(cluster_connect_seconds=0.5)),
+        use_limits(Limits(cluster_connect_seconds=0.5)),
+        ClusterEngine(1, "tcp://127.0.0.1:9"),
     ):
         pass
 
 
 def test_a_frozen_scheduler_is_reported_at_the_start(own: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A scheduler that accepts connections but never answers, or only the handshake: an error, no hang."""
-    with ClusterEngine(1, own.address, Limits(cluster_connect_seconds=30.0)):
+    with use_limits(Limits(cluster_connect_seconds=30.0)), ClusterEngine(1, own.address):
         pass
-    limits = Limits(cluster_connect_seconds=0.7)
+    impatient = use_limits(Limits(cluster_connect_seconds=0.7))
     own.scheduler.send_signal(signal.SIGSTOP)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
-        ClusterEngine(1, own.address, limits).__enter__()
+        impatient(ClusterEngine(1, own.address).__enter__)()
     own.scheduler.send_signal(signal.SIGCONT)
     monkeypatch.setattr(cluster, "_LOOK_SECONDS", 0.02)
     connect = cluster._bounded_client
@@ -193,7 +194,7 @@ def test_a_frozen_scheduler_is_reported_at_the_start(own: Cluster, monkeypatch: 
 
     monkeypatch.setattr(cluster, "_bounded_client", freeze)
     with pytest.raises(ClusterError, match="no scheduler with workers answers there"):
-        ClusterEngine(1, own.address, limits).__enter__()
+        impatient(ClusterEngine(1, own.address).__enter__)()
 
 
 def test_a_worker_that_dies_while_it_is_asked_is_ignored(three: Cluster, tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_a_worker_that_does_not_answer_at_the_start_is_reported(own: Cluster) ->
         engine._client.wait_for_workers(1, timeout=30)
     own.workers[0].send_signal(signal.SIGSTOP)
     with pytest.raises(ClusterError, match="some workers did not answer for 1 seconds"):
-        ClusterEngine(1, own.address, Limits(cluster_patience_seconds=1.0)).__enter__()
+        use_limits(VERY_IMPATIENT)(ClusterEngine(1, own.address).__enter__)()
 
 
 @pytest.mark.parametrize("what", ["fastrec", "zstd", "Python"])
@@ -267,9 +268,9 @@ def test_a_directory_that_workers_cannot_see_is_refused(
         monkeypatch.setattr(engine, "on_every_worker", lambda question, probe: ask(question, "/nowhere" + probe))
         with pytest.raises(UsageError, match="cannot be reached by tcp://"):
             check_reachable(directories, engine)
-        monkeypatch.setattr(engine, "_limits", Limits(cluster_patience_seconds=0.1))
         monkeypatch.setattr(engine, "on_every_worker", lambda *_: ask(time.sleep, 1))
-        with pytest.raises(ClusterError, match="some workers did not answer"):
+        impatient = use_limits(Limits(cluster_patience_seconds=0.1))
+        with impatient, pytest.raises(ClusterError, match="some workers did not answer"):
             check_reachable(directories, engine)
     assert list(tmp_path.iterdir()) == []
 
@@ -295,7 +296,7 @@ def test_rounds_on_a_cluster(three: Cluster, tmp_path: Path) -> None:
 
 def test_workers_that_join_later_get_work(one: Cluster) -> None:
     """A growing cluster gets more tasks."""
-    with ClusterEngine(1, one.address, Limits(cluster_count_seconds=0.0)) as engine:
+    with use_limits(Limits(cluster_count_seconds=0.0)), ClusterEngine(1, one.address) as engine:
         results = engine.run(whoami, range(40))
         seen = {next(results)[1]}
         assert engine.jobs == 1
@@ -308,7 +309,7 @@ def test_workers_that_join_later_get_work(one: Cluster) -> None:
 def test_a_result_lost_with_the_last_worker_ends_the_run(one: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task has finished, and no worker is left to send its result or to run it again: an error, no hang."""
     gone = pytest.raises(ClusterError, match="there were no workers")
-    with gone, ClusterEngine(1, one.address, VERY_IMPATIENT) as engine:
+    with gone, use_limits(VERY_IMPATIENT), ClusterEngine(1, one.address) as engine:
         wait = engine._finished
 
         def all_die(running: Iterable[object]) -> list[object]:

@@ -16,7 +16,7 @@ from fastrec.engine import make_engine
 from fastrec.engine import pool as pools
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, current_limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import normalize as normalize_shards
 from fastrec.progress import Progress
@@ -53,7 +53,7 @@ def kind(request: pytest.FixtureRequest) -> Iterator[dict[str, object]]:
         pytest.skip("forking beside the threads of the test runner is deprecated")
     if "cluster" in name and importlib.util.find_spec("distributed") is None:
         pytest.skip("the extra `dask` is not installed")
-    options: dict[str, object] = {"jobs": 1 if name == "serial" else 2, "limits": Limits(small_input=0)}
+    options: dict[str, object] = {"jobs": 1 if name == "serial" else 2}
     if "cluster" in name:
         there = request.getfixturevalue("cluster").address if "existing" in name else None
         options |= {"engine": "dask", "scheduler": there}
@@ -67,7 +67,7 @@ def engine(kind: dict[str, object]) -> Iterator[Engine]:
     """An engine of each kind, for all tests: what one test does to it must not disturb the next."""
     options = Options(**kind)  # type: ignore[arg-type]
     limits = Limits(cluster_patience_seconds=8.0)  # so long it waits for the result of a dead worker
-    with make_engine(options.jobs, options.engine, options.scheduler, limits) as running:
+    with use_limits(limits), make_engine(options.jobs, options.engine, options.scheduler) as running:
         yield running
 
 
@@ -82,6 +82,18 @@ def test_every_argument_gives_its_result(engine: Engine) -> None:
     assert sorted(engine.run(double, range(20))) == [(number, 2 * number) for number in range(20)]
     assert sorted(engine.run(double, iter([5]))) == [(0, 10)]
     assert list(engine.run(double, [])) == []
+
+
+def limit_of_tasks(number: int) -> int:
+    return number + current_limits().task_bytes
+
+
+@ONE_CLUSTER
+def test_tasks_have_the_limits_of_the_caller(engine: Engine) -> None:
+    """Of each call, although the workers are older."""
+    for task_bytes in (100, 200):
+        with use_limits(Limits(task_bytes=task_bytes)):
+            assert sorted(engine.run(limit_of_tasks, [1, 2])) == [(0, task_bytes + 1), (1, task_bytes + 2)]
 
 
 @ONE_CLUSTER
@@ -143,5 +155,6 @@ def whole(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, b
 @ONE_CLUSTER
 def test_the_same_bytes(kind: dict[str, object], shards: Path, whole: dict[str, bytes], tmp_path: Path) -> None:
     """All engines give the same corpus."""
-    normalize_shards([shards], tmp_path / "out", progress=Progress(), part_size=100_000, **kind)
+    with use_limits(Limits(small_input=0)):
+        normalize_shards([shards], tmp_path / "out", progress=Progress(), part_size=100_000, **kind)
     assert Corpus(tmp_path / "out").same_for_all == whole

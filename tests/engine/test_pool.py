@@ -23,7 +23,7 @@ from fastrec.engine import pool as module
 from fastrec.engine.base import Engine, SerialEngine
 from fastrec.engine.pool import PoolEngine
 from fastrec.errors import PanicError, WorkerDiedError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 
 FORKS = sys.platform == "linux" and sys.version_info < (3, 12)
 ONE_KIND = pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_a_panic_is_an_error_that_names_the_task(engine: Engine) -> None:
 def test_a_worker_that_hangs_is_noticed() -> None:
     """If no worker makes progress, the pool is ended, and the error names the task."""
     limits = Limits(pool_look_seconds=0.05, pool_silent_seconds=0.5)
-    with pytest.raises(WorkerDiedError) as caught, PoolEngine(2, limits) as engine:
+    with pytest.raises(WorkerDiedError) as caught, use_limits(limits), PoolEngine(2) as engine:
         list(engine.run(hang, range(10)))
     assert caught.value.task == "3"
 
@@ -156,7 +156,7 @@ def test_an_executor_whose_thread_died_is_noticed(monkeypatch: pytest.MonkeyPatc
     def fail(*_: object) -> None:
         raise MemoryError
 
-    with PoolEngine(2, Limits(pool_look_seconds=0.05)) as engine:
+    with use_limits(Limits(pool_look_seconds=0.05)), PoolEngine(2) as engine:
         assert len(list(engine.run(double, range(5)))) == 5
         monkeypatch.setattr(engine._executor._executor_manager_thread, "wait_result_broken_or_wakeup", fail)
         assert sorted(engine.run(double, range(9))) == [(number, 2 * number) for number in range(9)]
@@ -184,7 +184,7 @@ def test_a_task_that_kills_twice_is_named() -> None:
 @pytest.mark.skipif(NO_SIGNALS, reason="needs /proc to see that a process is stopped")
 def test_a_stopped_worker_is_noticed(tmp_path: Path) -> None:
     """A worker that stays stopped is killed after a while, and its task runs again."""
-    with PoolEngine(2, Limits(pool_look_seconds=0.05)) as engine:
+    with use_limits(Limits(pool_look_seconds=0.05)), PoolEngine(2) as engine:
         arguments = [(str(tmp_path / "mark"), number) for number in range(8)]
         assert sorted(engine.run(stop_once, arguments)) == [(number, number) for number in range(8)]
 
@@ -225,7 +225,7 @@ def test_a_worker_that_dies_with_half_a_result(tmp_path: Path, monkeypatch: pyte
     """The other half never comes: the pool is ended, and the task runs again."""
     half = Half(tmp_path / "mark", lambda: os.kill(os.getpid(), signal.SIGKILL))
     monkeypatch.setattr(Connection, "_send", half.send)
-    with PoolEngine(2, Limits(pool_look_seconds=0.1)) as engine:
+    with use_limits(Limits(pool_look_seconds=0.1)), PoolEngine(2) as engine:
         assert {number for number, _ in engine.run(much, range(8))} == set(range(8))
     assert half._mark.exists()
 
@@ -259,7 +259,7 @@ with PoolEngine(2) as engine:
 @pytest.mark.timeout(60)
 def test_a_stopped_worker_does_not_keep_the_engine_from_ending() -> None:
     """A worker that is stopped after the last task does not end by itself, so it is killed."""
-    with PoolEngine(2, Limits(pool_leave_seconds=0.5)) as engine:
+    with use_limits(Limits(pool_leave_seconds=0.5)), PoolEngine(2) as engine:
         assert len(list(engine.run(double, range(5)))) == 5
         os.kill(engine._workers()[0], signal.SIGSTOP)
 

@@ -13,7 +13,7 @@ import pytest
 
 from fastrec.corpus import publish
 from fastrec.errors import FastrecError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.progress import Progress
@@ -37,6 +37,7 @@ class Scene(msgspec.Struct):
     """The run under test writes only here; the shards are elsewhere."""
     shards: Path
     options: dict[str, Any]
+    limits: Limits
     new: dict[str, bytes]
     old: dict[str, bytes] | None
     """The corpus that is replaced, if there is one."""
@@ -46,7 +47,8 @@ class Scene(msgspec.Struct):
         return self.folder / "out"
 
     def run(self) -> None:
-        run([self.shards], self.out, Options(**self.options, overwrite=self.old is not None), progress=Progress())
+        options = Options(**self.options, overwrite=self.old is not None)
+        use_limits(self.limits)(run)([self.shards], self.out, options, progress=Progress())
 
     def begin(self) -> None:
         """Restore the initial state."""
@@ -69,7 +71,7 @@ def contents(corpus: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(corpus.iterdir())}
 
 
-def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
+def make_scene(folder: Path, *, replace: bool, limits: Limits = SMALL_TASKS, **options: Any) -> Scene:
     """Make shards of several formats with duplicates, conflicts and rejected lines, for a few tasks and parts."""
     shards = folder / "in"
     same = lines_of("same", 2)
@@ -81,10 +83,10 @@ def make_scene(folder: Path, *, replace: bool, **options: Any) -> Scene:
         write(folder / "old.jsonl", lines_of("old"))
         run([folder / "old.jsonl"], folder / "old", Options())
         old = contents(folder / "old")
-    options = {"part_size": 6_000, "memory": 5 << 20, "limits": SMALL_TASKS, **options}
-    run([shards], folder / "whole", Options(**options))
+    options = {"part_size": 6_000, "memory": 5 << 20, **options}
+    use_limits(limits)(run)([shards], folder / "whole", Options(**options))
     assert len(audited(folder / "whole").parts) > 1
-    return Scene(folder / "place", shards, options, contents(folder / "whole"), old)
+    return Scene(folder / "place", shards, options, limits, contents(folder / "whole"), old)
 
 
 def no_exchange(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import fastrec
+from fastrec.limits import Limits
 from fastrec.normalize.run import NormalizeResult
 from fastrec.sources.formats import Format
 from tests.faults.failing import contents
@@ -21,8 +22,8 @@ from tests.faults.processes import Process
 from tests.normalize.nights import Nights, check_same
 from tests.normalize.piles import MODELS, Pile, answers
 
-SMALL: dict[str, Any] = {"task_bytes": 4_000}
-TWO_JOBS: dict[str, Any] = {"small_input": 0, "task_bytes": 4_000}
+SMALL = Limits(task_bytes=4_000)
+TWO_JOBS = Limits(small_input=0, task_bytes=4_000)
 
 
 class KilledNights:

@@ -16,6 +16,7 @@ from typing import Any, Self
 import msgspec
 
 from fastrec.errors import FastrecError
+from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.faults.injecting import Faults
@@ -32,13 +33,13 @@ class NightRun(msgspec.Struct):
     paths: list[str]
     out: str
     options: dict[str, Any]
-    limits: dict[str, Any] = {}
+    limits: Limits = LIMITS
     kill_at: int = 0
     """Number of the change before which the process kills itself; 0: never."""
 
     def made_options(self) -> Options:
         """Return the options of a night that was read from JSON."""
-        return msgspec.convert({**self.options, "limits": self.limits, "incremental": True, "overwrite": True}, Options)
+        return msgspec.convert({**self.options, "incremental": True, "overwrite": True}, Options)
 
     @property
     def command(self) -> list[str]:
@@ -72,7 +73,7 @@ def main() -> int:
     os.fsync = lambda _: None  # it matters after a power failure only, and takes time
     with Kill(Path(night.out).parent, night.kill_at) as kill:
         try:
-            run(night.paths, night.out, night.made_options())
+            use_limits(night.limits)(run)(night.paths, night.out, night.made_options())
         except (FastrecError, OSError) as exc:
             sys.stderr.write(f"{type(exc).__name__}: {exc}\n")
             return 3

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from fastrec.limits import LIMITS, Limits
 from tests.faults.failing import contents
 from tests.faults.killed_nights import KilledNights
 from tests.faults.night_run import NightRun
@@ -73,5 +74,7 @@ class NightCases:
 
     def _killed_run(self, scene: Nights, dice: random.Random) -> NightRun:
         paths = [str(path) for path in scene.pile.paths]
-        limits = dice.choice([{}, {"task_bytes": 3_000}, {"task_bytes": 3_000, "unmerged_runs": 2, "merged_runs": 2}])
+        limits = dice.choice(
+            [LIMITS, Limits(task_bytes=3_000), Limits(task_bytes=3_000, unmerged_runs=2, merged_runs=2)]
+        )
         return NightRun(paths, str(scene.out), scene.content, limits, int(self._changes ** dice.random()) + 1)

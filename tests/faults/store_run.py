@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from fastrec.errors import FastrecError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 
@@ -15,11 +15,9 @@ LIMITS = Limits(lease_renew_seconds=RENEW, lease_lapse_seconds=LAPSE, small_inpu
 
 def attempt(shards: str, out: str, jobs: str, work: str) -> tuple[int, str]:
     """Run `normalize`; return its exit code, and its error."""
-    options = Options(
-        jobs=int(jobs), work_dir=work or None, part_size=100_000, memory=64 << 20, overwrite=True, limits=LIMITS
-    )
+    options = Options(jobs=int(jobs), work_dir=work or None, part_size=100_000, memory=64 << 20, overwrite=True)
     try:
-        run([shards], out, options)
+        use_limits(LIMITS)(run)([shards], out, options)
     except (FastrecError, OSError) as exc:
         return 3, f"{type(exc).__name__}: {exc}\n"
     return 0, ""

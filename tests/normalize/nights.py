@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.filters import Filters
-from fastrec.limits import Limits
+from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import NormalizeResult, run
+from fastrec.progress import Progress
 from tests.faults.failing import contents
 from tests.normalize.normalizing import StopAfter, audited
 from tests.normalize.piles import DEEDS, SECRET, UNSEEN, Pile, settle
@@ -158,9 +159,10 @@ class Nights:
         """Return the options of an incremental night."""
         return Options(**{**self.content, "incremental": True, "overwrite": True, **more})
 
-    def run(self, **more: Any) -> NormalizeResult:
+    def run(self, limits: Limits = LIMITS, progress: Progress | None = None, **more: Any) -> NormalizeResult:
         """Run one incremental night."""
-        return run(self.pile.paths, self.out, self.options(**more))
+        with use_limits(limits):
+            return run(self.pile.paths, self.out, self.options(**more), progress=progress)
 
     def full(self) -> dict[str, bytes]:
         """Return all files of a corpus that is made from the same shards without kept work."""
@@ -186,8 +188,7 @@ class Nights:
         self._do(night.deeds[:half])
         if night.stop:
             with contextlib.suppress(KeyboardInterrupt):
-                attempt = self.options(**first_attempt(night))
-                run(self.pile.paths, self.out, attempt, progress=StopAfter(night.stop))
+                self.run(**first_attempt(night), progress=StopAfter(night.stop))
             self._do(night.deeds[half:])
         if night.stop or self._was_later is not self.pile.is_later:
             self._signatures = None  # how much can be reused depends on when, and on where the later record was

@@ -17,6 +17,7 @@ import zstandard
 from xxhash import xxh3_128_hexdigest
 
 import fastrec
+from fastrec.limits import current_limits, use_limits
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import NormalizeResult, run
 from fastrec.progress import Progress
@@ -100,10 +101,18 @@ def without_long(lines: Iterable[bytes], longest: int = 6_000) -> list[bytes]:
     return [line for number, line in enumerate(lines) if len(line) <= longest or number % 25 == 0]
 
 
+def run_limited(names: Any, output: Any, options: dict[str, Any], **more: Any) -> NormalizeResult:
+    """Normalize; `limits` are among the options."""
+    limits = options.get("limits", current_limits())
+    made = make_options(**{name: value for name, value in options.items() if name != "limits"})
+    with use_limits(limits):
+        return run(names, output, made, **more)
+
+
 def normalized(inputs: Any, output: Path, progress: Any = None, **options: Any) -> Corpus:
     """Normalize, and audit the published corpus, which may have no records."""
     names = [inputs] if isinstance(inputs, (str, Path)) else list(inputs)
-    report = run(names, output, make_options(**{"allow_empty": True} | options), progress=progress or Progress())
+    report = run_limited(names, output, {"allow_empty": True} | options, progress=progress or Progress())
     return audited(output, report)
 
 

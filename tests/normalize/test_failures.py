@@ -27,7 +27,7 @@ from fastrec.normalize import run as module
 from fastrec.normalize.run import normalize
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
-from tests.normalize.normalizing import Corpus, normalized, write
+from tests.normalize.normalizing import Corpus, normalized, run_limited, write
 from tests.samples import question, sample
 from tests.sources.compressing import compressed
 from tests.systems import needs_memory_limit
@@ -99,7 +99,7 @@ def way(request: pytest.FixtureRequest) -> dict[str, Any]:
 def test_all_bad_shards_are_named_and_nothing_is_published(shards: Path, tmp_path: Path, way: dict[str, Any]) -> None:
     """All bad shards are listed, whichever way workers get them, and nothing is published."""
     with pytest.raises(BadShardsError) as caught:
-        normalize(shards, tmp_path / "out", **way)
+        run_limited([shards], tmp_path / "out", way)
     assert [(type(error), Path(error.path).name) for error in caught.value.errors] == [
         (ShardTruncatedError, "b.jsonl.zst"),
         (ShardCorruptError, "d.jsonl.gz"),

@@ -20,7 +20,7 @@ from fastrec.errors import NoMatchError
 from fastrec.filters import Filters, make_filters
 from fastrec.judge.judge import Judge
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.limits import Limits, use_limits
+from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
@@ -163,9 +163,9 @@ def test_the_corpus_is_that_of_the_matching_lines(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         all_lines, some = write(folder / "all.jsonl", lines), write(folder / "some.jsonl", expected)
-        limits = {"limits": PIECES} if in_pieces else {}
-        given_options = make_options(**options, **asked, **limits, allow_empty=True)
-        result = run([all_lines], folder / "filtered", given_options)
+        given_options = make_options(**options, **asked, allow_empty=True)
+        with use_limits(PIECES if in_pieces else LIMITS):
+            result = run([all_lines], folder / "filtered", given_options)
         run([some], folder / "plain", make_options(**options, allow_empty=True))
         found, wanted = ({path.name: path.read_bytes() for path in (folder / one).iterdir()} for one in
                          ("filtered", "plain"))  # fmt: skip
@@ -197,10 +197,11 @@ def test_however_it_is_made(shards: Path, tmp_path: Path) -> None:
     small = Limits(small_input=0, task_bytes=4_000)
     use_limits(small)(fastrec.normalize)(shards, tmp_path / "jobs", **ASKED, jobs=2)
     assert contents(tmp_path / "jobs") == expected
-    options = make_options(**ASKED, limits=Limits(task_bytes=4_000))
-    with pytest.raises(KeyboardInterrupt):
-        run([shards], tmp_path / "resumed", options, progress=StopAfter(3))
-    result = run([shards], tmp_path / "resumed", options)
+    options = make_options(**ASKED)
+    with use_limits(Limits(task_bytes=4_000)):
+        with pytest.raises(KeyboardInterrupt):
+            run([shards], tmp_path / "resumed", options, progress=StopAfter(3))
+        result = run([shards], tmp_path / "resumed", options)
     assert "resuming an interrupted run" in result.notices[0]
     assert contents(tmp_path / "resumed") == expected
     away = (shards / "5.jsonl").rename(tmp_path / "5.jsonl")

@@ -20,7 +20,7 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.errors import BadShardsError
 from fastrec.filters import Filters
 from fastrec.judge.repair import repair_codes
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import options as module
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
@@ -70,9 +70,9 @@ def test_kept_work_is_at_most_half_of_the_text(limits: Limits, tmp_path: Path) -
     """The links to parts included, after the first night and after the second one."""
     every = without_long(lines(Recipe(records=900, seed=3, duplicates=0.05, conflicts=0.02, text="words")))
     shards = list(shuffled_shards(every, 9, tmp_path / "in"))
-    options = Options(incremental=True, overwrite=True, part_size=200_000, limits=limits)
+    options = Options(incremental=True, overwrite=True, part_size=200_000)
     for count in (8, 9):
-        run(shards[:count], tmp_path / "out", options)
+        use_limits(limits)(run)(shards[:count], tmp_path / "out", options)
         text = sum(entry["text_bytes"] for entry in json.loads((tmp_path / "out/manifest.json").read_bytes())["parts"])
         kept = sum(path.stat().st_size for path in work_files(tmp_path / ".out.fastrec-work"))
         assert 0 < kept <= text / 2, f"{kept / text:.0%} of the text"
@@ -83,7 +83,7 @@ def test_kept_work_does_not_grow_with_the_nights(scene: Nights) -> None:
     files, size = [], []
     for number in range(6):
         scene.pile.write(scene.pile.paths[0], answers("eval-0", MODELS[0], epoch=number))
-        scene.run(limits=SMALL_TASKS)
+        scene.run(SMALL_TASKS)
         files.append(len(work_files(scene.work)))
         size.append(sum(path.stat().st_size for path in work_files(scene.work)))
     assert max(files) <= min(files) * 1.5 + 4, f"files after each night: {files}"
@@ -416,7 +416,7 @@ def test_an_interrupted_night_is_resumed(limits: Limits, scene: Nights) -> None:
     before, count = contents(scene.out), 0
     for count in range(1, 60, 2):
         try:
-            run(scene.pile.paths, scene.out, scene.options(limits=limits), progress=StopAfter(count))
+            scene.run(limits, progress=StopAfter(count))
             break
         except KeyboardInterrupt:
             check_same(contents(scene.out), before)
@@ -433,10 +433,9 @@ def test_an_interrupted_run_of_another_kind(attempt: dict[str, Any], scene: Nigh
         scene.pile.add([*answers("eval-1", MODELS[2 + epoch], epoch=epoch), b"{"])
     scene.pile.paths.reverse()
     for count in (2, 7, 14):
-        options = scene.options(limits=SMALL_TASKS, **attempt)
         with pytest.raises(KeyboardInterrupt):
-            run(scene.pile.paths, scene.out, options, progress=StopAfter(count))
-    result = scene.run(limits=SMALL_TASKS)
+            scene.run(SMALL_TASKS, progress=StopAfter(count), **attempt)
+    result = scene.run(SMALL_TASKS)
     assert (result.unchanged, result.new) == (unchanged, 3)
     scene.check()
     scene.pile.remove(scene.pile.paths[0])

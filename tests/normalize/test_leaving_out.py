@@ -21,7 +21,7 @@ from fastrec.normalize.pass2 import PartTask
 from fastrec.normalize.results import Part
 from fastrec.normalize.run import normalize
 from tests.normalize.leaving_out import leave_out
-from tests.normalize.normalizing import Corpus, normalized, raw_of, write
+from tests.normalize.normalizing import Corpus, normalized, raw_of, run_limited, write
 from tests.samples import sample_of
 from tests.sizes import examples
 
@@ -148,7 +148,7 @@ def test_a_run_that_stops_between_steps_is_resumed(step: int, tmp_path: Path, mo
     made.clear()
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(parts_module, ("find_same_run", "count_census")[step - 1], stop)
-        normalize(shard, tmp_path / "out", **options)
+        run_limited([shard], tmp_path / "out", options)
     before = [*made]
     made.clear()
     corpus = normalized(shard, tmp_path / "out", **options)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import ShardError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import pass1_driver, plan
 from fastrec.normalize import run as module
 from fastrec.normalize.options import FEW_FENCES
@@ -375,8 +375,8 @@ def test_a_census_in_tasks_counts_the_same(parts: list[list[Any]], repeats: Any)
             FIELDS, repeats, without_contradictions=False, path=f"{folder}/superseded records"
         )
         one = census.read_census(prefixes, rule)
-        limits = Limits(census_fan_in=2, census_partitions=3)
-        [many] = census.count_census([prefixes], folder, SerialEngine(), limits, rule)
+        with use_limits(Limits(census_fan_in=2, census_partitions=3)):
+            [many] = census.count_census([prefixes], folder, SerialEngine(), rule)
         superseded = [list(superseded_in(slices_of(found.superseded, None, None), None, None)) for found in (one, many)]
         assert superseded[0] == superseded[1]
         one.superseded = many.superseded = []

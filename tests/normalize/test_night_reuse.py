@@ -17,7 +17,7 @@ from fastrec.limits import Limits
 from fastrec.normalize import parts as parts_module
 from fastrec.normalize.options import RECORDED, Options
 from fastrec.normalize.pass2 import PartTask
-from fastrec.normalize.run import NormalizeResult, run
+from fastrec.normalize.run import NormalizeResult
 from fastrec.sources.formats import Format
 from fastrec.summary.tally import Tally
 from tests.normalize.nights import MERGE_EARLY, SMALL_TASKS, TWO_JOBS, Nights, parts_of
@@ -421,12 +421,12 @@ def test_many_tasks_per_shard(tmp_path: Path) -> None:
     packed = pile.add(lines[:50], Format.ZSTD)
     scene = Nights(tmp_path, pile)
     for limits in (SMALL_TASKS, TWO_JOBS, MERGE_EARLY, Limits()):
-        result = run(pile.paths, scene.out, scene.options(jobs=2 if limits is TWO_JOBS else 1, limits=limits))
+        result = scene.run(limits, jobs=2 if limits is TWO_JOBS else 1)
         assert result.notices == []
         scene.check()
     for path in (large, packed):
         pile.write(path, pile.lines[path][:-15])
-        assert scene.run(limits=SMALL_TASKS).changed == 1
+        assert scene.run(SMALL_TASKS).changed == 1
         scene.check()
 
 

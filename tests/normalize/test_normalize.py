@@ -16,7 +16,7 @@ import pytest
 import fastrec
 from fastrec.commands.generate import Recipe, generate, lines
 from fastrec.errors import UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.dry_run import plan
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import normalize
@@ -59,7 +59,7 @@ def line_of(**changes: Any) -> bytes:
 def test_the_demo_becomes_the_golden_corpus(jobs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The demo corpus gives the committed text, byte for byte, with 1 and 2 jobs."""
     monkeypatch.chdir(ROOT)
-    found = produce(tmp_path / "out", jobs=jobs, limits=Limits(small_input=0))
+    found = use_limits(Limits(small_input=0))(produce)(tmp_path / "out", jobs=jobs)
     assert sorted(found) == sorted(path.name for path in GOLDEN.iterdir())
     for name, text in found.items():
         assert text == (GOLDEN / name).read_bytes(), f"{name} differs; if that is meant: python -m tests.golden.update"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastrec.engine.base import SerialEngine
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import pass1, pass1_driver
 from fastrec.normalize import run as module
 from fastrec.normalize.options import Options
@@ -24,8 +24,8 @@ from tests.normalize.test_determinism import mixed_lines
 GB = 1 << 30
 
 
-def tasks_of(shards: list[Shard], directory: str, workers: int, limits: Limits = LIMITS) -> SortTasks:
-    options = Options(jobs=max(workers, 1), limits=limits)
+def tasks_of(shards: list[Shard], directory: str, workers: int) -> SortTasks:
+    options = Options(jobs=max(workers, 1))
     return SortTasks(shards, directory, options, options.target, workers=workers)
 
 
@@ -69,7 +69,8 @@ def test_chunks_and_other_tasks_come_in_turns(tmp_path: Path) -> None:
     small = [write(tmp_path / f"{number}.jsonl", mixed_lines()[:20]) for number in range(6)]
     limits = Limits(task_bytes=1_000, decompressed_chunk_bytes=20_000, small_input=0)
     shards, _ = find_shards([str(path) for path in (large, *small)])
-    tasks = list(tasks_of(shards, str(tmp_path), 2, limits).make(Reusable()))
+    with use_limits(limits):
+        tasks = list(tasks_of(shards, str(tmp_path), 2).make(Reusable()))
     kinds = [task.pieces[0].temporary for task in tasks]
     assert len({task.number for task in tasks}) == len(tasks)
     assert kinds.count(True) > 10

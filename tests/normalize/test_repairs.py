@@ -185,7 +185,7 @@ def test_counts_of_repairs_survive_an_interrupted_run(
         with pytest.raises(KeyboardInterrupt):
             use_limits(small)(normalize)(shards, tmp_path / "out", **chosen)
     codes = repair_codes(chosen["repair"])
-    result = run([shards], tmp_path / "out", Options(schema="0.3.0", repair=codes, limits=small))
+    result = use_limits(small)(run)([shards], tmp_path / "out", Options(schema="0.3.0", repair=codes))
     assert any(notice.startswith("resuming an interrupted run") for notice in result.notices)
     for name in ("summary.json", "rejects.jsonl.zst"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

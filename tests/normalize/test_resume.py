@@ -28,7 +28,7 @@ from fastrec.normalize.run import normalize, run
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from tests.normalize import normalizing
-from tests.normalize.normalizing import Corpus, write
+from tests.normalize.normalizing import Corpus, run_limited, write
 from tests.normalize.test_failures import lines_of, names_in, text_of
 from tests.sources.compressing import compressed
 
@@ -94,7 +94,7 @@ def everything(corpus: Corpus) -> dict[str, bytes]:
 
 def interrupt(shards: Path, out: Path, count: int = 3, stage: str = "sort", **options: Any) -> KeyboardInterrupt:
     with pytest.raises(KeyboardInterrupt) as caught:
-        run([shards], out, Options(**{"limits": A_TASK_EACH, **options}), progress=StopAfter(count, stage))
+        run_limited([shards], out, {"limits": A_TASK_EACH, **options}, progress=StopAfter(count, stage))
     assert not out.exists()
     return caught.value
 
@@ -109,7 +109,7 @@ def test_finished_tasks_are_not_repeated(
     error = interrupt(shards, tmp_path / "out", count)
     assert "the same command resumes from there" in error.__notes__[0]
     assert len(sorted_tasks) == count
-    report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH))
+    report = use_limits(A_TASK_EACH)(run)([shards], tmp_path / "out", Options())
     assert sorted(chain(*sorted_tasks)) == list("bcdefg")
     assert f"resuming an interrupted run: {count} of its {count} finished tasks are reused" in report.notices
     assert everything(Corpus(tmp_path / "out")) == whole
@@ -199,7 +199,7 @@ def test_fresh_reuses_nothing(shards: Path, tmp_path: Path, sorted_tasks: list[l
     """With `fresh`, all tasks are repeated."""
     interrupt(shards, tmp_path / "out")
     sorted_tasks.clear()
-    report = run([shards], tmp_path / "out", Options(fresh=True, limits=A_TASK_EACH))
+    report = use_limits(A_TASK_EACH)(run)([shards], tmp_path / "out", Options(fresh=True))
     assert sorted(chain(*sorted_tasks)) == list("bcdefg")
     assert report.notices == []
 
@@ -235,7 +235,7 @@ def test_work_of_another_build_is_not_reused(
     interrupt(shards, tmp_path / "out")
     monkeypatch.setattr(options_module, "identity", lambda: here)
     sorted_tasks.clear()
-    report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH))
+    report = use_limits(A_TASK_EACH)(run)([shards], tmp_path / "out", Options())
     assert sorted(chain(*sorted_tasks)) == list("bcdefg")
     reason = f"it was made with {what} 0.0 instead of {here[what]}"
     assert report.notices == [f"finished work of an interrupted run is not reused: {reason}"]
@@ -397,7 +397,7 @@ def test_too_little_space_is_noticed_before_the_work(
     """If the estimated disk usage exceeds the free space, a notice says so."""
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=10, f_frsize=1))
     heard: list[str] = []
-    report = run([shards], tmp_path / "out", Options(limits=A_TASK_EACH), notice=heard.append)
+    report = use_limits(A_TASK_EACH)(run)([shards], tmp_path / "out", Options(), notice=heard.append)
     assert "has 0.0 GB left" in heard[0]
     assert report.notices == heard
 
@@ -433,7 +433,7 @@ def test_conflicts_of_removed_parts_are_not_listed(
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(driver, "write_rejects", stop)
-        normalize(shards, tmp_path / "out", **options)
+        run_limited([shards], tmp_path / "out", options)
     for name in "cdefgh":
         next(shards.glob(f"{name}.*")).unlink()
     corpus = normalized(shards, tmp_path / "out", **options)

@@ -25,7 +25,7 @@ from fastrec.sources.formats import Format
 from fastrec.sources.inputs import find_shards
 from tests.faults.failing import contents
 from tests.normalize.nights import Nights, parts_of
-from tests.normalize.normalizing import Corpus, StopAfter, audited, normalized, text_of, write
+from tests.normalize.normalizing import Corpus, StopAfter, audited, normalized, run_limited, text_of, write
 from tests.normalize.piles import MODELS, Pile, answers
 from tests.normalize.test_determinism import DECOMPRESS_IN_DRIVER, SMALL_RUNS
 from tests.normalize.test_merge_rounds import MERGE_EARLY
@@ -69,7 +69,7 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_sources_depend_on_the_input_alone(way: str, shards: list[Path], expected: Corpus, tmp_path: Path) -> None:
     """Not on jobs, memory, or how the input is cut and merged."""
-    run(shards, tmp_path / "out", Options(part_size=PART, track_sources=True, **WAYS[way]))
+    run_limited(shards, tmp_path / "out", {"part_size": PART, "track_sources": True, **WAYS[way]})
     assert len(expected.parts) > 3
     assert contents(tmp_path / "out") == contents(expected.path)
 
@@ -189,10 +189,10 @@ def test_a_refused_corpus_has_its_sources(shards: list[Path], tmp_path: Path) ->
 @pytest.mark.parametrize("stop", [3, 9, 12])
 def test_an_interrupted_run_is_resumed(stop: int, shards: list[Path], expected: Corpus, tmp_path: Path) -> None:
     """Finished parts keep their sources."""
-    options = Options(part_size=PART, track_sources=True, limits=Limits(task_bytes=2_000))
+    options = {"part_size": PART, "track_sources": True, "limits": Limits(task_bytes=2_000)}
     for count in range(stop, 99, 4):
         with contextlib.suppress(KeyboardInterrupt):
-            run(shards, tmp_path / "out", options, progress=StopAfter(count))
+            run_limited(shards, tmp_path / "out", options, progress=StopAfter(count))
             break
     assert contents(tmp_path / "out") == contents(expected.path)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -208,7 +208,7 @@ def test_the_shards_or_the_option_change_before_a_run_is_resumed(
         copy.write_bytes(path.read_bytes())
     options: dict[str, Any] = {"part_size": PART, "limits": Limits(task_bytes=2_000)}
     with pytest.raises(KeyboardInterrupt):
-        run(copies, tmp_path / "out", Options(**options, track_sources=track), progress=StopAfter(14))
+        run_limited(copies, tmp_path / "out", {**options, "track_sources": track}, progress=StopAfter(14))
     assert list((tmp_path / ".out.fastrec-new").glob("part-*")), "no part was made"
     if track:
         copies[1] = copies[1].rename(tmp_path / "in" / "renamed.jsonl.zst")

@@ -23,7 +23,7 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.verify import verify
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import pass1, pass1_driver
 from fastrec.normalize import pass1 as targets
 from fastrec.normalize import run as module
@@ -164,7 +164,7 @@ def test_a_later_record_starts_a_run_again(jobs: int, version: str, tmp_path: Pa
     """If the first lines are of the default version, but another one is not, the run starts again and says so."""
     shards = [write(tmp_path / "in" / f"{name}.jsonl", old(12, 12 * name)) for name in range(4)]
     write(tmp_path / "in" / "2.jsonl", [*old(6, 90), line_of(version, 100), *old(6, 101), b"{"])
-    report = run(shards, tmp_path / "out", Options(jobs=jobs, limits=A_TASK_EACH))
+    report = use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options(jobs=jobs))
     (notice,) = (notice for notice in report.notices if AGAIN in notice)
     assert notice.startswith("there are records of a later schema version than 0.2.0: starting again with --schema 0.3")
     corpus = audited(tmp_path / "out", report)
@@ -188,7 +188,7 @@ def test_a_run_without_later_records_starts_again(jobs: int, tmp_path: Path, mon
     """If the guess is the newest version, but all valid records are of the default one, that is the target."""
     guess_always(monkeypatch, NEW)
     shards = [write(tmp_path / f"{name}.jsonl", [*old(12, 12 * name), b"{"]) for name in range(3)]
-    report = run(shards, tmp_path / "out", Options(jobs=jobs, limits=A_TASK_EACH))
+    report = use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options(jobs=jobs))
     assert sum(AGAIN in notice for notice in report.notices) == 1
     corpus = audited(tmp_path / "out", report)
     assert corpus.same_for_all == normalized(shards, tmp_path / "pinned", schema=OLD).same_for_all
@@ -303,8 +303,8 @@ def test_work_for_the_right_target_is_reused(count: int, tmp_path: Path, tasks: 
     whole = normalized(shards, tmp_path / "whole", limits=A_TASK_EACH)
     tasks.clear()
     with pytest.raises(KeyboardInterrupt):
-        run(shards, tmp_path / "out", Options(limits=A_TASK_EACH), progress=StopAfter(count))
-    report = run(shards, tmp_path / "out", Options(limits=A_TASK_EACH))
+        use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options(), progress=StopAfter(count))
+    report = use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options())
     assert audited(tmp_path / "out", report).same_for_all == whole.same_for_all
     assert tasks.count(NEW) == 5
     assert sum(AGAIN in notice for notice in report.notices) == (count == 1)
@@ -316,8 +316,8 @@ def test_work_of_another_choice_is_not_reused(pinned: str, tmp_path: Path, tasks
     """Work for a target that the user chose is not taken for one that follows from the content."""
     shards = [write(tmp_path / "in" / f"{name}.jsonl", old(12, 12 * name)) for name in range(3)]
     with pytest.raises(KeyboardInterrupt):
-        run(shards, tmp_path / "out", Options(limits=A_TASK_EACH, schema=pinned), progress=StopAfter(2))
-    report = run(shards, tmp_path / "out", Options(limits=A_TASK_EACH))
+        use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options(schema=pinned), progress=StopAfter(2))
+    report = use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options())
     assert name_of(audited(tmp_path / "out", report)) == OLD
     (notice,) = report.notices
     assert f"is not reused: it was made with schema {pinned} instead of auto (0.2.0)" in notice

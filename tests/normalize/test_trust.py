@@ -7,7 +7,6 @@ import json
 import os
 import random
 import tempfile
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +20,6 @@ import fastrec
 from fastrec.corpus import trust
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import BadShardsError, FastrecError, NoMatchError
-from fastrec.judge.judge import judge_slice
 from fastrec.judge.trusted import TrustedJudge
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import driver, pass1, pass2
@@ -89,9 +87,8 @@ def test_trusted_and_judged_corpora_give_the_same_bytes(
 ) -> None:
     """Over options, filters and versions, for several corpora and shards beside them, also in an incremental run."""
     options = {**then, **(filters if rng.random() < 0.6 else {}), "allow_empty": True}
-    chunks = partial(judge_slice, chunk_bytes=rng.choice([1_500, 1 << 18]))
-    with tempfile.TemporaryDirectory() as scratch, use_limits(SMALL), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pass1, "judge_slice", chunks)
+    limits = replace(SMALL, chunk_bytes=rng.choice([1_500, 1 << 18]))
+    with tempfile.TemporaryDirectory() as scratch, use_limits(limits):
         folder = Path(scratch)
         inputs: list[Path] = []
         for name in ("a", "b")[: rng.randint(1, 2)]:
@@ -279,15 +276,15 @@ def test_the_beginning_of_a_part_is_not_written_again(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lines before the first one that goes are read from the part in pass 2; also after runs were merged in rounds."""
-    monkeypatch.setattr(pass1, "judge_slice", partial(judge_slice, chunk_bytes=1_500))
     made: list[Run] = []
     run_of = pass1._PartIndex.run
     monkeypatch.setattr(pass1._PartIndex, "run", lambda index: made.append(run_of(index)) or made[-1])
     options: Any = {"part_size": 4_000, "where": "sample_id != q-19"}
     listed = {str(corpus / part.file): part.text_bytes for part in read_manifest(corpus).parts}
     raw = [write(tmp_path / f"{model}.jsonl", lines(f"org/{model}", 4)) for model in "defgh"]
-    few = replace(SMALL, unmerged_runs=len(listed), task_bytes=1_000, merged_runs=2, least_merge_fan_in=2)
-    for number, limits in enumerate((SMALL, few)):
+    small = replace(SMALL, chunk_bytes=1_500)
+    few = replace(small, unmerged_runs=len(listed), task_bytes=1_000, merged_runs=2, least_merge_fan_in=2)
+    for number, limits in enumerate((small, few)):
         judged, trusted = tmp_path / f"judged {number}", tmp_path / f"trusted {number}"
         with use_limits(limits):
             fastrec.normalize([corpus, *raw], judged, judge=True, **options)

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.sorting.cuts import (
     Border,
     BorderSizes,
@@ -130,7 +130,8 @@ def by_splitting(borders: Sequence[Border], part: int) -> list[bytes]:
 
 
 def chosen(borders: Sequence[Border], part: int = PART, limits: Limits = LIMITS) -> list[bytes]:
-    return choose_cuts(iter(borders), part, FIELDS, limits)
+    with use_limits(limits):
+        return choose_cuts(iter(borders), part, FIELDS)
 
 
 def parts_of(borders: Sequence[Border], cuts: Sequence[bytes]) -> list[list[int]]:
@@ -218,7 +219,7 @@ def test_small_corpora_have_smaller_parts(
         expected //= 2
     limits = Limits(least_part=least_part, fewest_parts=fewest_parts)
     assert chosen(borders, part, limits) == by_splitting(borders, expected)
-    assert part_size_for(total, part, limits) == expected
+    assert use_limits(limits)(part_size_for)(total, part) == expected
 
 
 def test_few_borders_are_held() -> None:
@@ -259,7 +260,7 @@ def test_other_sort_orders() -> None:
             sizes.add([make_key(record)], [PART])
     first_field = prefix_maker(order[:1])
     borders = sizes.borders
-    cuts = choose_cuts(borders, PART, order, LIMITS)
+    cuts = choose_cuts(borders, PART, order)
     assert cuts == [prefix if number % 2 else first_field(prefix) for number, (prefix, _) in enumerate(borders)][1:]
 
 

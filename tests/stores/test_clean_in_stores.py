@@ -43,7 +43,7 @@ MARKED = "/bucket/nightly/corpus/.fastrec-writing"
 def interrupt(shards: Path, work_dir: str | None = None) -> None:
     """Interrupt a run that has made a part."""
     with pytest.raises(KeyboardInterrupt):
-        run([shards], OUT, Options(**OPTIONS, limits=PATIENT, work_dir=work_dir), progress=StopAfter(1, "merge"))
+        use_limits(PATIENT)(run)([shards], OUT, Options(**OPTIONS, work_dir=work_dir), progress=StopAfter(1, "merge"))
 
 
 def names() -> list[str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from fastrec.errors import without_secrets
-from fastrec.limits import Limits
+from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.storage import object_store as object_client
 from fastrec.storage import object_store as object_files
 from fastrec.storage.object_store import OBJECT_STORE, ObjectStore
@@ -246,10 +246,11 @@ def test_no_server(inputs: str) -> None:
 def test_sending_to_a_silent_store_ends(s3: S3) -> None:
     """Writing an object, a new object, or a large one in parts does not hang, and leaves no upload."""
     CLIENTS.use()
-    store = ObjectStore(Limits(store_request_seconds=0.7))
+    store = ObjectStore()
     OBJECT_STORE.write_all("s3://bucket/a", b"a")  # connects, without a short time limit
-    large = store.create("s3://bucket/large")
-    with s3.frozen():
+    impatient = use_limits(Limits(store_request_seconds=0.7))
+    large = impatient(store.create)("s3://bucket/large")
+    with s3.frozen(), impatient:
         for send in (store.write_all, lambda path, data: SharedObject(store, path).write(data)):
             with pytest.raises(OSError, match="s3://bucket/b"):
                 send("s3://bucket/b", b"b")
@@ -265,19 +266,22 @@ def test_a_silent_store_is_not_asked_again_at_once(s3: S3, monkeypatch: pytest.M
     CLIENTS.use()
     s3.put("a", b"")
     s3.fail(Fault("403", "GET"))
-    patient, hasty = ObjectStore(), ObjectStore(Limits(store_slow_seconds=0.0, store_rest_seconds=40.0))
-    for store, asked in ((patient, True), (patient, True), (hasty, True), (hasty, False)):
+    store, hasty = ObjectStore(), Limits(store_slow_seconds=0.0, store_rest_seconds=40.0)
+    for limits, asked in ((LIMITS, True), (LIMITS, True), (hasty, True), (hasty, False)):
         s3.requests()
-        with pytest.raises(OSError, match="Access Denied" if asked else "the store does not answer"):
+        with (
+            use_limits(limits),
+            pytest.raises(OSError, match="Access Denied" if asked else "the store does not answer"),
+        ):
             store.read_all("s3://bucket/a")
         assert bool(s3.requests()) == asked
     s3.fail()
     clock = time.monotonic
     later = types.SimpleNamespace(**{**vars(time), "monotonic": lambda: clock() + 40.0})
     with pytest.raises(OSError, match="the store does not answer"):
-        hasty.read_all("s3://bucket/a")
+        store.read_all("s3://bucket/a")
     monkeypatch.setattr(object_client, "time", later)
-    assert hasty.read_all("s3://bucket/a") == b""
+    assert store.read_all("s3://bucket/a") == b""
 
 
 @pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])

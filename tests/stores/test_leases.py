@@ -17,7 +17,7 @@ pytest.importorskip("fsspec")
 from fastrec.corpus import lock as leases
 from fastrec.corpus.lock import this_machine
 from fastrec.errors import LockedError, LostLeaseError
-from fastrec.limits import LIMITS, Limits
+from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.normalize.normalizing import write
@@ -39,7 +39,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Faults]:
 
 
 def normalize(limits: Limits = LIMITS) -> None:
-    run(["in"], OUT, Options(overwrite=True, limits=limits))
+    use_limits(limits)(run)(["in"], OUT, Options(overwrite=True))
 
 
 def put_lease(content: bytes = b"", **more: Any) -> None:

@@ -22,7 +22,7 @@ import pytest
 import fastrec
 from fastrec.corpus import lock as leases
 from fastrec.errors import LockedError, LostLeaseError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from tests.normalize.normalizing import write
@@ -62,7 +62,7 @@ def shards(tmp_path: Path) -> dict[str, Path]:
 
 
 def normalize(shards: Path, limits: Limits = PATIENT) -> None:
-    run([shards], OUT, Options(**OPTIONS, limits=limits))
+    use_limits(limits)(run)([shards], OUT, Options(**OPTIONS))
 
 
 def published() -> str | None:
@@ -289,11 +289,8 @@ def test_a_run_that_lost_its_lease_does_not_mislead_the_next_one(store: Faults, 
 
     def attempt(algorithm: Literal["sha256", "xxh3_128"]) -> None:
         limits = PATIENT if algorithm == "xxh3_128" else HASTY
-        run(
-            [shards["a"]],
-            OUT,
-            Options(**OPTIONS, limits=limits, hash_algorithm=algorithm, work_dir="fake://bucket/tmp"),
-        )
+        options = Options(**OPTIONS, hash_algorithm=algorithm, work_dir="fake://bucket/tmp")
+        use_limits(limits)(run)([shards["a"]], OUT, options)
 
     def die(request: str) -> None:
         if "/summary-" in request:

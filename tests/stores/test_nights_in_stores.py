@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import fastrec
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import NormalizeResult, run
 from tests.faults.killed_nights import some_of
@@ -30,8 +30,8 @@ from tests.stores.fake import FakeStore, Faults
 
 OUT = "fake://bucket/nightly/corpus"
 FULL = "fake://bucket/full/corpus"
-SMALL: dict[str, Any] = {"task_bytes": 4_000}
-HASTY = Limits(**SMALL, lease_renew_seconds=0.001, lease_lapse_seconds=0.0)
+SMALL = Limits(task_bytes=4_000)
+HASTY = Limits(task_bytes=4_000, lease_renew_seconds=0.001, lease_lapse_seconds=0.0)
 """The limits of a run that presumes every other one dead."""
 OPTIONS: dict[str, Any] = {"part_size": 4 << 10, "repeats": "first", "level": 1, "overwrite": True}
 WORK = [None, "fake://bucket/work"]
@@ -59,8 +59,8 @@ def put(pile: Pile) -> list[str]:
     return [f"fake:/{name}" for name in wanted]
 
 
-def night(names: list[str], **more: Any) -> NormalizeResult:
-    return run(names, OUT, Options(**{**OPTIONS, "limits": Limits(**SMALL), "incremental": True, **more}))
+def night(names: list[str], limits: Limits = SMALL, **more: Any) -> NormalizeResult:
+    return use_limits(limits)(run)(names, OUT, Options(**{**OPTIONS, "incremental": True, **more}))
 
 
 def files_of(url: str) -> dict[str, bytes]:
@@ -249,7 +249,7 @@ class TestOnACluster:
                 for _ in range(2):
                     DEEDS[dice.choice(["new_model", "rewrite", "remove", "rename", "share_lines"])](scene.pile, dice)
                 settle(scene.pile)
-                cluster = {"engine": "dask", "scheduler": running.address, "limits": Limits(**SMALL)}
+                cluster = {"engine": "dask", "scheduler": running.address, "limits": SMALL}
                 scene.run(**(cluster if number % 2 == 0 else {}))
                 scene.check()
                 again = scene.run(**cluster)

@@ -14,7 +14,7 @@ import fastrec
 from fastrec.corpus import lock as leases
 from fastrec.corpus.store_output import StoreOutput
 from fastrec.errors import LockedError, UsageError
-from fastrec.limits import LIMITS, Limits, use_limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
 from fastrec.storage.object_store import OBJECT_STORE
@@ -182,7 +182,7 @@ def test_only_one_of_two_simultaneous_runs_gets_the_lease(shard: str, s3: S3, mo
     for left in (None, b'{"token":"x","process":1,"host":"b","since":"c","alive":0}'):
         if left:
             s3.put("nightly/corpus/.fastrec-writing", left)
-        other = leases.Lease(OBJECT_STORE, f"{OUT}/.fastrec-writing", OUT, LIMITS)
+        other = leases.Lease(OBJECT_STORE, f"{OUT}/.fastrec-writing", OUT)
         late: list[bytes] = []
 
         def write_late(lease: SharedObject, data: bytes, other: Any = other, late: list[bytes] = late) -> None:

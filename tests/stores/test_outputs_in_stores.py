@@ -15,7 +15,7 @@ import pytest
 import fastrec
 from fastrec.commands.rejects import rejects
 from fastrec.errors import UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.normalize import pass1 as targets
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
@@ -133,11 +133,11 @@ def test_a_run_that_starts_again_with_another_schema_is_resumed(
     shards = [write(tmp_path / "in" / f"{name}.jsonl", old[10 * name :][:10]) for name in range(3)]
     write(shards[1], [*old[:5], new, *old[25:]])
     limits = Limits(task_bytes=12_000, run_bytes=12_000)
-    run(shards, tmp_path / "local", Options(limits=limits))
-    options = Options(limits=limits, work_dir="fake://bucket/tmp")
+    use_limits(limits)(run)(shards, tmp_path / "local", Options())
+    options = Options(work_dir="fake://bucket/tmp")
     with pytest.raises(KeyboardInterrupt):
-        run(shards, OUT, options, progress=StopAfter(count))
-    notices = run(shards, OUT, options).notices
+        use_limits(limits)(run)(shards, OUT, options, progress=StopAfter(count))
+    notices = use_limits(limits)(run)(shards, OUT, options).notices
     assert sum("starting again" in notice for notice in notices) == (count == 1)
     assert any("finished tasks are reused" in notice for notice in notices)
     assert comparable(published(store)) == Corpus(tmp_path / "local").same_for_all

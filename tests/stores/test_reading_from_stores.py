@@ -15,9 +15,9 @@ from click.testing import CliRunner
 import fastrec
 from fastrec.cli import cli
 from fastrec.errors import CorpusError, ShardError, UsageError
-from fastrec.limits import Limits
+from fastrec.limits import Limits, use_limits
 from fastrec.sources.inputs import find_shards
-from fastrec.storage.object_store import OBJECT_STORE, ObjectStore
+from fastrec.storage.object_store import OBJECT_STORE
 from tests.normalize.normalizing import Corpus
 from tests.services.s3 import S3, Fault
 
@@ -202,7 +202,8 @@ def test_an_object_is_read_ahead_in_blocks(s3: S3) -> None:
     data = bytes(range(256)) * 3_000
     s3.put("large", data)
     s3.requests()
-    with ObjectStore(Limits(store_block_bytes=100_000)).open_reader("s3://bucket/large") as reader:
+    limits = Limits(store_block_bytes=100_000)
+    with use_limits(limits), OBJECT_STORE.open_reader("s3://bucket/large") as reader:
         for start, size in ((0, None), (5, 250_000), (700_000, None), (700_000, 10**6), (700_000, 0)):
             reader.seek(start, size)
             wanted = data[start:] if size is None else data[start : start + size]

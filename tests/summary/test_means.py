@@ -19,7 +19,7 @@ from fastrec.sorting.keys import KeyColumns
 from fastrec.summary.census import census_of_part, count_questions
 from fastrec.summary.significance import wilson_interval
 from fastrec.summary.tally import Means, Outcome, Repeats, Totals, exact, exact_square, means_of
-from tests.normalize.normalizing import Corpus
+from tests.normalize.normalizing import Corpus, run_limited
 from tests.samples import sample
 from tests.summary.naive import NaiveModel, naive_models, near_root
 
@@ -102,7 +102,7 @@ def test_the_summary_depends_on_the_records_alone(tmp_path: Path) -> None:
     ]
     summaries = set()
     for number, way in enumerate(ways):
-        fastrec.normalize(tmp_path / "a.jsonl", tmp_path / str(number), **way)
+        run_limited([tmp_path / "a.jsonl"], tmp_path / str(number), way)
         summaries.add((tmp_path / str(number) / "summary.json").read_bytes())
     assert len(summaries) == 1
     corpus = Corpus(tmp_path / "1")

@@ -33,7 +33,7 @@ from fastrec.summary.significance import score_interval
 from fastrec.summary.summarize import hash_counts, summarize
 from fastrec.summary.tally import Tally
 from fastrec.wording import titles
-from tests.normalize.normalizing import Corpus
+from tests.normalize.normalizing import Corpus, run_limited
 from tests.running import make_page
 from tests.samples import sample_of
 from tests.sizes import examples
@@ -61,7 +61,7 @@ def graded(metric: str | None, question: int, score: Any, **changes: Any) -> dic
 def corpus_of(folder: Path, records: Iterable[dict[str, Any]], **options: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    fastrec.normalize(folder / "a.jsonl", folder / "corpus", **{"schema": VERSION, **options})
+    run_limited([folder / "a.jsonl"], folder / "corpus", {"schema": VERSION, **options})
     return folder / "corpus"
 
 

@@ -210,7 +210,6 @@ def check_pairs(
     Raises:
         UsageError: A directory does not exist or has nothing to check, or another argument is wrong.
     """
-    limits = current_limits()
     started = time.perf_counter()
     check_jobs(jobs)
     given = [directories] if isinstance(directories, (str, os.PathLike)) else directories
@@ -220,10 +219,10 @@ def check_pairs(
     if any(map(is_private, names)):
         jobs = 1
     pairs, ignored, bad_files = find_pairs(names)
-    pieces = [piece for pair in pairs for piece in pieces_of(pair, limits)]
-    tasks = [CheckTask(some, limits) for some in gather_tasks(pieces, limits.task_bytes)]
+    pieces = [piece for pair in pairs for piece in pieces_of(pair)]
+    tasks = [CheckTask(some) for some in gather_tasks(pieces, current_limits().task_bytes)]
     size = total_text(pieces)
-    results = run_in_order(check_task, tasks, text_bytes=size, jobs=jobs, limits=limits)
+    results = run_in_order(check_task, tasks, text_bytes=size, jobs=jobs)
     check = _Check(PairCheck(ignored=ignored, bad_files=bad_files))
     progress = progress or Progress()
     progress.start("check", size)
@@ -242,7 +241,7 @@ def check_pairs(
 class _Check:
     def __init__(self, report: PairCheck) -> None:
         self._report = report
-        self._groups = FindingGroups(current_limits().finding_groups)
+        self._groups = FindingGroups()
         self._folders: set[str] = set()
 
     def add(self, parts: Sequence[tuple[Piece, CheckedPiece]]) -> None:
@@ -266,7 +265,7 @@ class _Check:
             self._find(path, Finding("pair.several_samples", "$", f"expected one samples file, found {names}"))
         if any(one.error for _, one in parts):
             return  # a file counts as a whole or not at all
-        rows = Rows(FindingGroups(current_limits().finding_groups))
+        rows = Rows()
         for _, one in parts:
             if one.rows:
                 rows += one.rows

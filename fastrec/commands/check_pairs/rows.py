@@ -24,10 +24,10 @@ from xxhash import xxh3_64_intdigest
 
 from fastrec.commands.check_pairs.aggregate import Aggregate, NotAggregate, Pair, path_finding, quoted, read_aggregate
 from fastrec.errors import ShardError, shown, utf8
-from fastrec.judge.findings import Finding, FindingGroups, Location, SliceFindings
+from fastrec.judge.findings import Finding, Location, SliceFindings
 from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.limits import Limits
+from fastrec.limits import current_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA, schema_of_class
 from fastrec.schemas.schema import LABELS
 from fastrec.sources.formats import Format
@@ -63,12 +63,12 @@ class Rows(SliceFindings):
         return super().__iadd__(other)
 
 
-def _read_rows(piece: Slice, aggregate: Aggregate | None, limits: Limits) -> Rows:
+def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
     """Judge the rows of a slice; without an aggregate, there is nothing to compare them with."""
-    found, stats = Rows(FindingGroups(limits.finding_groups)), ReadStats()
+    found, stats = Rows(), ReadStats()
     source = utf8(piece.shard.path)
     joiner = _Joiner(aggregate) if aggregate else None
-    for judged in judge_slice(judge_of(_SETTINGS), piece, chunk_bytes=limits.chunk_bytes, stats=stats):
+    for judged in judge_slice(judge_of(_SETTINGS), piece, stats=stats):
         batch = judged.batch
         found.counts.update(lines=batch.lines, rows=batch.lines - batch.blank, invalid=len(batch.rejected))
         for invalid in batch.rejected:
@@ -205,7 +205,6 @@ class Piece(msgspec.Struct, frozen=True):
 
 class CheckTask(msgspec.Struct, frozen=True):
     pieces: tuple[Piece, ...]
-    limits: Limits
 
     def __str__(self) -> str:
         first, more = self.pieces[0].pair, len(self.pieces) - 1
@@ -221,11 +220,11 @@ class CheckedPiece(msgspec.Struct):
     error: str | None = None  # why a file could not be read
 
 
-def pieces_of(pair: Pair, limits: Limits) -> Iterator[Piece]:
+def pieces_of(pair: Pair) -> Iterator[Piece]:
     if not pair.samples:
         yield Piece(pair, None, is_first=True)
         return
-    for number, piece in enumerate(_chosen_samples(pair).slices(limits.task_bytes)):
+    for number, piece in enumerate(_chosen_samples(pair).slices(current_limits().task_bytes)):
         yield Piece(pair, piece, is_first=not number)
 
 
@@ -236,10 +235,10 @@ def _chosen_samples(pair: Pair) -> Shard:
 
 def check_task(task: CheckTask) -> list[CheckedPiece]:
     read = lru_cache(maxsize=1)(read_aggregate)  # the pieces of a pair follow each other
-    return [_check_piece(piece, task.limits, read) for piece in task.pieces]
+    return [_check_piece(piece, read) for piece in task.pieces]
 
 
-def _check_piece(piece: Piece, limits: Limits, read: Callable[[str], Aggregate | NotAggregate]) -> CheckedPiece:
+def _check_piece(piece: Piece, read: Callable[[str], Aggregate | NotAggregate]) -> CheckedPiece:
     checked, pair = CheckedPiece(), piece.pair
     try:
         found = read(pair.aggregate) if pair.aggregate else None
@@ -253,7 +252,7 @@ def _check_piece(piece: Piece, limits: Limits, read: Callable[[str], Aggregate |
             if piece.is_first and not checked.is_ignored:
                 checked.findings.append(Finding("pair.aggregate", found.path, found.problem))
         if piece.slice:
-            checked.rows = _read_rows(piece.slice, checked.aggregate, limits)
+            checked.rows = _read_rows(piece.slice, checked.aggregate)
     except ShardError as exc:
         checked.error = str(exc)
     except OSError as exc:

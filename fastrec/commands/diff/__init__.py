@@ -26,7 +26,6 @@ from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
 from fastrec.filters import FilterArguments, Strings, as_tuple, field_names, make_filters
-from fastrec.limits import current_limits
 from fastrec.normalize.scratch import matching_corpus
 from fastrec.summary.document import filled
 from fastrec.summary.significance import adjust, paired_test, power, to_double
@@ -243,7 +242,6 @@ def diff(
         CorpusError: A file of a corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    limits = current_limits()
     started = time.perf_counter()
     check_jobs(jobs)
     if examples < 0:
@@ -257,13 +255,13 @@ def diff(
         for path in (os.fspath(old), os.fspath(new)):
             # One of them may have no matching record: its models are missing.
             allow_empty = not corpora or corpora[0].manifest.records > 0
-            matching = matching_corpus(path, wanted, jobs=jobs, allow_empty=allow_empty, limits=limits)
-            corpora.append(read_corpus(stack.enter_context(matching), path, jobs=jobs, limits=limits))
+            matching = matching_corpus(path, wanted, jobs=jobs, allow_empty=allow_empty)
+            corpora.append(read_corpus(stack.enter_context(matching), path, jobs=jobs))
         before, after = corpora
         scored = frozenset() if accuracy else before.graded | after.graded
         plan = make_plan(before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples)
         changes = Changes(scored)
-        for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs, limits=limits):
+        for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs):
             changes.add(result, examples)
     lower_scopes, lower_notices = _find_scopes(lower, scored)
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))

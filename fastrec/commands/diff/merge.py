@@ -53,7 +53,7 @@ from fastrec.corpus.scan import (
 )
 from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, FastrecError, shown
-from fastrec.limits import Limits
+from fastrec.limits import current_limits
 from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.summary.significance import to_double
 
@@ -73,9 +73,9 @@ class _Reader:
     and are skipped.
     """
 
-    def __init__(self, parts: Sequence[PartFile], bounds: Bounds, position_of: PositionOf, limits: Limits) -> None:
+    def __init__(self, parts: Sequence[PartFile], bounds: Bounds, position_of: PositionOf) -> None:
         self._position_of = position_of
-        self._buffers = self._read(parts, bounds, limits)
+        self._buffers = self._read(parts, bounds)
         self.path = ""
         self._offset = 0  # of the buffer in the text of the part
         self.data = bytearray()  # whole lines; those from `start` to `end` are still to be read
@@ -83,13 +83,13 @@ class _Reader:
         self.start = self.end = 0
         self._key: bytes | None = None  # of the line at `start`, once it was read
 
-    def _read(self, parts: Sequence[PartFile], bounds: Bounds, limits: Limits) -> Iterator[bool]:
+    def _read(self, parts: Sequence[PartFile], bounds: Bounds) -> Iterator[bool]:
         """Read the next buffer with lines of the range at each step."""
         low, high = bounds
         before: Position | None = None
         for part in parts:
             self.path, self._offset = part.path, 0
-            for data, size in skim_lines(part, limits):
+            for data, size in skim_lines(part):
                 self.data, self.view, self.start, self.end = data, memoryview(data), 0, size
                 last = self.position(data.rfind(b"\n", 0, size - 1) + 1)
                 first = before if before is not None and self._offset else self.position(0)
@@ -218,7 +218,6 @@ class CompareTask(msgspec.Struct, frozen=True):
     read_all: bool  # whether to read the questions without a difference, too: the summaries do not have their numbers
     split: SplitHashes  # hashes of which each `sample_id` is a question
     examples: int
-    limits: Limits
 
     def __str__(self) -> str:
         return f"comparing {', '.join(shown(part.path) for part in (*self.old, *self.new))}"
@@ -241,10 +240,11 @@ class _Merger:
     def __init__(self, task: CompareTask) -> None:
         self._task = task
         self._position_of = position_maker(task.fields)
-        self.old = _Reader(task.old, task.bounds, self._position_of, task.limits)
-        self.new = _Reader(task.new, task.bounds, self._position_of, task.limits)
+        self.old = _Reader(task.old, task.bounds, self._position_of)
+        self.new = _Reader(task.new, task.bounds, self._position_of)
         self._by_key = "evaluation_id" not in (*task.fields, *task.rest) and not task.read_all
-        self._held = _HeldLines(self.old, task.limits.diff_position_bytes)
+        self._limits = current_limits()
+        self._held = _HeldLines(self.old, self._limits.diff_position_bytes)
         self.changes = Changes(task.scored)
         self._models: dict[bytes, ModelName] = {}  # by the beginning of keys, up to the metric
         self._correctness, self._score = (
@@ -292,7 +292,7 @@ class _Merger:
 
     def _compare_position(self, position: Position, olds: Sequence[bytes] = (), news: Sequence[bytes] = ()) -> None:
         """Compare the records at a position: equal lines before, the given ones, and those that are yet to be read."""
-        held, most_bytes = self._held.at(position), self._task.limits.diff_position_bytes
+        held, most_bytes = self._held.at(position), self._limits.diff_position_bytes
         olds, news = [*held, *olds], [*held, *news]
         for reader, lines in ((self.old, olds), (self.new, news)):
             size = sum(map(len, lines))
@@ -376,7 +376,7 @@ class _Merger:
             self.changes.counts[model][kind] += 1
         examples = self.changes.examples[kind]
         for path in paths:
-            known = path in fields or len(fields) < self._task.limits.diff_fields
+            known = path in fields or len(fields) < self._limits.diff_fields
             fields[path if known else OTHER_FIELDS] += 1
         if len(examples) < self._task.examples:
             examples.append(name_of(new, paths))

@@ -27,7 +27,7 @@ from fastrec.commands.diff.questions import ModelName, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines, text_hash
 from fastrec.corpus.scan import PartFile, Position, PositionOf, SplitHashes, find_split_hashes, parts_of, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC, METRIC_FIELDS
@@ -64,7 +64,7 @@ class Plan(msgspec.Struct):
     notices: list[str]
 
 
-def read_corpus(directory: str, path: str, *, jobs: int, limits: Limits) -> Corpus:
+def read_corpus(directory: str, path: str, *, jobs: int) -> Corpus:
     """Read the documents of a corpus; `path` is what the user gave, and `directory` may have only matching records."""
     manifest = read_manifest(directory)
     parts = parts_of(directory, manifest)
@@ -80,7 +80,7 @@ def read_corpus(directory: str, path: str, *, jobs: int, limits: Limits) -> Corp
         for name in ("graded", "lower_is_better")
     )
     one_id_per_hash = not any(each.ids_with_many_hashes or each.hashes_with_many_ids for each in summary.evaluations)
-    split = find_split_hashes(parts, manifest, summary.evaluations, jobs=jobs, limits=limits)
+    split = find_split_hashes(parts, manifest, summary.evaluations, jobs=jobs)
     schema = CORPUS_LABELS[manifest.schema]
     return Corpus(path, manifest, parts, schema, models, metrics, graded, lower, one_id_per_hash, split)
 
@@ -123,7 +123,6 @@ def make_plan(
     old: Corpus, new: Corpus, by: tuple[str, ...], scored: frozenset[Scope], *, errors_as_wrong: bool, examples: int
 ) -> Plan:
     """Check that two corpora can be compared, and cut the work into ranges."""
-    limits = current_limits()
     by = _fields_of(old, new, by)
     fields = _position_fields(old, new, by)
     # The summaries count the questions of a sample_hash. A hash that is split in one corpus is split in both here.
@@ -144,7 +143,7 @@ def make_plan(
         parts = [part for part in parts if high is None or position_of(part.entry.first) < high]
         return [part for part in parts if low is None or position_of(part.entry.last) >= low]
 
-    cuts = _cuts(olds, news, position_of, limits.diff_range_parts) if cut_fields else []
+    cuts = _cuts(olds, news, position_of, current_limits().diff_range_parts) if cut_fields else []
     rest = tuple(field for field in by if field not in (*fields, METRIC))
     tasks = [
         CompareTask(
@@ -159,7 +158,6 @@ def make_plan(
             read_all=read_all,
             split=split,
             examples=examples,
-            limits=limits,
         )
         for bounds in pairwise([None, *cuts, None])
     ]

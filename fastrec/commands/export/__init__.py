@@ -41,7 +41,6 @@ from fastrec.corpus.scan import SplitHashes, find_split_hashes, parts_of, run_in
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
-from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -116,7 +115,6 @@ def export(
     """
     from fastrec.normalize.scratch import matching_corpus  # noqa: PLC0415 - `sql` imports this package, but not that
 
-    limits = current_limits()
     started = time.perf_counter()
     _check(format, jobs, raw_cells=raw_cells)
     if details is not None and format != "pairs":
@@ -131,7 +129,7 @@ def export(
     kind = Kind("an export", _MARKER, _listed_files)
     with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
-        source = stack.enter_context(matching_corpus(directory, wanted, jobs=jobs, progress=progress, limits=limits))
+        source = stack.enter_context(matching_corpus(directory, wanted, jobs=jobs, progress=progress))
         manifest = read_manifest(source)
         parts = parts_of(source, manifest)
         schema = CORPUS_LABELS[manifest.schema]
@@ -139,7 +137,7 @@ def export(
         split: SplitHashes = frozenset()
         if format == "matrix":
             evaluations = read_summary(source, manifest).evaluations
-            split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
+            split = find_split_hashes(parts, manifest, evaluations, jobs=jobs)
             if has_metrics(schema):
                 graded = {(one.evaluation_name, one.metric) for one in evaluations if one.graded}
         if format == "pairs" and schema is not NEWEST_SCHEMA:
@@ -153,8 +151,8 @@ def export(
             reported = with_progress(parts, parts, progress, "write")
             write_pairs(reported, manifest.sort_fields, made.staging, given)
         else:
-            tasks = export_tasks(parts, manifest, folder, suffix, limits=limits, raw_cells=raw_cells, split=split)
-            done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+            tasks = export_tasks(parts, manifest, folder, suffix, raw_cells=raw_cells, split=split)
+            done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
             list(with_progress(done, parts, progress, "write"))
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []

@@ -32,6 +32,7 @@ from fastrec.errors import naming
 from fastrec.judge.arbiter import judge_slowly
 from fastrec.judge.findings import Errors, json_path
 from fastrec.judge.parse import LongInteger, spell
+from fastrec.limits import current_limits
 from fastrec.schemas.schema import Schema, Shape, build, rewrite_hint
 
 _BATCH_BYTES: Final = 2 << 20  # text to hold as records at a time
@@ -280,14 +281,14 @@ def write_parquet(task: ExportTask) -> None:
     pa.set_cpu_count(1)  # the other processes use the other cores
     pa.set_io_thread_count(1)
     schema = task.schema
-    decoder = Decoder(schema)
+    decoder, most_bytes = Decoder(schema), current_limits().parquet_group_bytes
     with naming(task.output), open_writer(task.output, schema) as writer:
         group: list[pa.RecordBatch] = []
         size = 0
         for rows, text_bytes in decode_lines(task.part, decoder.decode, _BATCH_BYTES, task.sort_fields):
             group.append(batch_of(rows, schema))
             size += text_bytes
-            if size >= task.limits.parquet_group_bytes or sum(map(len, group)) >= _GROUP_ROWS:
+            if size >= most_bytes or sum(map(len, group)) >= _GROUP_ROWS:
                 writer.write_table(pa.Table.from_batches(group), row_group_size=_GROUP_ROWS)
                 group, size = [], 0
         if group:

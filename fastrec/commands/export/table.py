@@ -22,7 +22,6 @@ from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import PartFile, SplitHashes, decode_lines
 from fastrec.csv_writer import CsvWriter
 from fastrec.errors import counted, naming, shown
-from fastrec.limits import Limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC
@@ -65,7 +64,6 @@ class ExportTask(msgspec.Struct, frozen=True):
     output: str
     label: str  # the schema version, as the manifest spells it
     sort_fields: tuple[str, ...]
-    limits: Limits
     raw_cells: bool = True  # whether text that a spreadsheet would evaluate stays as it is
     split: SplitHashes = frozenset()
     sources: str = ""  # the directory of the corpus, if the table has the sources of records

@@ -39,7 +39,6 @@ from fastrec.engine import check_jobs
 from fastrec.engine.base import collector_off
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
-from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.storage import join, storage_of
 
@@ -241,7 +240,7 @@ def _integer(value: Raw) -> int | None:
 
 def _write_tables(corpus: str, folder: Path, jobs: int, progress: Progress | None, *, records: bool = False) -> None:
     """Write one file per part into a folder."""
-    manifest, limits = read_manifest(corpus), current_limits()
+    manifest = read_manifest(corpus)
     parts = parts_of(corpus, manifest)
     write, split, sources = _write_answers, SplitHashes(), ""
     if records:
@@ -250,10 +249,10 @@ def _write_tables(corpus: str, folder: Path, jobs: int, progress: Progress | Non
         write = write_parquet
     else:
         evaluations = read_summary(corpus, manifest).evaluations
-        split = find_split_hashes(parts, manifest, evaluations, jobs=jobs, limits=limits)
+        split = find_split_hashes(parts, manifest, evaluations, jobs=jobs)
         sources = corpus if has_sources(manifest) else ""
-    tasks = export_tasks(parts, manifest, folder, ".parquet", limits=limits, split=split, sources=sources)
-    done = run_in_order(write, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+    tasks = export_tasks(parts, manifest, folder, ".parquet", split=split, sources=sources)
+    done = run_in_order(write, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
     for _ in with_progress(done, parts, progress, "table"):
         pass
 
@@ -322,7 +321,7 @@ def batches(
 
     scratch = tempfile.TemporaryDirectory(prefix="fastrec-")
     try:
-        matching = matching_corpus(directory, wanted, jobs=jobs, progress=progress, limits=current_limits())
+        matching = matching_corpus(directory, wanted, jobs=jobs, progress=progress)
         with matching as source:
             _write_tables(source, Path(scratch.name), jobs, progress)
     except BaseException:

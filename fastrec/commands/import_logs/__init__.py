@@ -44,7 +44,6 @@ from fastrec.harnesses.log import BadLog, FoundFile, Log, LogPlan, RunInfo
 from fastrec.harnesses.metadata import FieldCounts, chosen_names, names_of, notes_on
 from fastrec.harnesses.registry import HARNESS_NAMES, harness_named
 from fastrec.harnesses.table import TableColumns, columns_from, guess
-from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.sources.inputs import AnyFile, find_files
 from fastrec.storage import join, storage_of, without_file_protocol
@@ -335,7 +334,6 @@ def import_logs(
         UsageError: There are no logs, or another argument is wrong.
         OSError: A shard cannot be written.
     """
-    limits = current_limits()
     check_jobs(jobs)
     if from_ not in ("auto", *HARNESS_NAMES):
         raise UsageError(f"from must be auto or one of {', '.join(HARNESS_NAMES)}, not {from_!r}")
@@ -349,14 +347,14 @@ def import_logs(
         meaning, chosen = msgspec.structs.replace(meaning, metadata=metadata), None
     files = find_files(names)
     # How many slices there will be is not known yet: archives have ten times their size in text.
-    processes = 1 if is_small(sum(file.size for file in files), limits) else jobs
+    processes = 1 if is_small(sum(file.size for file in files)) else jobs
     with ExitStack() as outputs:  # closed after the workers, which write there, have ended
         with make_engine(processes) as engine:
             found = _tables(files, meaning) if meaning else find_logs(engine, names, files, from_)
             skipped = {kind: [*map(utf8, some)] for kind, some in found.skipped.items()}
             result = Import(fastrec=__version__, bad_logs=found.bad, skipped_files=skipped)
             result.other_files = sum(map(len, skipped.values()))
-            made = outputs.enter_context(open_output(directory, limits))
+            made = outputs.enter_context(open_output(directory))
             _run(found.logs, result, engine, made, progress or Progress(), patterns=patterns, chosen=chosen)
         result.bad_logs.sort(key=lambda bad: bad.path)
         _check_choices(patterns, chosen or (), result)

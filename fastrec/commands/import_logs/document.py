@@ -21,7 +21,6 @@ from fastrec.corpus.lock import locked
 from fastrec.errors import UsageError, shown
 from fastrec.harnesses.log import BadLog
 from fastrec.harnesses.registry import HARNESS_NAMES
-from fastrec.limits import Limits
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
 _IMPORT_FILE: Final = "import.json"
@@ -124,7 +123,7 @@ _OWN: Final = re.compile(rf"{re.escape(_WORK)}.*|{_SHARD.pattern}")  # of an imp
 
 
 @contextlib.contextmanager
-def open_output(directory: str, limits: Limits) -> Iterator[ImportOutput]:
+def open_output(directory: str) -> Iterator[ImportOutput]:
     """Open an output directory: a new or empty one, or that of an earlier import.
 
     Raises:
@@ -138,7 +137,7 @@ def open_output(directory: str, limits: Limits) -> Iterator[ImportOutput]:
         return
     path = Path(directory)
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path.absolute(), limits.lock_wait_seconds):
+    with locked(path.absolute()):
         path.mkdir(exist_ok=True)
         for left in path.glob(f"{_WORK}*"):  # of an import that was killed
             shutil.rmtree(left, ignore_errors=True)

@@ -104,7 +104,7 @@ def report(
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
-    reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": limits}
+    reading: dict[str, Any] = {"jobs": jobs, "progress": progress}
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(matching_corpus(path, wanted, **reading))
         manifest = read_manifest(directory)
@@ -157,16 +157,16 @@ def report(
         bodies = {
             "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
             "Line counts": sections.line_counts(summary, manifest),
-            "Evaluations × models": heat_maps(found, limits),
+            "Evaluations × models": heat_maps(found),
             "Accuracy with intervals": dot_plots(drawn, found),
-            "Cost": costs_table(costs, limits),
+            "Cost": costs_table(costs),
             "Accuracy, cost and latency": scatter_plots(found, costs),
-            "Calibration": reliability_plots(calibration, limits),
+            "Calibration": reliability_plots(calibration),
             "Trend": trend_plots(paths, wanted.split()[0], jobs=jobs, progress=progress),
-            "Models by evaluation": joined(*notes, evaluation_tables(drawn, found, limits)),
+            "Models by evaluation": joined(*notes, evaluation_tables(drawn, found)),
             "Questions": question_cards(index, questions, name, drawn),
             "Distributions": histograms(drawn, found),
-            "Tokens": tokens(summary, limits),
+            "Tokens": tokens(summary),
             "Schema versions": sections.versions(summary),
             "Duplicates and repeats": sections.repeats(summary),
             "Hashes and ids": sections.hashes(summary),

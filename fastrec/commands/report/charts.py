@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from fastrec.errors import counted, listed
 from fastrec.filters import Filters
 from fastrec.html import Html, joined, lazy, num, row, short_cell, short_row, soft, table, tag
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.summary.document import LineCounts
 from fastrec.summary.present_ranking import EvaluationStats, ModelCost, ModelStats, Stats, largest
@@ -21,9 +21,9 @@ from fastrec.trends import EvaluationTrend, ModelTrend, Trend, collect_trend
 from fastrec.wording import cost_text, cut_middle, latency_text
 
 
-def is_large(stats: Stats, limits: Limits) -> bool:
+def is_large(stats: Stats) -> bool:
     """Whether the page has so many models that browsers would be slow: then large tables are parsed late."""
-    return sum(len(one.by_model) for one in stats.evaluations) > limits.report_static_rows
+    return sum(len(one.by_model) for one in stats.evaluations) > current_limits().report_static_rows
 
 
 def result_of(model: ModelStats, *, accuracy: bool) -> tuple[float | None, float | None, float | None, str]:
@@ -283,9 +283,9 @@ def _scatter(what: str, found: _Points, spell: Callable[[float], str], *, accura
 _MOST_UPRIGHT: Final = 10  # with more columns their headings are rotated
 
 
-def heat_maps(stats: Stats, limits: Limits) -> Html:
+def heat_maps(stats: Stats) -> Html:
     """Show the accuracy (or the score, if it is graded) and the coverage of every model on every evaluation."""
-    evaluations = sorted(stats.evaluations, key=lambda one: -one.records)[: limits.report_columns]
+    evaluations = sorted(stats.evaluations, key=lambda one: -one.records)[: current_limits().report_columns]
     evaluations.sort(key=lambda one: (one.evaluation_name, one.metric or ""))
     records: Counter[str] = Counter()
     for evaluation in evaluations:
@@ -297,7 +297,7 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
     for one in evaluations:
         for place, model in enumerate(one.by_model):  # best first
             places[model.model_id].append(place / len(one.by_model))
-    names = [name for name, _ in records.most_common(max(limits.report_cells // len(evaluations), 1))]
+    names = [name for name, _ in records.most_common(max(current_limits().report_cells // len(evaluations), 1))]
     names.sort(key=lambda name: (fmean(places[name]), name))
     heads = ("model", *(cut_middle(one.title) for one in evaluations))
 
@@ -327,7 +327,7 @@ def heat_maps(stats: Stats, limits: Limits) -> Html:
         soft("Models with the best places on average come first."),
         left_out(len(names), len(records), "models with the most records"),
         left_out(len(evaluations), len(stats.evaluations), "evaluations with the most records"),
-        *map(lazy, maps) if is_large(stats, limits) else maps,
+        *map(lazy, maps) if is_large(stats) else maps,
     )
 
 
@@ -343,12 +343,12 @@ def _heat(value: float | None, spec: str, errors: int = 0, *, coloured: bool = T
     return short_cell(format(value, spec), note, class_=f"h{round(value * 10)}" if coloured else "")
 
 
-def reliability_plots(models: Sequence[Calibration], limits: Limits) -> Html:
+def reliability_plots(models: Sequence[Calibration]) -> Html:
     """Draw the share of right answers against their confidence, for each model; on the line, both are equal."""
     if not models:
         return Html("")
     known = [one for one in models if one.answers]
-    plots = [_reliability(one) for one in known[: limits.report_scopes]]
+    plots = [_reliability(one) for one in known[: current_limits().report_scopes]]
     about = "Each circle is a tenth of the range of confidence. On the line, as many answers are right as stated."
     note = left_out(len(plots), len(known), "models and evaluations")
     return joined(soft(about), note, tag("div", *plots, class_="plots cards"))
@@ -382,8 +382,7 @@ def trend_plots(paths: Sequence[str], filters: Filters, *, jobs: int, progress: 
     """Show how models changed over corpora: plots, a table of changes, and the line counts of each corpus."""
     if not paths:
         return Html("")
-    limits = current_limits()
-    trend = collect_trend(paths, filters=filters, jobs=jobs, progress=progress, limits=limits)
+    trend = collect_trend(paths, filters=filters, jobs=jobs, progress=progress)
     names = [corpus.name for corpus in trend.corpora]
     ends = names if len(names) == 1 else [names[0], names[-1]]
     corpora = f"1 corpus, {ends[0]}" if len(ends) == 1 else f"{len(names):,} corpora, from {' to '.join(ends)}"
@@ -392,7 +391,7 @@ def trend_plots(paths: Sequence[str], filters: Filters, *, jobs: int, progress: 
         f"marks such a change: p < {trend.p:g}, adjusted for {counted(trend.comparisons, 'comparison')}. Each model "
         "is compared with the last corpus before in which it has answers, on the questions that it answered in both."
     )
-    shown = trend.evaluations[: limits.report_scopes]
+    shown = trend.evaluations[: current_limits().report_scopes]
     return joined(
         *map(soft, (about, *trend.notices)),
         tag("div", *(_trend_card(names, ends, one) for one in shown), class_="plots"),

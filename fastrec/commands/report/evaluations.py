@@ -19,7 +19,7 @@ from fastrec.answers.transcript import Transcript, transcript_of
 from fastrec.commands.report.charts import are_shares, gallery, histogram, is_large, left_out, result_of, short
 from fastrec.errors import counted
 from fastrec.html import Html, joined, lazy, multiline, num, row, short_cell, short_row, soft, table, tag
-from fastrec.limits import Limits
+from fastrec.limits import current_limits
 from fastrec.summary.document import Summary
 from fastrec.summary.present_ranking import (
     EvaluationStats,
@@ -37,21 +37,21 @@ from fastrec.wording import metrics_of, score_text, title_of
 _PLUS_MINUS: Final = "±: one standard error of the mean score, over questions."
 
 
-def evaluation_tables(stats: Stats, everything: Stats, limits: Limits) -> Html:
+def evaluation_tables(stats: Stats, everything: Stats) -> Html:
     """Show all models of each evaluation, the best first; the evaluations without a table share one."""
-    most = max(limits.report_rows // max(len(stats.evaluations), 1), 10)
+    most = max(current_limits().report_rows // max(len(stats.evaluations), 1), 10)
     lines = soft(" ".join(legend(stats))) if stats.evaluations else Html("")
-    large = is_large(stats, limits)
+    large = is_large(stats)
     tables = [_evaluation(one, most, accuracy=stats.shows_accuracy(one), drawn=not large) for one in stats.evaluations]
-    others = Html("") if stats is everything else _other_evaluations(stats, everything, limits)
+    others = Html("") if stats is everything else _other_evaluations(stats, everything)
     return joined(lines, *map(lazy, tables) if large else tables, others)
 
 
-def _other_evaluations(stats: Stats, everything: Stats, limits: Limits) -> Html:
+def _other_evaluations(stats: Stats, everything: Stats) -> Html:
     shown = {id(one) for one in stats.evaluations}
     others = [one for one in everything.evaluations if id(one) not in shown]
     rows = []
-    for one in others[: limits.report_other_scopes]:
+    for one in others[: current_limits().report_other_scopes]:
         best = one.by_model[0]
         value, _, _, spec = result_of(best, accuracy=stats.shows_accuracy(one))
         counts = map(_number, (one.models, one.questions, one.records))
@@ -183,7 +183,7 @@ def _histograms(evaluation: EvaluationStats) -> Html:
     return tag("article", tag("h3", evaluation.title), charts) if charts else charts
 
 
-def tokens(summary: Summary, limits: Limits) -> Html:
+def tokens(summary: Summary) -> Html:
     found: dict[tuple[str, str], tuple[int, ...]] = {}
     for evaluation in summary.evaluations:
         for model in evaluation.by_model:
@@ -203,15 +203,16 @@ def tokens(summary: Summary, limits: Limits) -> Html:
     title = "Tokens by model, over the evaluations that have token counts for it"
     if len(metrics_of(summary.evaluations)) < len(summary.evaluations):
         title += "; of an evaluation with several metrics, the metric with the most token counts"
-    some = rows[: limits.report_rows]
+    some = rows[: current_limits().report_rows]
     return joined(table(title, heads, some), left_out(len(some), len(rows), "models with the most tokens"))
 
 
-def costs_table(costs: Sequence[ModelCost], limits: Limits) -> Html:
+def costs_table(costs: Sequence[ModelCost]) -> Html:
     names, found, notes = total_costs(costs)
+    most = current_limits().report_rows
     rows = [row(model, *(tag("td", cell, class_="num") for cell in cells)) for model, *cells in found]
-    made = table("Cost by model, over evaluations", names, rows[: limits.report_rows])
-    return joined(made, left_out(limits.report_rows, len(rows), "models"), *map(soft, notes)) if rows else made
+    made = table("Cost by model, over evaluations", names, rows[:most])
+    return joined(made, left_out(most, len(rows), "models"), *map(soft, notes)) if rows else made
 
 
 def _big(count: int) -> Html:

@@ -45,7 +45,7 @@ from fastrec.errors import BadShardsError, CorpusError, FastrecError, UsageError
 from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_filters
 from fastrec.judge.judge import judge_of, judge_slice
 from fastrec.judge.version_rules import JudgeSettings
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import (
     SCRATCH_LEVEL,
@@ -146,7 +146,7 @@ def stats(
     note = notice or (lambda _message: None)
     scratch = None if work_dir is None else os.fspath(work_dir)
     options = Options(level=SCRATCH_LEVEL, jobs=jobs, work_dir=scratch, filters=by_record, allow_empty=not by_record)
-    reading: dict[str, Any] = {"jobs": jobs, "progress": progress, "limits": current_limits()}
+    reading: dict[str, Any] = {"jobs": jobs, "progress": progress}
     published = [os.fspath(name) for name in ([paths] if isinstance(paths, (str, os.PathLike)) else paths)]
 
     with contextlib.ExitStack() as stack:
@@ -313,7 +313,6 @@ class _PartTask(PartTask, frozen=True):
     sort_fields: tuple[str, ...]
     models: _Models
     split: frozenset[tuple[bytes, bytes]]  # scope and sample_hash of split hashes
-    limits: Limits
 
 
 class _CommonQuestions(Sums):
@@ -328,7 +327,7 @@ def _only_common(
 ) -> list[Chosen]:
     """Recount the chosen models of a corpus on the questions that all of them have answered."""
     models: _Models = {}
-    (corpus, manifest, _), limits = made, current_limits()
+    corpus, manifest, _ = made
     for one in chosen:
         everyone = frozenset(encode_text(model.model_id) for model in one.models)
         answering = frozenset(encode_text(model.model_id) for model in one.models if errors_as_wrong or model.answers)
@@ -336,11 +335,11 @@ def _only_common(
         models[scope] = _ChosenModels(everyone, answering or everyone, errors_as_wrong)
     parts = parts_of(corpus, manifest)
     schema = CORPUS_LABELS[manifest.schema].name
-    found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs, limits=limits)
+    found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs)
     split = frozenset((scope_of(name, metric), encode_text(hash_)) for name, metric, hash_ in found_split)
-    tasks = [_PartTask(part, schema, manifest.sort_fields, models, split, limits) for part in parts]
+    tasks = [_PartTask(part, schema, manifest.sort_fields, models, split) for part in parts]
     found = _CommonQuestions()
-    results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+    results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
     for part in with_progress(results, parts, progress, "count"):
         found += part
     recounted = []
@@ -375,8 +374,8 @@ def _read_part(task: _PartTask) -> _CommonQuestions:
                     add_repeats(counts.repeats, ((fields[2], outcome_of(row)) for fields, row in answers))
                     yield from answers
 
-    records = common()
-    while batch := list(islice(records, task.limits.stats_batch_records)):  # the tally is fastest with many at a time
+    records, most = common(), current_limits().stats_batch_records
+    while batch := list(islice(records, most)):  # the tally is fastest with many at a time
         found.tally.add(KeyColumns.of(fields for fields, _ in batch), [row for _, row in batch])
     return found
 

@@ -48,7 +48,7 @@ from fastrec.corpus.scan import (
     with_progress,
 )
 from fastrec.judge.parse import parse
-from fastrec.limits import Limits, current_limits
+from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import REASONS, EvaluationJoins, Overlap, OverlapExample, PairJoins, QuestionGroup
@@ -76,7 +76,6 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Task(PartTask, frozen=True):
-    limits: Limits
     sort_fields: tuple[str, ...]
     models: dict[Scope, dict[str, int]] = msgspec.field(default_factory=dict)
     split: frozenset[tuple[str, str]] = frozenset()  # evaluation and sample_hash of split hashes
@@ -98,7 +97,6 @@ def find_joins(
     chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None
 ) -> list[EvaluationJoins]:
     """Find out which questions the chosen models have in common, for each evaluation."""
-    limits = current_limits()
     evaluations: dict[str, list[Chosen]] = defaultdict(list)
     for one in chosen:
         evaluations[one.evaluation.evaluation_name].append(one)
@@ -110,12 +108,12 @@ def find_joins(
         for one in some:
             models[name, one.evaluation.metric] = {model.model_id: numbers[model.model_id] for model in one.models}
     parts = parts_of(corpus, manifest)
-    found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs, limits=limits)
+    found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs)
     split = frozenset((name, sample_hash) for name, _, sample_hash in found_split)
-    tasks = [_Task(part, limits, manifest.sort_fields, models, split) for part in parts]
+    tasks = [_Task(part, manifest.sort_fields, models, split) for part in parts]
     asked: dict[Scope, Asked] = {scope: {} for scope in models}
     facts: dict[bytes, bytes] = {}
-    results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+    results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
     for found, found_facts in with_progress(results, parts, progress, "count"):
         for scope, part in found.items():
             whole = asked[scope]
@@ -134,7 +132,7 @@ def _read_part(task: _Task) -> tuple[dict[Scope, Asked], dict[bytes, bytes]]:
     """Collect what the chosen models were asked in one part, and the facts of each question. Runs in a worker."""
     asked: dict[Scope, Asked] = defaultdict(dict)
     facts: dict[bytes, bytes] = {}
-    for lines, _ in decode_lines(task.part, _decode, task.limits.chunk_bytes, task.sort_fields):
+    for lines, _ in decode_lines(task.part, _decode, current_limits().chunk_bytes, task.sort_fields):
         for line in lines:
             metric = line.evaluation_result_id
             scope = line.evaluation_name, None if isinstance(metric, UnsetType) else metric
@@ -329,9 +327,9 @@ def _examples(
 
 def find_overlap(corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None) -> list[Overlap]:
     """Compare all pairs of evaluations; those with the most questions in common come first."""
-    parts, limits = parts_of(corpus, manifest), current_limits()
-    tasks = [_Task(part, limits, manifest.sort_fields) for part in parts]
-    done = run_in_order(_questions, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=limits)
+    parts = parts_of(corpus, manifest)
+    tasks = [_Task(part, manifest.sort_fields) for part in parts]
+    done = run_in_order(_questions, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
     by_hash: dict[str, dict[str, tuple[str, bytes]]] = {}  # by evaluation, hash and id of the first such question
     by_text: dict[bytes, dict[str, tuple[str, bytes]]] = {}
     for questions in with_progress(done, parts, progress, "count"):
@@ -355,7 +353,7 @@ def _questions(task: _Task) -> list[tuple[str, str, bytes, bytes]]:
     """List the questions of a part: evaluation, hash, id, and digest of the input. Runs in a worker."""
     found = []
     last = ("", "")
-    for data, end in skim_lines(task.part, task.limits):
+    for data, end in skim_lines(task.part):
         for line in bytes(memoryview(data)[: end - 1]).split(b"\n"):
             head = read_head(line)
             if (head.evaluation_name, head.sample_hash) != last:

@@ -41,7 +41,6 @@ from fastrec.corpus.store_output import is_of_a_run
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
-from fastrec.limits import current_limits
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -326,7 +325,7 @@ def _check(
             name = part.entry.sources.file if part.entry.sources else ""
             sources = join(corpus, name) if is_plain(name) and is_file.get(name) else ""
             tasks.append(CheckTask(part, options, f"{scratch}/{number}", sources))
-        results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs, limits=current_limits())
+        results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
         checked = list(with_progress(results, parts, progress, "check"))
         problems += _in_order(checked)
         problems += check_inputs([part.sources for part in checked if part.sources], manifest)

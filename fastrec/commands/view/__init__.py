@@ -15,7 +15,6 @@ from fastrec.answers.index import open_index
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError
 from fastrec.filters import Strings, as_tuple
-from fastrec.limits import current_limits
 from fastrec.progress import Progress
 
 if TYPE_CHECKING:
@@ -54,14 +53,13 @@ def view(
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
-    limits = current_limits()
     missing = [package for name, package in _PACKAGES.items() if find_spec(name) is None]
     if missing:
         raise UsageError(f"view needs packages that are not installed: pip install {' '.join(missing)}")
     check_jobs(jobs)
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
-    index = open_index(corpus, jobs=jobs, progress=progress, limits=limits)
+    index = open_index(corpus, jobs=jobs, progress=progress)
     index.direct(as_tuple("lower_is_better", lower_is_better))
     # Imported only now: workers are forked before, and web servers may start threads.
     make: type[View] = import_module("fastrec.commands.view.server").View

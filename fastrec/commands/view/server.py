@@ -52,7 +52,6 @@ from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Filters, make_filters
 from fastrec.html import Html, tag
 from fastrec.judge.parse import parse
-from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_matching
 from fastrec.storage import is_url, parent_and_name
 
@@ -251,7 +250,7 @@ class _Pages:
         with self._matching_lock:  # nobody closes an index that is in use
             if query.where not in self._matching:
                 stack, filters = ExitStack(), Filters(where=query.where)
-                index = stack.enter_context(open_matching(self._index.corpus, filters, limits=current_limits()))
+                index = stack.enter_context(open_matching(self._index.corpus, filters))
                 self._matching[query.where] = index, stack
                 if len(self._matching) > _KEPT:
                     self._matching.popitem(last=False)[1][1].close()
@@ -299,7 +298,7 @@ def _text_of(parts: Sequence[PartFile], query: Query, names: set[str]) -> Iterat
         return is_here and (not query.where or filters.accepts_fields(parse(line)[0]))
 
     for part in parts:
-        for data, end in skim_lines(part, current_limits()):
+        for data, end in skim_lines(part):
             lines = bytes(memoryview(data)[: end - 1]).split(b"\n")
             if text := b"".join(line + b"\n" for line in lines if is_wanted(line)):
                 yield text
