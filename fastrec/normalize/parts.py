@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -148,6 +149,8 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     return numbered
 
 
+_MANY: Final = 32  # parts per worker
+
 _Superseded = tuple[Sequence[RunSlice], Sequence[RunSlice]]
 """Records that a part leaves out because of other parts: equal but for their run, and repeats."""
 
@@ -278,12 +281,11 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         text, count = sum(part.written.text_bytes for part in found.values()), len(found)
         if found:
             context.progress.reuse(text)
-        # The largest parts come first, so that all workers end at about the same time.
-        left = sorted(
-            (number for number in wanted if fingerprint[number] not in found),
-            key=gathered.__getitem__,
-            reverse=True,
-        )
+        left = [number for number in wanted if fingerprint[number] not in found]
+        # The largest parts come first, so that all workers end at about the same time. With many parts, they do anyway,
+        # and runs are read from front to back.
+        if len(left) < _MANY * context.engine.jobs:
+            left.sort(key=gathered.__getitem__, reverse=True)
         # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
         tasks = (self._task(number, fingerprint[number], superseded[number], hashes[number]) for number in left)
         for _, part in context.engine.run(make_part, tasks):
@@ -337,6 +339,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             copied=self._copies.get(number),
             grown=None if options.leaves_out or options.same_run == "ignore" else self._plan.grown(number),
             first_new=self._plan.base.next_piece,
+            is_large=self._plan.is_large,
         )
 
 

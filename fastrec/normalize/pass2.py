@@ -93,6 +93,7 @@ class PartTask(msgspec.Struct, frozen=True):
     """Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file."""
     grown: Part | None = None  # part of the base that has all records but those of new pieces: only these are tallied
     first_new: int = 0  # the lowest number of a new piece
+    is_large: bool = False  # whether the page cache cannot hold all runs
 
     @property
     def is_copy(self) -> bool:
@@ -142,7 +143,10 @@ def _make_part(task: PartTask) -> Part:
         sources.file if sources else nullcontext(),
         _writer(task) as writer,
     ):
-        for everything in gather(task.slices, task.low, task.high, task.window_bytes, with_texts=not task.is_copy):
+        windows = gather(
+            task.slices, task.low, task.high, task.window_bytes, with_texts=not task.is_copy, once=task.is_large
+        )
+        for everything in windows:
             window = everything
             left: Sequence[int] = range(len(everything.keys))
             if same_run:

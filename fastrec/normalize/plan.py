@@ -14,7 +14,9 @@ where each region begins: two numbers per region instead of a fence per block.
 
 from __future__ import annotations
 
+import os
 import secrets
+import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -60,6 +62,7 @@ class Plan(msgspec.Struct, frozen=True):
     regions: list[bytes]
     removed: dict[str, tuple[int, ...]]  # by path of a run, pieces whose records do not count
     base: Base
+    is_large: bool  # whether the page cache cannot hold all runs
 
     def slices(self, number: int) -> list[RunSlice]:
         low, high = self.ranges[number]
@@ -102,10 +105,11 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = _Rounds(context, sorted_shards).merge(regions)
     keys = [[fence.key for fence in run.fences] for run in runs]
+    is_large = 2 * text > _memory()
 
     def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
         ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
-        return Plan(runs, keys, ranges, unchanged, regions, sorted_shards.removed, base)
+        return Plan(runs, keys, ranges, unchanged, regions, sorted_shards.removed, base, is_large)
 
     if not has_runs and not base.gone:
         return plan(base.cuts, dict(enumerate(base.parts)))
@@ -115,6 +119,14 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     if any(run.bounds for run in runs):  # fewer tasks, which make fewer and larger reads of each of many runs
         planned = sorted({*regions[_AT_ONCE - 1 :: _AT_ONCE], *also})
     return _plan_cuts(context, plan(planned, {}))
+
+
+def _memory() -> int:
+    """The memory of this machine; without limit if the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return sys.maxsize
 
 
 def _gaps(sorted_shards: SortedShards, base: Base, sort_fields: Sequence[str]) -> list[bytes]:

@@ -35,7 +35,7 @@ from fastrec.sorting.runs import (
     without,
 )
 from fastrec.sources.shard import shard_at
-from fastrec.storage import fingerprint
+from fastrec.storage import fingerprint, storage_of
 
 _NOTHING = memoryview(b"")
 
@@ -43,10 +43,11 @@ _NOTHING = memoryview(b"")
 class _RunData:
     """The texts of a slice of a run, read from front to back."""
 
-    def __init__(self, path: str, start: int, end: int, stretch: int) -> None:
+    def __init__(self, path: str, start: int, end: int, stretch: int, *, once: bool) -> None:
         self._path = path
         self._position, self._end = start, end
         self._stretch = stretch
+        self._once = once
         self._ahead = _NOTHING  # data from the position on that was read
 
     def take(self, sizes: Sequence[int], known: int | None) -> list[memoryview]:
@@ -57,6 +58,8 @@ class _RunData:
             start = self._position + len(self._ahead)
             left = self._end - start if known is None else known - len(self._ahead)
             data = read_exactly(self._path, max(missing, min(self._stretch, left)), start)
+            if self._once:
+                storage_of(self._path).forget(self._path, len(data), start)
             self._ahead = memoryview(bytes(self._ahead) + data if self._ahead else data)
         ahead = self._ahead
         self.skip(size)
@@ -198,6 +201,7 @@ class _Cursor:
         *,
         with_texts: bool,
         with_rows: bool,
+        once: bool,
     ) -> None:
         """Without texts and rows, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
         index_stretch = stretch
@@ -211,7 +215,7 @@ class _Cursor:
             if run_slice.is_part:
                 self._data = _PartData(run_slice.path, end)
             else:
-                self._data = _RunData(run_slice.path, start, end, stretch)
+                self._data = _RunData(run_slice.path, start, end, stretch, once=once)
         index = run_slice.index or index_of(run_slice.path)
         self.index = index_reader(index, run_slice.index_start, run_slice.index_end, index_stretch)
         self._removed = frozenset(run_slice.removed)
@@ -356,15 +360,23 @@ def slice_merged(run: Run, first_region: int, last_region: int) -> RunSlice | No
 
 
 def gather(
-    slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int, *, with_texts: bool = True
+    slices: Sequence[RunSlice],
+    low: bytes | None,
+    high: bytes | None,
+    window_bytes: int,
+    *,
+    with_texts: bool = True,
+    once: bool = False,
 ) -> Iterator[Window]:
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
     A DamagedFileError may come after all windows, so nothing may be used before. `with_texts` can be false for a single
-    slice of a trusted part, which has every key only once.
+    slice of a trusted part, which has every key only once. If texts of runs are read `once`, they leave the page cache.
     """
     shared_origins = SharedOrigins()
-    for found in _windows(slices, low, high, window_bytes, shared_origins, with_texts=with_texts, with_rows=True):
+    for found in _windows(
+        slices, low, high, window_bytes, shared_origins, with_texts=with_texts, with_rows=True, once=once
+    ):
         yield _merged(found, shared_origins)
 
 
@@ -408,12 +420,14 @@ def _windows(
     *,
     with_texts: bool,
     with_rows: bool,
+    once: bool = False,
 ) -> Iterator[_Taken]:
     """Yield the records of all slices in windows: those of one slice after those of the other."""
     # A cursor holds a stretch, and at most a block more.
     stretch = max(window_bytes // max(len(slices), 1), 1)
     cursors = [
-        _Cursor(one, low, high, stretch, shared_origins, with_texts=with_texts, with_rows=with_rows) for one in slices
+        _Cursor(one, low, high, stretch, shared_origins, with_texts=with_texts, with_rows=with_rows, once=once)
+        for one in slices
     ]
     while cursors:
         for cursor in cursors:

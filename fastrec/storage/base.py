@@ -123,6 +123,10 @@ class Storage(Protocol):
         """Wait until a file is on disk; object stores have it when it is finished."""
         return
 
+    def forget(self, path: str, size: int, offset: int) -> None:  # noqa: ARG002 - only local files are cached
+        """Drop a range of a file, which will not be read again, from the page cache."""
+        return
+
     def write_all(self, path: str, data: bytes) -> None:
         """Write a small file and sync it."""
 

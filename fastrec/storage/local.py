@@ -114,6 +114,9 @@ class _LocalReader(Reader):
     def seek(self, offset: int, _size: int | None = None, /) -> None:
         os.lseek(self._descriptor, offset, os.SEEK_SET)
 
+    def forget(self, size: int, offset: int) -> None:
+        os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+
     def has_changed(self) -> bool:
         status = os.fstat(self._descriptor)
         return (status.st_size, status.st_mtime_ns) != (self.size, self.version)
@@ -192,6 +195,11 @@ class LocalStorage:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+
+    def forget(self, path: str, size: int, offset: int) -> None:
+        if hasattr(os, "posix_fadvise"):  # macOS has none
+            with contextlib.suppress(OSError), self.open_reader(path) as file:
+                file.forget(size, offset)
 
     def write_all(self, path: str, data: bytes) -> None:
         with self.create(path) as file:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import resource
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 from fastrec.commands.generate import Recipe, lines
 from fastrec.engine.base import SerialEngine
 from fastrec.limits import Limits
+from fastrec.normalize import plan
 from fastrec.normalize import run as module
 from fastrec.sources.formats import Format
 from tests.normalize.normalizing import (
@@ -68,6 +71,24 @@ DECOMPRESS_IN_DRIVER: dict[str, Any] = {
 def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run all tasks in this process, as if there were several jobs."""
     monkeypatch.setattr(module, "make_engine", lambda *_: SerialEngine())
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="this system has no posix_fadvise")
+def test_large_inputs_read_runs_once(
+    pile: list[Path], expected: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the page cache cannot hold all runs, each byte of one leaves it exactly once; the corpus is the same."""
+    dropped: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda file, start, size, _: dropped[os.fstat(file).st_ino].append((start, size))
+    )
+    normalized(pile, tmp_path / "small", part_size=PART, limits=SMALL_RUNS)
+    assert not dropped
+    monkeypatch.setattr(plan, "_memory", lambda: 100_000)
+    assert normalized(pile, tmp_path / "large", part_size=PART, limits=SMALL_RUNS).same_for_all == expected.same_for_all
+    assert len(dropped) > 5
+    for ranges in map(sorted, dropped.values()):
+        assert [start for start, _ in ranges] == [0, *(start + size for start, size in ranges[:-1])]
 
 
 def test_the_lines_cover_all_cases(expected: Corpus) -> None:
