@@ -56,7 +56,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     # Summary
     most_results: int = 1_000_000  # models on metrics of evaluations; the summary holds all of them, in 2 KB each
-    census_fan_in: int = 256  # census lists merged at a time; lists of more parts are partitioned and counted in tasks
+    census_fan_in: int = 64  # census lists merged at a time; lists of more parts are partitioned and counted in tasks.
+    # With ten thousand models, a list of 3 MB is one row, and is held twice while it is decoded.
     census_partitions: int = 32  # partitions of the census, if there are more parts than that
     part_counts_per_task: int = 256  # parts whose counts one task adds up
 
