@@ -33,7 +33,6 @@ from fastrec.where import parse_condition, paths_of, unknown_field
 _MOST_FILES: Final = 100  # looked at to tell what they are
 _PEEKED_SHARDS: Final = 64  # to find the names of fields
 _PEEKED_TEXT: Final = 64 << 10
-_MOST_SHARDS: Final = 500  # looked at to tell whether there are logs among them
 _MOST_BESIDE: Final = 300  # files that are no shards, looked at to tell whether they are logs
 _OWN: Final = ("manifest.json", "summary.json", "import.json")  # telling the others takes 70 ms to import harnesses
 _MARKS: Final = (b'"doc_id"', b'"spec"', b'"question_id"')  # of harnesses that write JSON lines: one is in each line
@@ -52,8 +51,7 @@ def find_records(paths: Sequence[str], *, files_from: str | None = None) -> tupl
         raise
     # In a store, another request for each shard would cost more than it is worth.
     local = [shard for shard in shards if not shard.stream and not is_url(shard.path)]
-    # Of thousands of shards, some are looked at: cold, a look takes milliseconds.
-    logs = _logs_among(local[:: -(-len(local) // _MOST_SHARDS) or 1]) and _logs_among(local)
+    logs = {shard.path: harness for shard in local if (harness := _harness_of(shard))}
     named = [path for path in logs if path in paths or files_from]
     if logs and (named or len(logs) == len(shards)):
         raise _these_are_logs(next(iter(logs.values())), named or paths)
@@ -111,11 +109,6 @@ def _these_are_logs(harness: str, paths: Sequence[str]) -> UsageError:
         f"these are {harness} logs, not records: {named}\n"
         f"Turn them into records first: fastrec import {named} -o records"
     )
-
-
-def _logs_among(shards: Iterable[Shard]) -> dict[str, str]:
-    """The harness of each shard that is a log, by path."""
-    return {shard.path: harness for shard in shards if (harness := _harness_of(shard))}
 
 
 def _harness_of(shard: Shard) -> str | None:
