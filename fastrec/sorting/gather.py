@@ -237,6 +237,10 @@ class _Cursor:
         """Read the index until enough is held, and on until it has two keys: all below the last are complete."""
         while not self.index.at_end and (not self._has_enough() or self.keys[0] == self.keys[-1]):
             for keys, sizes, fingerprints, rows, origins in self.index.read():
+                if self._low is not None and keys[-1] < self._low:  # with many records, there are blocks without fences
+                    if self._data:
+                        self._data.skip(sum(sizes))
+                    continue
                 if self._with_rows:
                     self._rows += decode_rows(rows)
                     if origins:
@@ -247,8 +251,8 @@ class _Cursor:
                 self._sizes += sizes
                 self._fingerprints += decode_fingerprints(fingerprints)
                 self._held += self._bytes_of(keys, sizes)
-                if self._has_enough():  # the other blocks are decoded later
-                    break
+                if self._has_enough() or (self._high is not None and keys[-1] >= self._high):
+                    break  # the other blocks are decoded later, or not at all
             if self._low is not None and self.keys and self.keys[0] < self._low:
                 skipped = self._pop(bisect_left(self.keys, self._low))
                 if self._data:

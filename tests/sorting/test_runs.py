@@ -11,6 +11,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -77,9 +78,12 @@ def counts_in(windows: list[Window]) -> Counter[int]:
     return counts
 
 
-def check(pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes]) -> list[Window]:
+def check(
+    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], blocks_per_fence: int = 1
+) -> list[Window]:
     with tempfile.TemporaryDirectory() as folder:
         runs = spilled(folder, pile, block_rows)
+        runs = [msgspec.structs.replace(run, fences=run.fences[::blocks_per_fence]) for run in runs]
         windows = list(gathered(runs, cuts, window_bytes))
         found = [(key, bytes(text)) for window in windows for key, text in zip(window.keys, window.texts, strict=True)]
         assert found == sorted({item for some in pile for item in some})
@@ -96,14 +100,21 @@ def check(pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list
         return windows
 
 
-@given(piles, st.sampled_from([1, 2, 3, 7, 128]), st.sampled_from([1, 8, 40, 10**6]), st.lists(keys, max_size=4))
-@example([], 1, 1, [])
-@example([[(b"a", b"1\n")]], 1, 1, [b"a", b"b"])
+@given(
+    piles,
+    st.sampled_from([1, 2, 3, 7, 128]),
+    st.sampled_from([1, 8, 40, 10**6]),
+    st.lists(keys, max_size=4),
+    st.sampled_from([1, 2, 5]),
+)
+@example([], 1, 1, [], 1)
+@example([[(b"a", b"1\n")]], 1, 1, [b"a", b"b"], 1)
+@example([[(b"%d" % number, b"1\n") for number in range(9)]], 1, 10**6, [b"3", b"4"], 5)
 def test_every_record_is_gathered_once_and_sorted(
-    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes]
+    pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], blocks_per_fence: int
 ) -> None:
-    """For any runs, blocks, windows and cuts: each distinct record once, sorted by key and then by bytes."""
-    check(pile, block_rows, window_bytes, sorted(set(cuts)))
+    """For any runs, blocks, windows, cuts and fences: each distinct record once, sorted by key and then by bytes."""
+    check(pile, block_rows, window_bytes, sorted(set(cuts)), blocks_per_fence)
 
 
 @pytest.mark.pairwise
