@@ -261,33 +261,33 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         }
         made = {number: part for number, part in parts.items() if part.superseded[:known] == hashes[number][:known]}
         wanted = [number for number in superseded if number not in made]
-        fingerprint, gathered = {}, {}
-        for number in wanted:
-            slices = self._plan.slices(number)
-            fingerprint[number] = self._fingerprint(number, slices, hashes[number])
-            gathered[number] = sum(one.data_end - one.data_start for one in slices)  # with neighbours and duplicates
+        # Fingerprints are needed now only to find parts of an interrupted run. With many runs, they take long.
+        sought = wanted if context.journal.entries else ()
+        fingerprints = {
+            number: self._fingerprint(number, self._plan.slices(number), hashes[number]) for number in sought
+        }
         found = find_parts(
             context.journal.entries,
-            {key: context.part_path(number) for number, key in fingerprint.items()},
+            {key: context.part_path(number) for number, key in fingerprints.items()},
             context.engine,
         )
         if found:
             context.notice(f"{len(found):,} of {len(wanted):,} parts are reused from an interrupted run")
-        for number in wanted:
-            if part := found.get(fingerprint[number]):
+        for number, key in fingerprints.items():
+            if part := found.get(key):
                 self._sync(part)
                 context.journal.add(part)  # another run may have made it
                 made[number] = self._held(replace(part, number=number))
         text, count = sum(part.written.text_bytes for part in found.values()), len(found)
         if found:
             context.progress.reuse(text)
-        left = [number for number in wanted if fingerprint[number] not in found]
+        left = [number for number in wanted if fingerprints.get(number) not in found]
         # The largest parts come first, so that all workers end at about the same time. With many parts, they do anyway,
         # and runs are read from front to back.
         if len(left) < _MANY * context.engine.jobs:
-            left.sort(key=gathered.__getitem__, reverse=True)
+            left.sort(key=self._gathered, reverse=True)
         # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
-        tasks = (self._task(number, fingerprint[number], superseded[number], hashes[number]) for number in left)
+        tasks = (self._task(number, superseded[number], hashes[number]) for number in left)
         for _, part in context.engine.run(make_part, tasks):
             context.output.check()
             self._sync(part)  # meanwhile, workers make other parts
@@ -307,6 +307,10 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     def _held(self, part: Part) -> Part:
         return part if self._context.options.incremental else replace(part, files=())
 
+    def _gathered(self, number: int) -> int:
+        """Bytes that a part is gathered from, with neighbours and duplicates."""
+        return sum(one.data_end - one.data_start for one in self._plan.slices(number))
+
     def _fingerprint(self, number: int, slices: Sequence[RunSlice], hashes: tuple[str, str]) -> str:
         settings = self._context.options
         extras = (settings.incremental, settings.track_sources)
@@ -314,10 +318,11 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         content = (self._context.journal.settings, *self._plan.ranges[number], named, hashes, self._names, *extras)
         return xxh3_128_hexdigest(_encode(content))
 
-    def _task(self, number: int, fingerprint: str, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
+    def _task(self, number: int, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
         context, options = self._context, self._context.options
         low, high = self._plan.ranges[number]
         slices = self._plan.slices(number)
+        fingerprint = self._fingerprint(number, slices, hashes)
         merged = any(run.bounds for run in self._plan.runs)
         path = context.part_path(number)
         return PartTask(
