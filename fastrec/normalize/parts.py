@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -314,9 +313,12 @@ class _PartsMaker(msgspec.Struct, frozen=True):
     def _fingerprint(self, number: int, slices: Sequence[RunSlice], hashes: tuple[str, str]) -> str:
         settings = self._context.options
         extras = (settings.incremental, settings.track_sources)
-        named = [replace(one, path=_utf8(one.path), index=_utf8(one.index)) for one in slices]
-        content = (self._context.journal.settings, *self._plan.ranges[number], named, hashes, self._names, *extras)
-        return xxh3_128_hexdigest(_encode(content))
+        content = (self._context.journal.settings, *self._plan.ranges[number], hashes, self._names, *extras)
+        try:
+            return xxh3_128_hexdigest(_encode((content, slices)))
+        except UnicodeEncodeError:
+            named = [replace(one, path=utf8(one.path), index=utf8(one.index)) for one in slices]
+            return xxh3_128_hexdigest(_encode((content, named)))
 
     def _task(self, number: int, superseded: _Superseded, hashes: tuple[str, str]) -> PartTask:
         context, options = self._context, self._context.options
@@ -361,4 +363,3 @@ def _prefixes(parts: Mapping[int, Part]) -> list[str]:
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-_utf8 = lru_cache(maxsize=1 << 13)(utf8)  # each part has slices of the same runs
