@@ -112,12 +112,6 @@ def recover_kept(path: str, next_path: str) -> Kept | str | None:
     return newer if is_in_place else read_kept(path)
 
 
-def _why_unusable(kept: Kept, settings: dict[str, Any]) -> str | None:
-    """Why work with other settings cannot be used; None if the settings are the same."""
-    before, now = _encode(kept.settings), _encode(settings)
-    return None if before == now else difference(before, settings)
-
-
 def _why_damaged(kept: Kept, engine: Engine, *, by_content: bool) -> str | None:
     if by_content:
         checked = engine.run(_has_hash, kept.files)
@@ -380,11 +374,12 @@ def find_base(
     nothing = Base(changes=Changes({}, list(range(len(shards))), [], []))
     if not isinstance(kept, Kept):
         return nothing, kept or ""
-    reason = _why_unusable(kept, settings) if check else ""
+    before = _encode(kept.settings)
+    reason = difference(before, settings) if check and before != _encode(settings) else ""
     if reason or not check:
         # Files that this run does not use stay: if it is interrupted, a run like the last can still use them.
         files = frozenset(file.path for file in kept.files)
-        return replace(nothing, files=files, next_task=kept.next_task, next_piece=kept.next_piece), reason or ""
+        return replace(nothing, files=files, next_task=kept.next_task, next_piece=kept.next_piece), reason
     if reason := _why_damaged(kept, engine, by_content=check == "content"):
         return nothing, reason
     return _base_of(kept, shards, engine, by_content=check == "content"), ""

@@ -170,7 +170,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         same_run = SameRunCounts()
         if settings.same_run == "ignore":
             same_run = find_same_run(
-                _prefixes(parts),
+                [part.statistics_prefix for part in parts.values()],
                 context.output.working("same-run"),
                 context.sort_fields,
                 directory=context.output.work,
@@ -284,7 +284,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         # The largest parts come first, so that all workers end at about the same time. With many parts, they do anyway,
         # and runs are read from front to back.
         if len(left) < _MANY * context.engine.jobs:
-            left.sort(key=self._gathered, reverse=True)
+            left.sort(key=lambda number: -sum(one.data_end - one.data_start for one in self._plan.slices(number)))
         # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
         tasks = (self._task(number, superseded[number], hashes[number]) for number in left)
         for _, part in context.engine.run(make_part, tasks):
@@ -305,10 +305,6 @@ class _PartsMaker(msgspec.Struct, frozen=True):
 
     def _held(self, part: Part) -> Part:
         return part if self._context.options.incremental else replace(part, files=())
-
-    def _gathered(self, number: int) -> int:
-        """Bytes that a part is gathered from, with neighbours and duplicates."""
-        return sum(one.data_end - one.data_start for one in self._plan.slices(number))
 
     def _fingerprint(self, number: int, slices: Sequence[RunSlice], hashes: tuple[str, str]) -> str:
         settings = self._context.options
@@ -356,10 +352,6 @@ def _hash_of_superseded(slices: Sequence[RunSlice], low: bytes | None, high: byt
     for one in superseded_in(slices, low, high):
         digest.update(_encode(one))
     return digest.hexdigest() if slices else ""
-
-
-def _prefixes(parts: Mapping[int, Part]) -> list[str]:
-    return [part.statistics_prefix for _, part in sorted(parts.items())]
 
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode

@@ -43,7 +43,7 @@ from fastrec.sorting.cuts import (
     write_borders,
 )
 from fastrec.sorting.files import ViewsWriter, read_blocks, write_blocks
-from fastrec.sorting.gather import RunSlice, Window, gather, gather_keys, slice_merged, slice_run, whole_run
+from fastrec.sorting.gather import Fences, RunSlice, Window, gather, gather_keys, slice_merged, slice_run, whole_run
 from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of
 from fastrec.storage import join, storage_of
 from fastrec.summary.part_statistics import read_lines_by_piece
@@ -57,7 +57,7 @@ Range = tuple[bytes | None, bytes | None]
 
 class Plan(msgspec.Struct, frozen=True):
     runs: list[Run]  # that parts are made from
-    keys: list[list[bytes]]  # of the fences of each run
+    fences: Fences
     ranges: list[Range]
     unchanged: dict[int, Part]  # by number of a range, the part of the base that has the same records
     regions: list[bytes]
@@ -69,8 +69,8 @@ class Plan(msgspec.Struct, frozen=True):
         low, high = self.ranges[number]
         first, last = _positions(self.regions, low, high)
         found: list[RunSlice] = []
-        for run, keys in zip(self.runs, self.keys, strict=True):
-            if piece := slice_merged(run, first, last) if run.bounds else slice_run(run, low, high, keys):
+        for run, places in zip(self.runs, self.fences.places(low, high), strict=True):
+            if piece := slice_merged(run, first, last) if run.bounds else slice_run(run, low, high, places):
                 removed = self.removed.get(run.path)
                 found.append(msgspec.structs.replace(piece, removed=removed) if removed else piece)
         base = self.base
@@ -105,12 +105,11 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     also = [*base.cuts, *_gaps(sorted_shards, base, context.sort_fields)]
     regions = sorted_shards.sample.cuts(text, region_bytes, also=also)
     runs = _Rounds(context, sorted_shards).merge(regions)
-    keys = [[fence.key for fence in run.fences] for run in runs]
-    is_large = 2 * text > _memory()
+    fences, is_large = Fences(runs), 2 * text > _memory()
 
     def plan(cuts: Sequence[bytes], unchanged: dict[int, Part]) -> Plan:
         ranges = list(pairwise([None, *cuts, None])) if has_runs or base.parts else []
-        return Plan(runs, keys, ranges, unchanged, regions, sorted_shards.removed, base, is_large)
+        return Plan(runs, fences, ranges, unchanged, regions, sorted_shards.removed, base, is_large)
 
     if not has_runs and not base.gone:
         return plan(base.cuts, dict(enumerate(base.parts)))

@@ -336,18 +336,38 @@ def part_slice(path: str, text_bytes: int, index: str, index_bytes: int, removed
     return RunSlice(path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=tuple(sorted(removed)))
 
 
-def slice_run(run: Run, low: bytes | None, high: bytes | None, keys: Sequence[bytes] | None = None) -> RunSlice | None:
+class Fences:
+    """Finds fences of runs by keys. It remembers the last ones, because most ranges begin where another one ended."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._keys = [[fence.key for fence in run.fences] for run in runs]
+        self._last, self._found = b"", [0] * len(runs)
+
+    def places(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[int, int]]:
+        """By run, the numbers of the first fences at or above two keys."""
+        return zip(self._find(low or b""), map(len, self._keys) if high is None else self._find(high), strict=True)
+
+    def _find(self, key: bytes) -> list[int]:
+        if key != self._last:
+            starts = self._found if key > self._last else [0] * len(self._found)
+            self._found = [
+                at if at == len(keys) or key <= keys[at] else bisect_left(keys, key, at)
+                for keys, at in zip(self._keys, starts, strict=True)
+            ]
+            self._last = key
+        return self._found
+
+
+def slice_run(run: Run, low: bytes | None, high: bytes | None, found: tuple[int, int] | None = None) -> RunSlice | None:
     """Find the blocks of a run that may hold keys in `[low, high)` by its fences; None if there are none.
 
-    A caller with many ranges gives the `keys` of the fences.
+    A caller with many runs and ranges gives the numbers of the first fences at or above `low` and `high`.
     """
     fences = run.fences
     if run.part:
         return whole_run(run) if (low is None or low <= run.last) and (not high or fences[0].key < high) else None
-    # The block before the first fence at or above `low` may reach into the range.
-    keys = keys or [fence.key for fence in fences]
-    first = 0 if low is None else max(bisect_left(keys, low) - 1, 0)
-    beyond = bisect_left(keys, high) if high is not None else len(keys)
+    at, beyond = found or next(Fences([run]).places(low, high))
+    first = max(at - 1, 0)  # the block before the first fence at or above `low` may reach into the range
     if first >= beyond:
         return None
     start = fences[first]

@@ -208,11 +208,8 @@ class SameRunCounts(Sums):
         self.records += 1
         self.pairs[pair] += 1
         if len(self.pairs) > 2 * _RUN_PAIRS:
-            self._shorten()
-
-    def _shorten(self) -> None:
-        """Drop all but the first pairs. A pair that is among the first of all was among the first at any time."""
-        self.pairs = Counter({pair: self.pairs[pair] for pair in nsmallest(_RUN_PAIRS, self.pairs)})
+            # A pair that is among the first of all was among the first at any time.
+            self.pairs = Counter({pair: self.pairs[pair] for pair in nsmallest(_RUN_PAIRS, self.pairs)})
 
 
 def body_digest(text: bytes | memoryview) -> bytes:
