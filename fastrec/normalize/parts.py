@@ -342,7 +342,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             copied=self._copies.get(number),
             grown=None if options.leaves_out or options.same_run == "ignore" else self._plan.grown(number),
             first_new=self._plan.base.next_piece,
-            is_large=self._plan.is_large,
+            turns=context.engine.jobs if self._plan.is_large else 0,
         )
 
 

@@ -93,7 +93,7 @@ class PartTask(msgspec.Struct, frozen=True):
     """Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file."""
     grown: Part | None = None  # part of the base that has all records but those of new pieces: only these are tallied
     first_new: int = 0  # the lowest number of a new piece
-    is_large: bool = False  # whether the page cache cannot hold all runs
+    turns: int = 0  # if the page cache cannot hold all runs: the number of workers that make one part after the other
 
     @property
     def is_copy(self) -> bool:
@@ -144,7 +144,7 @@ def _make_part(task: PartTask) -> Part:
         _writer(task) as writer,
     ):
         windows = gather(
-            task.slices, task.low, task.high, task.window_bytes, with_texts=not task.is_copy, once=task.is_large
+            task.slices, task.low, task.high, task.window_bytes, with_texts=not task.is_copy, turns=task.turns
         )
         for everything in windows:
             window = everything

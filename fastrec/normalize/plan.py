@@ -48,8 +48,7 @@ from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of
 from fastrec.storage import join, storage_of
 from fastrec.summary.part_statistics import read_lines_by_piece
 
-_AT_ONCE: Final = 4  # regions that a task plans, if there are many runs
-_MANY_RUNS: Final = 64
+_AT_ONCE: Final = 4  # regions that a task plans, if there are more than 64 runs
 
 Range = tuple[bytes | None, bytes | None]
 """A range of keys: from the first one on, below the second one; None is no limit."""
@@ -116,7 +115,7 @@ def plan_parts(context: RunContext, sorted_shards: SortedShards, base: Base) -> 
     if not base.parts and 2 * text <= 3 * least:  # a part may be as large as this
         return plan([], {})
     planned = regions
-    if len(runs) > _MANY_RUNS:  # fewer tasks, which make fewer and larger reads of each run
+    if len(runs) > 64:  # fewer tasks, which make fewer and larger reads of each run
         planned = sorted({*regions[_AT_ONCE - 1 :: _AT_ONCE], *also})
     return _plan_cuts(context, plan(planned, {}))
 

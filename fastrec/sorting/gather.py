@@ -43,11 +43,12 @@ _NOTHING = memoryview(b"")
 class _RunData:
     """The texts of a slice of a run, read from front to back."""
 
-    def __init__(self, path: str, start: int, end: int, stretch: int, *, once: bool) -> None:
+    def __init__(self, path: str, start: int, end: int, stretch: int, *, turns: int) -> None:
         self._path = path
         self._position, self._end = start, end
         self._stretch = stretch
-        self._once = once
+        self._turns = turns
+        self._size = 0  # of what was read
         self._ahead = _NOTHING  # data from the position on that was read
 
     def take(self, sizes: Sequence[int], known: int | None) -> list[memoryview]:
@@ -58,8 +59,9 @@ class _RunData:
             start = self._position + len(self._ahead)
             left = self._end - start if known is None else known - len(self._ahead)
             data = read_exactly(self._path, max(missing, min(self._stretch, left)), start)
-            if self._once:
-                storage_of(self._path).forget(self._path, len(data), start)
+            self._size += len(data)
+            if self._turns:
+                storage_of(self._path).advise(self._path, len(data), start, needed=False)
             self._ahead = memoryview(bytes(self._ahead) + data if self._ahead else data)
         ahead = self._ahead
         self.skip(size)
@@ -69,11 +71,14 @@ class _RunData:
         self._position += size
         self._ahead = self._ahead[size:]
 
-    def finish(self) -> None:
-        """Do nothing: other records may follow after a slice."""
-
     def close(self) -> None:
+        """Have what this worker needs next read in the meantime: as much, after as much for each of the others."""
         self._ahead = _NOTHING
+        if self._turns and self._size:
+            start = self._position + (self._turns - 1) * self._size
+            storage_of(self._path).advise(self._path, self._size, start, needed=True)
+
+    finish = close  # other records may follow after a slice
 
 
 class _PartData:
@@ -201,7 +206,7 @@ class _Cursor:
         *,
         with_texts: bool,
         with_rows: bool,
-        once: bool,
+        turns: int,
     ) -> None:
         """Without texts and rows, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
         index_stretch = stretch
@@ -215,7 +220,7 @@ class _Cursor:
             if run_slice.is_part:
                 self._data = _PartData(run_slice.path, end)
             else:
-                self._data = _RunData(run_slice.path, start, end, stretch, once=once)
+                self._data = _RunData(run_slice.path, start, end, stretch, turns=turns)
         index = run_slice.index or index_of(run_slice.path)
         self.index = index_reader(index, run_slice.index_start, run_slice.index_end, index_stretch)
         self._removed = frozenset(run_slice.removed)
@@ -390,16 +395,16 @@ def gather(
     window_bytes: int,
     *,
     with_texts: bool = True,
-    once: bool = False,
+    turns: int = 0,
 ) -> Iterator[Window]:
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
     A DamagedFileError may come after all windows, so nothing may be used before. `with_texts` can be false for a single
-    slice of a trusted part, which has every key only once. If texts of runs are read `once`, they leave the page cache.
+    slice of a trusted part, which has every key only once. With `turns`, runs only pass through the page cache.
     """
     shared_origins = SharedOrigins()
     for found in _windows(
-        slices, low, high, window_bytes, shared_origins, with_texts=with_texts, with_rows=True, once=once
+        slices, low, high, window_bytes, shared_origins, with_texts=with_texts, with_rows=True, turns=turns
     ):
         yield _merged(found, shared_origins)
 
@@ -444,13 +449,13 @@ def _windows(
     *,
     with_texts: bool,
     with_rows: bool,
-    once: bool = False,
+    turns: int = 0,
 ) -> Iterator[_Taken]:
     """Yield the records of all slices in windows: those of one slice after those of the other."""
     # A cursor holds a stretch, and at most a block more.
     stretch = max(window_bytes // max(len(slices), 1), 1)
     cursors = [
-        _Cursor(one, low, high, stretch, shared_origins, with_texts=with_texts, with_rows=with_rows, once=once)
+        _Cursor(one, low, high, stretch, shared_origins, with_texts=with_texts, with_rows=with_rows, turns=turns)
         for one in slices
     ]
     while cursors:

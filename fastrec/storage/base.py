@@ -123,8 +123,8 @@ class Storage(Protocol):
         """Wait until a file is on disk; object stores have it when it is finished."""
         return
 
-    def forget(self, path: str, size: int, offset: int) -> None:  # noqa: ARG002 - only local files are cached
-        """Drop a range of a file, which will not be read again, from the page cache."""
+    def advise(self, path: str, size: int, offset: int, *, needed: bool) -> None:  # noqa: ARG002 - of local files
+        """Have a range of a file read into the page cache, or drop it from there because it is not needed any more."""
         return
 
     def write_all(self, path: str, data: bytes) -> None:

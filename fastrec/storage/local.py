@@ -114,8 +114,8 @@ class _LocalReader(Reader):
     def seek(self, offset: int, _size: int | None = None, /) -> None:
         os.lseek(self._descriptor, offset, os.SEEK_SET)
 
-    def forget(self, size: int, offset: int) -> None:
-        os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_DONTNEED)
+    def advise(self, size: int, offset: int, *, needed: bool) -> None:
+        os.posix_fadvise(self._descriptor, offset, size, os.POSIX_FADV_WILLNEED if needed else os.POSIX_FADV_DONTNEED)
 
     def has_changed(self) -> bool:
         status = os.fstat(self._descriptor)
@@ -196,10 +196,10 @@ class LocalStorage:
             finally:
                 os.close(descriptor)
 
-    def forget(self, path: str, size: int, offset: int) -> None:
+    def advise(self, path: str, size: int, offset: int, *, needed: bool) -> None:
         if hasattr(os, "posix_fadvise"):  # macOS has none
             with contextlib.suppress(OSError), self.open_reader(path) as file:
-                file.forget(size, offset)
+                file.advise(size, offset, needed=needed)
 
     def write_all(self, path: str, data: bytes) -> None:
         with self.create(path) as file:

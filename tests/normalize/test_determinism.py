@@ -79,16 +79,23 @@ def test_large_inputs_read_runs_once(
 ) -> None:
     """If the page cache cannot hold all runs, each byte of one leaves it exactly once; the corpus is the same."""
     dropped: dict[int, list[tuple[int, int]]] = defaultdict(list)
-    monkeypatch.setattr(
-        os, "posix_fadvise", lambda file, start, size, _: dropped[os.fstat(file).st_ino].append((start, size))
-    )
+    needed: dict[int, list[tuple[int, int]]] = defaultdict(list)
+
+    def advise(file: int, start: int, size: int, advice: int) -> None:
+        (needed if advice == os.POSIX_FADV_WILLNEED else dropped)[os.fstat(file).st_ino].append((start, size))
+
+    monkeypatch.setattr(os, "posix_fadvise", advise)
     normalized(pile, tmp_path / "small", part_size=PART, limits=SMALL_RUNS)
     assert not dropped
+    assert not needed
     monkeypatch.setattr(plan, "_memory", lambda: 100_000)
     assert normalized(pile, tmp_path / "large", part_size=PART, limits=SMALL_RUNS).same_for_all == expected.same_for_all
     assert len(dropped) > 5
     for ranges in map(sorted, dropped.values()):
         assert [start for start, _ in ranges] == [0, *(start + size for start, size in ranges[:-1])]
+    assert len(needed) > 5
+    for file, ranges in needed.items():  # what follows a part in a run is what one worker reads of it next
+        assert {start for start, _ in ranges} <= {start + size for start, size in dropped[file]}
 
 
 def test_the_lines_cover_all_cases(expected: Corpus) -> None:

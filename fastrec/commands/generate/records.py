@@ -131,17 +131,15 @@ def _count_one_more_call(record: Record) -> None:
     record["evaluation"]["tool_calls_count"] += 1
 
 
-def _shift_turns(record: Record) -> None:
-    for turn in record["interactions"]:
-        turn["turn_idx"] += 1
-
-
 # The interaction types that can have a warning, and the change of a record that causes it.
 WARNINGS: Final[Mapping[str, tuple[tuple[str, ...], Callable[[Record], object]]]] = {
     "warn.num_turns_missing": (MANY, lambda record: record["evaluation"].pop("num_turns")),
     "warn.num_turns": (MANY, lambda record: record["evaluation"].update(num_turns=len(record["interactions"]) + 3)),
     "warn.tool_calls_count": (MANY, _count_one_more_call),
-    "warn.turn_idx": (MANY, _shift_turns),
+    "warn.turn_idx": (
+        MANY,
+        lambda record: [turn.update(turn_idx=turn["turn_idx"] + 1) for turn in record["interactions"]],
+    ),
     "warn.attribution_turn": (
         MANY,
         lambda record: record["answer_attribution"][0].update(turn_idx=len(record["interactions"]) + 5),
