@@ -375,13 +375,13 @@ def find_base(
     if not isinstance(kept, Kept):
         return nothing, kept or ""
     before = _encode(kept.settings)
-    reason: str | None = difference(before, settings) if check and before != _encode(settings) else ""
+    reason = difference(before, settings) if check and before != _encode(settings) else ""
     if reason or not check:
         # Files that this run does not use stay: if it is interrupted, a run like the last can still use them.
         files = frozenset(file.path for file in kept.files)
-        return replace(nothing, files=files, next_task=kept.next_task, next_piece=kept.next_piece), reason or ""
-    if reason := _why_damaged(kept, engine, by_content=check == "content"):
-        return nothing, reason
+        return replace(nothing, files=files, next_task=kept.next_task, next_piece=kept.next_piece), reason
+    if damage := _why_damaged(kept, engine, by_content=check == "content"):
+        return nothing, damage
     return _base_of(kept, shards, engine, by_content=check == "content"), ""
 
 

@@ -282,8 +282,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             context.progress.reuse(text)
         left = [number for number in wanted if fingerprints.get(number) not in found]
         # The largest parts come first, so that all workers end at about the same time. With many parts, they do anyway,
-        # and runs are read from front to back.
-        if len(left) < _MANY * context.engine.jobs:
+        # and runs are read from front to back. Those of large inputs are read ahead in that order.
+        if len(left) < _MANY * context.engine.jobs and not self._plan.is_large:
             left.sort(key=lambda number: -sum(one.data_end - one.data_start for one in self._plan.slices(number)))
         # Tasks are made when workers take them: those of all parts with slices of all runs would take gigabytes.
         tasks = (self._task(number, superseded[number], hashes[number]) for number in left)

@@ -93,7 +93,7 @@ class PartTask(msgspec.Struct, frozen=True):
     """Part of a trusted corpus that should have the same text, and the 128-bit xxh3 of its file."""
     grown: Part | None = None  # part of the base that has all records but those of new pieces: only these are tallied
     first_new: int = 0  # the lowest number of a new piece
-    turns: int = 0  # if the page cache cannot hold all runs: the number of workers that make one part after the other
+    turns: int = 0  # workers that take turns at making parts, if the page cache cannot hold all runs; else 0
 
     @property
     def is_copy(self) -> bool:
