@@ -114,11 +114,6 @@ class Filters(msgspec.Struct, frozen=True, kw_only=True):
     def chooses_outcomes(self) -> bool:
         return self.right or self.wrong or self.errors
 
-    @property
-    def chooses_questions(self) -> bool:
-        """Whether the id or the hash of the question matters."""
-        return bool(self.sample_id or self.hash)
-
     def accepts_evaluation(self, name: str) -> bool:
         return matches_any(name, self.evaluation) and not (
             self.exclude_evaluation and matches_any(name, self.exclude_evaluation)

@@ -6,7 +6,6 @@ Code asks for `current_limits` where it needs a limit, and engines carry them to
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -42,7 +41,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     most_tasks: int = 1 << 16  # of pass 1: the driver holds a few kilobytes per task
     most_fences: int = 1 << 19  # of all runs, in 100 MB of the driver
     window_bytes: int = 8 << 20  # most text of a part merged at a time, if there are few runs
-    wide_window_bytes: int = sys.maxsize  # most text merged at a time, if there are many runs; tests reduce it
     read_bytes: int = 256 << 10  # bytes to read of a run at a time, if memory allows it for all runs
     unmerged_runs: int = 5_000  # more runs than this on a disk are merged before pass 2; fewer cost more than they save
     unmerged_store_runs: int = 512  # the same in an object store, where each read is a request

@@ -540,7 +540,7 @@ def other_metrics(index: Index, chosen: Sequence[tuple[Scope, Query]], filters: 
 
 def check_questions(index: Index, scopes: Iterable[tuple[Scope, Query]], filters: Filters) -> None:
     """Check that some question has a chosen `sample_id` and `sample_hash`, whatever its answers."""
-    if not filters.chooses_questions:
+    if not (filters.sample_id or filters.hash):
         return
     examples: dict[str, str] = {}
     for _, query in scopes:

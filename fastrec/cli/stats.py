@@ -48,17 +48,17 @@ _COLUMNS: Final[dict[str, Callable[[ModelStats], str]]] = {
     "n": lambda model: f"{model.questions:,}",
     "questions": lambda model: f"{model.questions:,}",
     "answers": lambda model: f"{model.answers:,}",
-    "answers/question": lambda model: _or_empty(model.answers_per_question, "{:.3g}"),
+    "answers/question": lambda model: _or_empty("{:.3g}", model.answers_per_question),
     "coverage": lambda model: f"{model.coverage:.1%}",
     "accuracy": lambda model: "–" if model.accuracy is None else f"{model.accuracy:.1%}",
     "95% interval": lambda model: _interval(model.accuracy_low, model.accuracy_high),
-    "score": lambda model: _or_empty(model.mean_score, "{:.4g}"),
-    "score ±": lambda model: _or_empty(model.score_standard_error, "± {:.2g}"),
+    "score": lambda model: _or_empty("{:.4g}", model.mean_score),
+    "score ±": lambda model: _or_empty("± {:.2g}", model.score_standard_error),
     "errors": lambda model: f"{model.errors:,}",
     "tokens": lambda model: _total(model.tokens),
-    "tokens/record": lambda model: _or_empty(model.tokens_per_record, "{:,.0f}"),
-    "p50 ms": lambda model: _or_empty(model.latency_ms.p50, "{:,.0f}"),
-    "p99 ms": lambda model: _or_empty(model.latency_ms.p99, "{:,.0f}"),
+    "tokens/record": lambda model: _or_empty("{:,.0f}", model.tokens_per_record),
+    "p50 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p50),
+    "p99 ms": lambda model: _or_empty("{:,.0f}", model.latency_ms.p99),
 }
 _REPEATS: Final = ("questions", "answers", "answers/question")  # instead of n, if a question has several answers
 _NOT_GRADED: Final = ("accuracy", "95% interval", "score ±")  # left out if the score is shown instead of the accuracy
@@ -101,16 +101,12 @@ _CSV_TABLES: Final[dict[str, tuple[str, dict[str, str]]]] = {  # attributes, and
 Sections = tuple[list[Section], list[Sequence[str]]]  # tables, and the lines that explain them
 
 
-def _or_empty(value: float | None, pattern: str) -> str:
-    return "" if value is None else pattern.format(value)
+def _or_empty(pattern: str, *values: float | None) -> str:
+    return "" if None in values else pattern.format(*values)
 
 
 def _interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{100 * low:.1f}–{high:.1%}"
-
-
-def _score_interval(low: float | None, high: float | None) -> str:
-    return "" if low is None or high is None else f"{low:.4g} to {high:.4g}"
 
 
 def _total(tokens: Tokens) -> str:
@@ -147,7 +143,7 @@ def _models_table(models: Sequence[ModelStats], by: str, *, accuracy: bool) -> T
         if accuracy or name not in _NOT_GRADED:
             spellings[name] = spell
         if name == "score" and not accuracy:
-            spellings["95% interval"] = lambda model: _score_interval(model.score_low, model.score_high)
+            spellings["95% interval"] = lambda model: _or_empty("{:.4g} to {:.4g}", model.score_low, model.score_high)
     cells = {name: [spell(model) for model in models] for name, spell in spellings.items()}
     cells = {name: column for name, column in cells.items() if any(column)}
     repeats = any(model.answers > model.questions for model in models)
@@ -237,8 +233,8 @@ def _names_section(found: Stats) -> Section:
 def _calibration_section(title: str, models: Sequence[Calibration]) -> Section:
     names = ["model", "answers", "left out", "confidence", "accuracy", "calibration error", "Brier score"]
     rows = [
-        [one.model_id, f"{one.answers:,}", f"{one.left_out:,}", _or_empty(one.confidence, "{:.1%}"),
-         _or_empty(one.accuracy, "{:.1%}"), _or_empty(one.ece, "{:.3f}"), _or_empty(one.brier, "{:.3f}")]
+        [one.model_id, f"{one.answers:,}", f"{one.left_out:,}", _or_empty("{:.1%}", one.confidence),
+         _or_empty("{:.1%}", one.accuracy), _or_empty("{:.3f}", one.ece), _or_empty("{:.3f}", one.brier)]
         for one in sorted(models, key=lambda one: (one.ece is None, one.ece, one.model_id))
     ]  # fmt: skip
     notes = ["calibration error: mean distance of confidence and accuracy, over 10 bins of confidence"]

@@ -284,11 +284,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return max(self._window_bytes, min(runs * current_limits().read_bytes, self.memory_per_job // 8))
 
     @property
-    def wide_window_bytes(self) -> int:
-        """Bytes merged at a time from hundreds of runs, in as few reads as memory allows."""
-        return max(self._window_bytes, min(self.memory_per_job // 4, current_limits().wide_window_bytes))
-
-    @property
     def _window_bytes(self) -> int:
         return min(max(self.memory_per_job // 32, 1 << 20), current_limits().window_bytes)
 

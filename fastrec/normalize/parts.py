@@ -321,7 +321,6 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         low, high = self._plan.ranges[number]
         slices = self._plan.slices(number)
         fingerprint = self._fingerprint(number, slices, hashes)
-        merged = any(run.bounds for run in self._plan.runs)
         path = context.part_path(number)
         return PartTask(
             number=number,
@@ -329,7 +328,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             low=low,
             high=high,
             slices=slices,
-            window_bytes=options.wide_window_bytes if merged else options.window_for(len(slices)),
+            window_bytes=options.window_for(len(slices)),
             path=path,
             statistics_prefix=context.output.working(f"census-{fingerprint}"),
             sort_fields=context.sort_fields,

@@ -47,7 +47,7 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.files import write_blocks
 from fastrec.sorting.keys import key_maker
-from fastrec.sorting.runs import IndexWriter, Run, index_of, spill
+from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of, spill
 from fastrec.sources.lines import Chunk, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, fingerprint
@@ -191,7 +191,9 @@ class _RunBuffer:
         self._rows += rows
 
     def spill(self, path: str) -> Run:
-        run = spill(path, self._text, self._ends, self._keys, self._rows)
+        # If memory allows small runs only, there are many, and merging them takes a block of each.
+        block_rows = min(max(self._most_bytes >> 18, 16), BLOCK_ROWS)
+        run = spill(path, self._text, self._ends, self._keys, self._rows, block_rows=block_rows)
         self._size = 0
         self._ends, self._keys, self._rows = [], [], []
         return run

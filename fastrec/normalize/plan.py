@@ -194,7 +194,8 @@ class _Rounds:
         bounds = [len(runs) * number // groups for number in range(groups + 1)]
         grouped = [runs[start:end] for start, end in pairwise(bounds) if start < end]
         first, self._made = self._made, self._made + len(grouped)
-        context, window_bytes = self._context, self._context.options.wide_window_bytes
+        context, options = self._context, self._context.options
+        window_bytes = options.window_for(min(options.fan_in, len(runs)))
         tasks = (
             MergeTask(number, [self._whole(one.run) for one in group], context.output.work, regions, window_bytes)
             for number, group in enumerate(grouped, first)

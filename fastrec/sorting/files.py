@@ -28,7 +28,7 @@ _LEVEL: Final = 1
 _READ_BYTES: Final = 256 << 10  # bytes of a file of blocks read at a time
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode: Callable[[memoryview], Any] = msgspec.msgpack.Decoder().decode
+_decode: Callable[[bytes | memoryview], Any] = msgspec.msgpack.Decoder().decode
 
 
 class ViewsWriter:
@@ -88,13 +88,12 @@ class BlockReader:
     """
 
     def __init__(
-        self, path: str, start: int, end: int, stretch: int, decode: Callable[[memoryview], Any] = _decode
+        self, path: str, start: int, end: int, stretch: int, decode: Callable[[bytes | memoryview], Any] = _decode
     ) -> None:
         self._path = path
         self._position, self._end = start, end
         self._stretch = stretch
         self._decode = decode
-        self._decompress = zstandard.ZstdDecompressor().decompress
         self._data = b""  # what was read
         self._begin = 0  # where the next block begins in it
 
@@ -110,21 +109,21 @@ class BlockReader:
         if self._block_end() > len(self._data):
             self._read_stretch()
         view = memoryview(self._data)
-        while (end := self._block_end()) <= len(view):
+        while self._data and (end := self._block_end()) <= len(view):
             begin, body = self._begin, self._begin + _HEAD
             if xxh3_64_digest(view[body:end]) != view[begin + _LENGTH : body]:
                 offset = self._position - len(view) + begin
                 raise DamagedFileError(self._path, f"the block at byte {offset:,} does not match its checksum")
             try:
-                if self._length() & _COMPRESSED:
-                    block = self._decode(memoryview(self._decompress(view[body:end])))
-                else:
-                    block = self._decode(view[body:end])
+                is_compressed = self._length() & _COMPRESSED
+                block = self._decode(zstandard.decompress(view[body:end]) if is_compressed else view[body:end])
             except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
                 if is_out_of_memory(exc):
                     raise
                 raise DamagedFileError(self._path, f"a block is not of the expected form: {exc}") from exc
             self._begin = end
+            if end == len(view):
+                self._data, self._begin = b"", 0  # freed: it may be some time until the next read
             yield block
 
     def _block_end(self) -> int:

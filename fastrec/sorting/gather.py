@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
+from operator import itemgetter
 from typing import Any, Final, Self
 
 import msgspec
@@ -265,6 +266,11 @@ class _Cursor:
             if self._high is not None and self.keys and self.keys[-1] >= self._high:
                 self._end_at(bisect_left(self.keys, self._high))
 
+    def below(self, limit: bytes | None) -> Iterator[tuple[bytes, int]]:
+        """The keys and sizes of the records that `take` would take."""
+        count = len(self.keys) if limit is None else bisect_left(self.keys, limit)
+        return zip(self.keys[:count], self._sizes[:count], strict=True)
+
     def take(self, limit: bytes | None) -> _Taken:
         """Take the records of all keys below `limit`, or all that are left."""
         known = self._held if self.index.at_end else None
@@ -462,10 +468,23 @@ def _windows(
         for cursor in cursors:
             cursor.read_ahead()
         # The lowest key that may have further records; None if there are no others.
-        limit = min((cursor.keys[-1] for cursor in cursors if not cursor.index.at_end), default=None)
-        found = _Taken([], [], [], [], {}, [])
-        for cursor in cursors:
-            found += cursor.take(limit)
+        last = min((cursor.keys[-1] for cursor in cursors if not cursor.index.at_end), default=None)
+        for limit in [*(_cuts(cursors, last, window_bytes) if with_texts else ()), last]:
+            found = _Taken([], [], [], [], {}, [])
+            for cursor in cursors:
+                found += cursor.take(limit)
+            if found.keys:
+                yield found
         cursors = [cursor for cursor in cursors if not cursor.is_finished()]
-        if found.keys:
-            yield found
+
+
+def _cuts(cursors: Sequence[_Cursor], last: bytes | None, window_bytes: int) -> Iterator[bytes]:
+    """Where to cut the records below `last` if a window has no room for them, as for a block of each of many runs."""
+    records = [record for cursor in cursors for record in cursor.below(last)]
+    if sum(map(itemgetter(1), records)) > 2 * window_bytes:
+        size = 0
+        for key, same in groupby(sorted(records), key=itemgetter(0)):
+            if size >= window_bytes:
+                yield key
+                size = 0
+            size += sum(map(itemgetter(1), same))

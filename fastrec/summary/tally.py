@@ -322,7 +322,7 @@ class Tally(Sums):
     def packed(self) -> list[Any]:
         """Encode the tally as plain lists that hold integers of any size: a list of each field of all models."""
         columns = zip(*map(msgspec.structs.astuple, self.models.values()), strict=True)
-        fields = [list(map(_packed, column)) for column in columns]
+        fields = [[to_portable(value) if isinstance(value, int) else value for value in column] for column in columns]
         return [self.interaction_types, self.schema_versions, list(self.models), fields]
 
     def add_packed(self, packed: list[Any]) -> None:
@@ -351,10 +351,6 @@ _ADDITIONS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "first": lambda mine, theirs: min(mine, theirs) if mine and theirs else mine or theirs,
     "last": max,
 }
-
-
-def _packed(value: Any) -> Any:
-    return to_portable(value) if isinstance(value, int) else value
 
 
 _unpacked: Final = lru_cache(maxsize=1 << 12)(from_portable)  # many models have the same sums, which are long

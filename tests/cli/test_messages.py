@@ -187,7 +187,7 @@ def test_a_work_file_is_not_damaged_if_memory_runs_out(
     """A damaged work file is made again; that would not help here."""
 
     class Decompressor:
-        def decompress(self, _: object) -> None:
+        def decompress(self, _: object, **_options: object) -> None:
             raise zstandard.ZstdError("Allocation error : not enough memory")
 
         def decompressobj(self) -> Decompressor:

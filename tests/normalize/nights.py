@@ -50,7 +50,7 @@ CONTENT: tuple[dict[str, Any], ...] = (
 SMALL_TASKS = Limits(task_bytes=2_000, window_bytes=3_000)
 """Several tasks per shard, and windows of a few records."""
 MERGE_EARLY = Limits(
-    task_bytes=3_000, run_bytes=6_000, window_bytes=3_000, wide_window_bytes=5_000, read_bytes=4, unmerged_runs=2,
+    task_bytes=3_000, run_bytes=6_000, window_bytes=3_000, read_bytes=4, unmerged_runs=2,
     merged_runs=2, merge_fan_in=3, least_merge_fan_in=2, census_fan_in=2, census_partitions=3, part_counts_per_task=2,
 )  # fmt: skip
 """Small runs, which are merged in several rounds."""

@@ -55,9 +55,7 @@ MERGE_EARLY = Limits(
     part_counts_per_task=2,
 )
 """Merge runs even if there are few, and count the census and the parts in tasks."""
-SMALL_RUNS = replace(
-    MERGE_EARLY, task_bytes=20_000, run_bytes=30_000, window_bytes=3_000, wide_window_bytes=5_000, read_bytes=4
-)
+SMALL_RUNS = replace(MERGE_EARLY, task_bytes=20_000, run_bytes=30_000, window_bytes=3_000, read_bytes=4)
 """Also spill runs of a few records, and merge a few records at a time."""
 
 

@@ -98,6 +98,10 @@ def check(
         rows = [tuple(row) for window in windows for row in window.rows]
         assert rows == [first[item] for item in found]
         assert sum(run.records for run in runs) == sum(len(set(some)) for some in pile)
+        # A window is not much larger than asked for, unless the records of one key are, however large blocks are.
+        largest = sum(max(sum(len(text) for key, text in set(some) if key == one) for one, _ in some) for some in pile)
+        for window in windows:
+            assert sum(map(len, window.texts)) <= 2 * max(window_bytes, len(pile)) + largest
         return windows
 
 
@@ -111,6 +115,7 @@ def check(
 @example([], 1, 1, [], 1)
 @example([[(b"a", b"1\n")]], 1, 1, [b"a", b"b"], 1)
 @example([[(b"%d" % number, b"1\n") for number in range(9)]], 1, 10**6, [b"3", b"4"], 5)
+@example([[(b"%d" % number, b"%d\n" % run) for number in range(9)] for run in range(3)], 128, 3, [], 1)
 def test_every_record_is_gathered_once_and_sorted(
     pile: list[list[Item]], block_rows: int, window_bytes: int, cuts: list[bytes], blocks_per_fence: int
 ) -> None:

@@ -1,0 +1,46 @@
+"""`--memory` bounds what a run takes beyond the memory of Python and the libraries."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running import run_here
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell the peak of a process")
+
+# Runs and chunks are small, so there are hundreds of runs, as for 4 GB with 64 MiB; each part is gathered from all.
+_SCRIPT = """
+import sys
+from pathlib import Path
+from fastrec.limits import Limits, use_limits
+from fastrec.normalize.run import normalize
+
+source, output, memory = sys.argv[1:]
+with use_limits(Limits(chunk_bytes=20_000, run_bytes=40_000)):
+    normalize([source], output, jobs=1, memory=int(memory))
+status = dict(line.split(":") for line in Path("/proc/self/status").read_text().splitlines())
+print(int(status["VmHWM"].removesuffix("kB")) << 10)
+"""
+
+
+def peak_of(shards: Path, output: Path, memory: int) -> int:
+    command = [sys.executable, "-c", _SCRIPT, str(shards), str(output), str(memory)]
+    return int(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+
+
+def test_peak_memory_is_below_the_limit(tmp_path: Path) -> None:
+    """At 64 MiB, 512 MiB and 8 GiB; and the bytes do not depend on it."""
+    for name, count in (("few", 50), ("many", 6_000)):
+        assert run_here("generate", "-n", str(count), "-o", str(tmp_path / name), "--text", "words").returncode == 0
+    python = peak_of(tmp_path / "few", tmp_path / "small", 64 << 20)
+    made = set[tuple[bytes, ...]]()
+    for memory in (64 << 20, 512 << 20, 8 << 30):
+        output = tmp_path / str(memory)
+        peak = peak_of(tmp_path / "many", output, memory)
+        assert peak - python < memory
+        made.add(tuple(path.read_bytes() for path in sorted(output.glob("part-*"))))
+    assert len(made) == 1
