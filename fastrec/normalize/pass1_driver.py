@@ -394,7 +394,8 @@ class _Pass1:
         self._runs += len(result.runs)
         if not self._keeps_fences:
             for number in list(self._finished) if had_fences else [result.task]:
-                self._finished[number] = self._finished[number].without_fences()
+                runs = tuple(msgspec.structs.replace(run, fences=[]) for run in self._finished[number].runs)
+                self._finished[number] = msgspec.structs.replace(self._finished[number], runs=runs)
         self._tasks.learn_from(result)
         progress = self._context.progress
         progress.expect(self._tasks.text.total)

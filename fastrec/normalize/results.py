@@ -95,10 +95,6 @@ class SortResult(msgspec.Struct, frozen=True, tag="task"):
         pieces = tuple(counts for counts in self.pieces if counts.piece.shard not in shards)
         return msgspec.structs.replace(self, pieces=pieces)
 
-    def without_fences(self) -> SortResult:
-        runs = tuple(msgspec.structs.replace(run, fences=[]) for run in self.runs)
-        return msgspec.structs.replace(self, runs=runs)
-
 
 class MergedRun(msgspec.Struct, frozen=True, tag="merge"):
     """A run that replaces several runs of pass 1, which may be gone."""

@@ -271,10 +271,6 @@ class ModelCost(msgspec.Struct, kw_only=True):
     cost_per_right: float | None
     """The cost divided by the right answers; null without a cost or without right answers."""
 
-    @property
-    def cost_per_answer(self) -> float | None:
-        return None if self.cost is None else self.cost / (self.answers - self.unknown)
-
 
 class Stats(Tabular, kw_only=True):
     """How the models of each evaluation compare."""

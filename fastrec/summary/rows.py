@@ -117,12 +117,18 @@ def _notes_of(metadata: Mapping[str, Any]) -> int:
 
 
 def to_portable(number: int) -> int | str:
-    """Make an integer that msgpack can hold: text beyond 64 bits, else a plain int."""
-    return int(number) if _SMALLEST <= number <= _LARGEST else hex(number)
+    """Make an integer that msgpack can hold: beyond 64 bits a text, `digits p zeros`, else a plain int."""
+    if _SMALLEST <= number <= _LARGEST:
+        return int(number)
+    zeros = (number & -number).bit_length() - 1  # the binary digits of sums of scores end with a thousand of them
+    return f"{number >> zeros:x}p{zeros}"
 
 
 def from_portable(value: int | str) -> int:
-    return int(value, 16) if isinstance(value, str) else value
+    if isinstance(value, str):
+        digits, _, zeros = value.partition("p")
+        return int(digits, 16) << int(zeros or 0)
+    return value
 
 
 def bucket_of(value: float) -> int:

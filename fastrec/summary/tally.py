@@ -236,11 +236,13 @@ class ModelTally(Sums):
     def add_row(self, row: Sequence[Any], sample_id: bytes) -> None:
         """Add one record, as `add_rows` does: columns of few records take longer."""
         _, _, _, _, correct, score, error, turns, tool_calls, tokens, latency, notes = row
-        units = exact(score)
-        squared = units * units
         self.records += 1
-        self.score += units
-        self.score_squared += squared
+        if score:
+            units, squared = exact(score), exact_square(score)
+            self.score += units
+            self.score_squared += squared
+        else:
+            units = squared = 0
         if error:
             self.errors += 1
             self.error_score += units
@@ -261,7 +263,8 @@ class ModelTally(Sums):
         self.notes |= notes
         if latency is not None:
             self.latency[latency] += 1
-        self.first = min(self.first, sample_id) if self.first else sample_id
+        if sample_id < self.first or not self.first:
+            self.first = sample_id
         self.last = max(self.last, sample_id)
 
     def __iadd__(self, other: Self) -> Self:
@@ -322,7 +325,10 @@ class Tally(Sums):
     def packed(self) -> list[Any]:
         """Encode the tally as plain lists that hold integers of any size: a list of each field of all models."""
         columns = zip(*map(msgspec.structs.astuple, self.models.values()), strict=True)
-        fields = [[to_portable(value) if isinstance(value, int) else value for value in column] for column in columns]
+        fields = [
+            list(map(to_portable, column)) if isinstance(column[0], int) and max(map(abs, column)) >> 63 else column
+            for column in columns
+        ]
         return [self.interaction_types, self.schema_versions, list(self.models), fields]
 
     def add_packed(self, packed: list[Any]) -> None:

@@ -226,7 +226,8 @@ _Points = Sequence[tuple[str, float | None, float | None]]  # model, cost or lat
 def scatter_plots(found: Stats, costs: Sequence[ModelCost]) -> Html:
     """Draw the largest evaluations: accuracy or mean score against the cost of an answer, and against latency."""
     stats = largest(found, _MOST_SCATTERS)
-    paid = {(one.evaluation_name, one.model_id): one.cost_per_answer for one in costs}
+    known = [(one, one.cost) for one in costs if one.cost is not None]
+    paid = {(one.evaluation_name, one.model_id): cost / (one.answers - one.unknown) for one, cost in known}
 
     def card(one: EvaluationStats) -> Html:
         accuracy = stats.shows_accuracy(one)

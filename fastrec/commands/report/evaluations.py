@@ -98,9 +98,9 @@ def _columns(
     yield "coverage", lambda model: _number(model.coverage, ".1%")
     if any(model.tokens.records for model in models):
         yield "tokens/record", lambda model: _number(model.tokens_per_record, ",.0f")
-    latencies = [value for model in models for value in (model.latency_ms.p50, model.latency_ms.p99)]
-    scale = _latency_scale([value for value in latencies if value is not None])
-    if scale:
+    latencies = [value for model in models for value in (model.latency_ms.p50, model.latency_ms.p99) if value]
+    if latencies:
+        scale = math.log(min(latencies)), math.log(max(latencies))
         yield "latency p50 · p90 · p99, ms", partial(_latency, scale=scale, drawn=drawn)
 
 
@@ -140,12 +140,6 @@ def _bar(share: float, low: float, high: float) -> Html:
         tag("rect", class_="fill", x=0, y=3, width=short(share * _WIDTH), height=6),
         tag("line", class_="whisker", x1=short(low * _WIDTH), x2=short(high * _WIDTH), y1=6, y2=6),
     )
-
-
-def _latency_scale(values: Sequence[float]) -> tuple[float, float] | None:
-    """The ends of a logarithmic scale for latencies; None if none is above zero."""
-    above = [value for value in values if value > 0]
-    return (math.log(min(above)), math.log(max(above))) if above else None
 
 
 def _latency_range(quantiles: Sequence[float | None], scale: tuple[float, float]) -> Html:
