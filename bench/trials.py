@@ -27,13 +27,24 @@ _LONG: Final = 40.0  # seconds; a longer trial is not repeated
 
 
 class Trial(msgspec.Struct, frozen=True):
-    """A contender on a corpus. A contender that would take hours reads only every `every`-th shard."""
+    """A contender on a corpus. A contender that would take hours reads only every `every`-th shard.
+
+    A trial `beside` another corpus runs with those on that corpus, so that both find the machine in the same state;
+    if there are several, they have numbers.
+    """
 
     contender: str
     corpus: str
     jobs: int = JOBS
     options: tuple[str, ...] = ()
     every: int = 1
+    beside: str = ""
+    number: int = 0
+
+    @property
+    def group(self) -> str:
+        """The corpus with whose trials it runs."""
+        return self.beside or self.corpus
 
 
 Results = Mapping[Trial, Measured]
@@ -52,8 +63,8 @@ def run_trials(
     The trials in `twice` do not take part after the second round.
     """
     best: dict[Trial, Measured] = dict(known or {})
-    wanted = sorted(dict.fromkeys(trials), key=lambda trial: trial.corpus)
-    for name, group in groupby(wanted, key=lambda trial: trial.corpus):
+    wanted = sorted(dict.fromkeys(trials), key=lambda trial: trial.group)
+    for name, group in groupby(wanted, key=lambda trial: trial.group):
         notify(f"{name}: {corpus(name).text_bytes / 1e6:,.0f} MB of text in {len(corpus(name).shards):,} shards")
         some = list(group)
         for number in range(rounds):
@@ -110,4 +121,5 @@ def _run(trial: Trial) -> Measured:
 def _described(trial: Trial) -> str:
     options = " ".join(trial.options)
     part = f" on every {trial.every}th shard" if trial.every > 1 else ""
-    return f"{trial.contender}, {trial.jobs} jobs{f', {options}' if options else ''}{part}"
+    beside = f", {trial.corpus}" if trial.beside else ""
+    return f"{trial.contender}, {trial.jobs} jobs{f', {options}' if options else ''}{part}{beside}"

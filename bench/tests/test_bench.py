@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("psutil", reason="needs the dependencies of the benchmarks")
 
-from bench import core_seconds, corpora, peer_tables, trials
+from bench import core_seconds, corpora, large_figures, peer_tables, trials
 from bench.compare import compare, worse
 from bench.contenders import CONTENDERS
 from bench.core_seconds import by_category, parse_report, profile_table
@@ -306,6 +306,22 @@ def test_trials_in_no_figure_run_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     often, seldom = Trial("a", "ten-lines"), Trial("b", "ten-lines")
     run_trials([often, seldom], rounds=5, notify=lambda _: None, twice={seldom})
     assert ran == [often, seldom] * 2 + [often] * 3
+
+
+def test_a_large_corpus_is_compared_with_real_x10_just_before_and_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 20 MB/s, when real-x10 has 10, 20, 10 and 20 s: their mean counts."""
+    figure = next(one for one in FIGURES if one.name == "MB/s of normalize / real-x10, shuffled-20GB")
+    sizes = {"real-x10": 300_000_000, "shuffled-20GB": 2_000_000_000}
+    monkeypatch.setattr(trials, "corpus", lambda _: corpora.Corpus("", "", (), 1, 1, 1))
+    monkeypatch.setattr(large_figures, "corpus", lambda name: corpora.Corpus(name, "", (), 1, sizes[name], 1))
+    monkeypatch.setattr(trials, "_run", lambda trial: ran.append(trial) or run(seconds=seconds.pop(0)))
+    ran: list[Trial] = []
+    seconds = [10.0, 20.0, 100.0, 10.0, 20.0]
+    results = run_trials(figure.trials, rounds=1, notify=lambda _: None)
+    assert [(trial.corpus, trial.group) for trial in ran] == [
+        (name, "shuffled-20GB") for name in ("real-x10", "real-x10", "shuffled-20GB", "real-x10", "real-x10")
+    ]
+    assert figure.value([results[trial] for trial in figure.trials]) == pytest.approx(20 / (300 / 15))
 
 
 def test_trials_differ_in_contender_corpus_jobs_and_share() -> None:
