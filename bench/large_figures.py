@@ -7,7 +7,6 @@ while.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import inf
 from statistics import mean
 from typing import Final
 
@@ -33,7 +32,6 @@ def _figure(
     unit: str = "×",
     better: Better = "lower",
     target: float | None = None,
-    tolerance: float = 0.15,
 ) -> Figure:
     return Figure(
         name=f"{title}, {name}",
@@ -44,7 +42,6 @@ def _figure(
         better=better,
         target=target,
         set="large",
-        tolerance=tolerance,
     )
 
 
@@ -53,7 +50,7 @@ def _speed(name: str) -> Callable[[Sequence[Measured]], float]:
 
 
 def _of_small(name: str) -> Figure:
-    """The speed compared with that of real-x10 just before and after: within minutes, that of a machine may change."""
+    """The speed, divided by that of real-x10 just before and after it: machines become faster and slower."""
     trials = [Trial(NORMALIZE, _SMALL, beside=name, number=number) for number in range(4)]
     trials.insert(2, Trial(NORMALIZE, name))
 
@@ -64,21 +61,16 @@ def _of_small(name: str) -> Figure:
     return _figure("MB/s of normalize / real-x10", name, value, *trials, better="higher", target=_TARGETS.get(name))
 
 
-def _figures(name: str) -> tuple[Figure, ...]:
-    def per_text(size: int) -> float:
-        return size / corpus(name).text_bytes
+def _per_text(name: str, title: str, bytes_of: Callable[[Measured], int], target: float | None = None) -> Figure:
+    return _figure(title, name, lambda runs: bytes_of(runs[0]) / corpus(name).text_bytes, target=target)
 
+
+def _figures(name: str) -> tuple[Figure, ...]:
     return (
         _figure("speed of normalize", name, _speed(name), unit="MB/s", better="higher"),
-        # These two depend on what the page cache holds by chance.
-        _figure(
-            "time that workers wait",
-            name,
-            lambda runs: 1 - runs[0].cpu_seconds / (JOBS * runs[0].seconds),
-            tolerance=inf,
-        ),
-        _figure("read from disk / text", name, lambda runs: per_text(runs[0].read_bytes), tolerance=inf),
-        _figure("written / text", name, lambda runs: per_text(runs[0].written_bytes), target=1.5),
+        _figure("time that workers wait", name, lambda runs: 1 - runs[0].cpu_seconds / (JOBS * runs[0].seconds)),
+        _per_text(name, "read from disk / text", lambda run: run.read_bytes),
+        _per_text(name, "written / text", lambda run: run.written_bytes, 1.5),
         _figure("peak memory of normalize", name, lambda runs: runs[0].peak_bytes / 1e6, unit="MB", target=1074.0),
     )
 

@@ -29,8 +29,8 @@ _LONG: Final = 40.0  # seconds; a longer trial is not repeated
 class Trial(msgspec.Struct, frozen=True):
     """A contender on a corpus. A contender that would take hours reads only every `every`-th shard.
 
-    A trial `beside` another corpus runs with those on that corpus, so that both find the machine in the same state;
-    if there are several, they have numbers.
+    A trial `beside` another corpus runs with those on that corpus, so that both find the machine in the same state. It
+    runs in the first round only. If there are several, they have numbers.
     """
 
     contender: str
@@ -70,7 +70,7 @@ def run_trials(
         for number in range(rounds):
             for trial in some:
                 previous = best.get(trial)
-                if number and previous and (previous.error or previous.seconds > _LONG):
+                if number and previous and (previous.error or previous.seconds > _LONG or trial.beside):
                     continue
                 if number > 1 and trial in twice:
                     continue

@@ -191,7 +191,7 @@ class _RunBuffer:
         self._rows += rows
 
     def spill(self, path: str) -> Run:
-        # If memory allows small runs only, there are many, and merging them takes a block of each.
+        # If memory allows only small runs, there are many, and gathering from them takes a block of each.
         block_rows = min(max(self._most_bytes >> 18, 16), BLOCK_ROWS)
         run = spill(path, self._text, self._ends, self._keys, self._rows, block_rows=block_rows)
         self._size = 0

@@ -4,8 +4,8 @@
 2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded however many
    duplicates the runs hold. A run is not compressed, and is open only during a read. A part is compressed as a whole,
    so it is decompressed from the front, by the reader that checks everything.
-3. A window ends at the lowest key for which some cursor may have further records. The records that each cursor
-   contributes to a window are already sorted, and Python's sort is fast on sorted stretches.
+3. A window ends where it has enough text, or at the lowest key for which some cursor may have further records. What
+   each cursor contributes to a window is already sorted, and Python's sort is fast on sorted stretches.
 
 `gather_keys` does the same with keys and sizes alone, and does not read texts.
 """
@@ -479,7 +479,7 @@ def _windows(
 
 
 def _cuts(cursors: Sequence[_Cursor], last: bytes | None, window_bytes: int) -> Iterator[bytes]:
-    """Where to cut the records below `last` if a window has no room for them, as for a block of each of many runs."""
+    """The keys where new windows begin, if records below `last` have too much text for one: those of many runs do."""
     records = [record for cursor in cursors for record in cursor.below(last)]
     if sum(map(itemgetter(1), records)) > 2 * window_bytes:
         size = 0

@@ -12,7 +12,7 @@ from tests.running import run_here
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell the peak of a process")
 
-# Runs and chunks are small, so there are hundreds of runs, as for 4 GB with 64 MiB; each part is gathered from all.
+# Chunks and runs are small, so there are hundreds of runs, and each part is gathered from all of them.
 _SCRIPT = """
 import sys
 from pathlib import Path
