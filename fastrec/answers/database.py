@@ -33,13 +33,14 @@ _ROW_COLUMNS: Final = (
 )
 _INTEGER: Final = re.compile("0|-?[1-9][0-9]*", re.ASCII)
 _MOST_NAMES: Final = 1_000  # values in a statement
+_SCOPE: Final = "<scope>"
 _WHICH: Final[dict[Which, str]] = {
     "all": "",
     "all-wrong": f"q.kinds & {ANSWERS} = {WRONG}",
     "all-right": f"q.kinds & {ANSWERS} = {RIGHT}",
     "disagreement": "q.spread > 0",
     "metrics-differ": "EXISTS (SELECT 1 FROM marks o WHERE o.id = q.id AND o.flags != m.flags AND o.scope IN "
-    "(SELECT s.id FROM scope s JOIN scope t ON t.id = ?1 AND t.models = s.models))",
+    "(SELECT s.id FROM scope s JOIN scope t ON t.id = <scope> AND t.models = s.models))",
     "errors": f"q.kinds & {ERROR}",
 }
 _KINDS: Final = {"right": RIGHT, "wrong": WRONG, "error": ERROR}
@@ -57,10 +58,11 @@ _ORDERS: Final[dict[Sort, str]] = {
 def _ids_query(query: Query, table: str, found: str, scope: Scope) -> tuple[str, list[Any]]:
     """Return the SQL for the ids of the questions that a query chooses in a scope, and its values.
 
-    `table` has the facts about the models that count, `found` the places of the text. The value ?1 is the number of the
-    scope, so that the SQL of most scopes is the same text.
+    `table` has the facts about the models that count, `found` the places of the text. The SQL has `<scope>` where the
+    number of the scope belongs, so that it is the same text for most scopes.
     """
-    tests, values = ["q.scope = ?1", "q.kinds > 0"], []  # type: tuple[list[str], list[Any]]
+    tests = [f"q.scope = {_SCOPE}", "q.kinds > 0"]
+    values: list[Any] = []
     if _WHICH[query.which]:
         tests.append(_WHICH[query.which])
     if query.outcomes:
@@ -68,7 +70,7 @@ def _ids_query(query: Query, table: str, found: str, scope: Scope) -> tuple[str,
     for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
         for name in names:
             if name not in scope.models:
-                return "SELECT 0 AS id WHERE 0 = ?1 + 1", []
+                return f"SELECT {_SCOPE} AS id WHERE FALSE", []
             at = scope.models.index(name) + 1
             tests.append(f"substr(m.flags, {at}, 1) IN (x'{flag:02x}', x'{flag | ERROR:02x}')")
     for bound, sign in ((query.least_score, ">="), (query.most_score, "<=")):
@@ -94,12 +96,12 @@ def _sample_id_test(patterns: Sequence[str]) -> tuple[str, list[bytes]]:
     if not patterns:
         return "", []
     if _has_wildcards(patterns):
-        return "q.id IN (SELECT id FROM marks WHERE scope = ?1 AND has_sample_id(sample_ids))", []
+        return f"q.id IN (SELECT id FROM marks WHERE scope = {_SCOPE} AND has_sample_id(sample_ids))", []  # noqa: S608
     spelled = [one for pattern in patterns for one in _spelled_ids(pattern)]
     marks = ", ".join("?" * len(spelled))
     test = (
-        f"q.id IN (SELECT id FROM marks WHERE sample_ids IN ({marks}) AND scope = ?1 "  # noqa: S608
-        f"UNION SELECT id FROM several_ids WHERE sample_id IN ({marks}) AND scope = ?1)"
+        f"q.id IN (SELECT id FROM marks WHERE sample_ids IN ({marks}) AND scope = {_SCOPE} "  # noqa: S608
+        f"UNION SELECT id FROM several_ids WHERE sample_id IN ({marks}) AND scope = {_SCOPE})"
     )
     return test, [b"[" + one + b"]" for one in spelled] + spelled
 
@@ -133,7 +135,7 @@ def _sample_id_values(spelled: Sequence[bytes]) -> tuple[bytes, ...]:
 
 
 _NAME: Final = "CAST(a.sample_hash AS TEXT) || iif(a.sample_id IS NULL, '', '/' || CAST(a.sample_id AS TEXT))"
-_OF_EACH: Final = "WITH chosen(number) AS (SELECT value FROM json_each(?1)) SELECT ({}) FROM chosen"
+_OF_EACH: Final = "WITH chosen(number) AS (SELECT value FROM json_each(?)) SELECT ({}) FROM chosen"
 _KEPT_QUERIES: Final = 16
 _KEPT_SEARCHES: Final = 4
 _BATCH: Final = 1_000
@@ -239,12 +241,14 @@ class Database:
                 connection.create_function("has_hash", 1, lambda found, match=match_hash: bool(match(found.decode())))
             # One text with all ids: stepping through a million rows in Python takes longer.
             sql = f"SELECT json_group_array(id) FROM ({sql})"  # noqa: S608 - all ours
-            scopes: list[Any] = [self._number(query) for query in some]
-            if sql.count("?1") == 1:  # a subquery that names the scope would run again for each question
-                sql, scopes = _OF_EACH.format(sql.replace("?1", "chosen.number")), [str(scopes)]
-            for scope in scopes:
-                for (text,) in connection.execute(sql, (scope, *values)).fetchall():
-                    yield array("q", _decode_numbers(text))
+            scopes = [self._number(query) for query in some]
+            if sql.count(_SCOPE) == 1:  # a subquery that names the scope would run again for each question
+                of_each = _OF_EACH.format(sql.replace(_SCOPE, "chosen.number"))
+                rows = connection.execute(of_each, (str(scopes), *values)).fetchall()
+            else:
+                rows = [connection.execute(sql.replace(_SCOPE, str(scope)), values).fetchone() for scope in scopes]
+            for (text,) in rows:
+                yield array("q", _decode_numbers(text))
 
     def rows(self, query: Query, ids: Sequence[int]) -> list[QuestionRow]:
         if not ids:
@@ -254,12 +258,13 @@ class Database:
             by_id = {row.number: row for row in rows}
             for row in rows:
                 row.in_input, row.in_answers = False, 0
+            places = self._found_in(query).replace(_SCOPE, str(self._number(query)))
             sql = (
-                f"SELECT id, min(model) < 0, sum(answers) FROM {self._found_in(query)} "  # noqa: S608 - of ours
-                "AND id IN (SELECT value FROM json_each(?2)) GROUP BY id"
+                f"SELECT id, min(model) < 0, sum(answers) FROM {places} "  # noqa: S608 - of ours
+                "AND id IN (SELECT value FROM json_each(?)) GROUP BY id"
             )
             with self._use() as connection:
-                for one, in_input, answers in connection.execute(sql, (self._number(query), str(list(by_id)))):
+                for one, in_input, answers in connection.execute(sql, (str(list(by_id)),)):
                     by_id[one].in_input, by_id[one].in_answers = bool(in_input), answers
         return rows
 
@@ -324,14 +329,14 @@ class Database:
                     yield number, row[0], positions[hit.model_id], 1
 
     def _found_in(self, query: Query) -> str:
-        """Return what selects where the text of a query is, of models that count. ?1 is the number of the scope."""
+        """Return what selects where the text of a query is, of models that count, as SQL with `<scope>`."""
         key = (query.text, None if (query.text, None) in self._places else query.evaluation_name)
         self._places.move_to_end(key)
         scope = self.scopes[self._number(query)]
         wanted = set(query.models)
         models = [-1, *(at for at, model in enumerate(scope.models) if model in wanted)]
         chosen = f" AND model IN (SELECT value FROM json_each('{models}'))" if query.models else ""  # noqa: S608
-        return f"{self._places[key]} WHERE scope = ?1{chosen}"
+        return f"{self._places[key]} WHERE scope = {_SCOPE}{chosen}"
 
     def _row(self, row: tuple[Any, ...]) -> QuestionRow:
         number, place, models, right, score, errors, output_chars, input_chars, spread, hash_, excerpt, ids, *_ = row
