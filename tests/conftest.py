@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from fastrec.commands.generate import evaluation as words
 from fastrec.commands.generate import text
-from tests.sizes import LONG, WAYS, covering, examples
+from tests.sizes import LONG, WAYS, covering, examples, in_sample
 
 try:
     import resource
@@ -97,6 +97,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for (name, ways), group in groups.items():
         kept = covering(list(map(_values, group)), ways, name)
         left_out |= {item for number, item in enumerate(group) if number not in kept}
+    left_out |= {item for item in items if not in_sample(item.nodeid)}
     items.sort(key=lambda item: item.get_closest_marker("imports_dask") is not None)
     if left_out:
         items[:] = [item for item in items if item not in left_out]

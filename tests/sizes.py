@@ -8,7 +8,9 @@
 - `@pytest.mark.pairwise` does so for each pair of values of two parameters.
 - `@pytest.mark.long_only` leaves out a test whose kind of case others try, too.
 
-All choices depend on names only, so a red build is red again.
+`SAMPLE=8 make test` runs about every eighth test, others with each version of Python.
+
+All choices depend on names and the version of Python only, so a red build is red again.
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import sys
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
 
 LONG = bool(os.environ.get("LONG_TESTS"))
+SAMPLE = int(os.environ.get("SAMPLE", "1"))
 WAYS = {"each_value": 1, "pairwise": 2}
 """Marks of parametrized tests, and the number of parameters whose values are combined."""
 
@@ -29,6 +34,12 @@ WAYS = {"each_value": 1, "pairwise": 2}
 def examples(few: int, many: int) -> int:
     """The number of examples to try."""
     return many if LONG else few
+
+
+def in_sample(name: str) -> bool:
+    """Whether a test is in the sample that SAMPLE asks for."""
+    number = zlib.crc32(f"{sys.version_info.minor} {name}".encode())
+    return number % SAMPLE == 0
 
 
 def few_of(cases: Iterable[T], few: int, name: str) -> list[T]:
