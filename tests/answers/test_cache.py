@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def test_damage_that_a_query_finds_is_reported(corpus: Path, tmp_path: Path) -> 
     """The file is removed, so that the next command builds it again."""
     assert total(corpus, tmp_path) == 30
     (path,) = tmp_path.iterdir()
-    with sqlite3.connect(path) as database:
+    with closing(sqlite3.connect(path)) as database:
         (page,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'question'").fetchone()
         (size,) = database.execute("PRAGMA page_size").fetchone()
     data = bytearray(path.read_bytes())

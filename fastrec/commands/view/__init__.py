@@ -7,6 +7,7 @@ The server listens on the loopback interface only, and writes nothing but labels
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -59,8 +60,11 @@ def view(
     check_jobs(jobs)
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
-    index = open_index(corpus, jobs=jobs, progress=progress)
-    index.direct(as_tuple("lower_is_better", lower_is_better))
-    # Imported only now: workers are forked before, and web servers may start threads.
-    make: type[View] = import_module("fastrec.commands.view.server").View
-    return make(index, port, as_tuple("primary", primary), None if labels is None else os.fspath(labels))
+    with ExitStack() as stack:
+        index = stack.enter_context(open_index(corpus, jobs=jobs, progress=progress))
+        index.direct(as_tuple("lower_is_better", lower_is_better))
+        # Imported only now: workers are forked before, and web servers may start threads.
+        make: type[View] = import_module("fastrec.commands.view.server").View
+        view = make(index, port, as_tuple("primary", primary), None if labels is None else os.fspath(labels))
+        stack.pop_all()  # the view closes the index
+    return view
