@@ -137,7 +137,7 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 10  # to be increased whenever the content of an index changes
+_INDEX_FORMAT: Final = 11  # to be increased whenever the content of an index changes
 
 # `question` and `marks` have a row per question and scope, `asked` one per question. A question is
 # identified by the place of its first record in the corpus, so this is also the order of the corpus. Only questions of

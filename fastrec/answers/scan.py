@@ -26,7 +26,7 @@ from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, sk
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
 from fastrec.summary.significance import to_double
-from fastrec.where import text_of
+from fastrec.where import said, text_of
 
 # What the index takes from a line, without decoding all of it:
 #
@@ -68,6 +68,7 @@ class _Output(msgspec.Struct, gc=False):
 
 
 class _Turn(msgspec.Struct, gc=False):
+    role: str
     content: str | UnsetType | None = UNSET
 
 
@@ -79,6 +80,8 @@ class _Evaluation(msgspec.Struct, gc=False):
 class _Verdict(msgspec.Struct, gc=False):
     evaluation: _Evaluation
     error: str | UnsetType | None = UNSET
+    messages: Raw | UnsetType = UNSET  # turns under an unknown key, as are the next ones
+    interactions: Raw | UnsetType = UNSET
 
 
 class Key(msgspec.Struct, gc=False):
@@ -89,14 +92,11 @@ class Key(msgspec.Struct, gc=False):
 
 
 class _Record(Key, gc=False, kw_only=True):
-    """All of this, for lines that are decoded as a whole."""
+    """All of this but the output, for lines that are decoded as a whole."""
 
     model_id: str
     input: _Input
     evaluation: _Evaluation
-    output: _Output | UnsetType | None = UNSET
-    messages: list[_Turn] | UnsetType | None = UNSET
-    interactions: list[_Turn] | UnsetType | None = UNSET
     error: str | UnsetType | None = UNSET
 
 
@@ -115,7 +115,6 @@ _decode_output = msgspec.json.Decoder(_Output).decode
 _decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 _decode_verdict = msgspec.json.Decoder(_Verdict).decode
 _decode_tail = msgspec.json.Decoder(_Tail).decode
-_decode_record = msgspec.json.Decoder(_Record).decode
 _FAILED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -126,7 +125,7 @@ class LineReader:
     model_id: str
     flag: int  # `RIGHT`, `WRONG` or `ERROR`
     score: float
-    length: int  # characters of the output, or of all messages
+    length: int  # characters of what the model said (`where.said`)
     tail: bytes  # the fields from `answer_attribution` on, or all of them, as a JSON object
     input: _Input
 
@@ -161,6 +160,8 @@ class LineReader:
             verdict = _decode_verdict(tail)
         except _FAILED:
             return self._read_slowly(data, begin)
+        if verdict.messages is not UNSET or verdict.interactions is not UNSET:
+            return self._read_slowly(data, begin)
         self.model_id, self.length = model, length
         evaluation = verdict.evaluation
         self.flag = ERROR if verdict.error else RIGHT if evaluation.is_correct else WRONG
@@ -171,7 +172,8 @@ class LineReader:
     def _length(self, data: bytearray, start: int, end: int) -> int:
         text = data[start:end]
         if not self._single:
-            return _total_of_turns(_decode_turns(text))
+            turns = _decode_turns(text)
+            return sum([len(turn.content) for turn in turns if turn.content and turn.role == "assistant"])
         if text.startswith(_TEXT) and find(text, b'","') < 0:  # the text is the only value
             chars = (len(text) if text.isascii() else len(text.decode())) - _AROUND_TEXT
             backslashes: int = count(text, b"\\")
@@ -212,15 +214,10 @@ class LineReader:
         self._known, self._question = b"\n", b""
         end = data.find(b"\n", begin)
         self.tail = line = bytes(memoryview(data)[begin:end])
-        try:
-            record = _decode_record(line)
-        except msgspec.MsgspecError:
-            record = _record_of(line)
+        value, _ = parse(line)
+        record = _record_of(value)
         self.key, self.model_id, self.input = record, record.model_id, record.input
-        turns, output = record.messages or record.interactions, record.output
-        raw = output.raw if output else ""
-        texts = [raw] if isinstance(raw, str) else raw
-        self.length = _total_of_turns(turns) if turns else sum(map(len, texts))
+        self.length = sum(map(len, said(value)))
         self.flag = ERROR if record.error else RIGHT if record.evaluation.is_correct else WRONG
         self.score = to_double(record.evaluation.score)
         return end + 1
@@ -233,13 +230,8 @@ class LineReader:
         return excerpt, len(raw), msgspec.json.encode(short).decode()
 
 
-def _total_of_turns(turns: Sequence[_Turn]) -> int:
-    return sum([len(turn.content) for turn in turns if turn.content])
-
-
-def _record_of(line: bytes) -> _Record:
-    """Decode a line whose integers have more digits than msgspec decodes."""
-    value, _ = parse(line)
+def _record_of(value: Any) -> _Record:
+    """Make a record of a parsed line, whose integers may have more digits than msgspec decodes."""
     if isinstance(value, dict) and "sample_id" in value:
         value["sample_id"] = Raw(spell(value["sample_id"]))
         evaluation = value.get("evaluation")
