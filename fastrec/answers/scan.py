@@ -20,7 +20,19 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from stringzilla import count, find
 
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, facts_of, mark, mean_length, pack_trials
+from fastrec.answers.marks import (
+    ERROR,
+    RIGHT,
+    WRONG,
+    RecordMark,
+    facts_of,
+    fingerprint,
+    fingerprint_of_json,
+    mark,
+    mean_length,
+    pack_numbers,
+    pack_trials,
+)
 from fastrec.answers.table import Scope
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
@@ -49,6 +61,7 @@ _INPUT: Final = key_mark("input")
 _OUTPUT: Final = key_mark("output") + b"{"
 _TEXT: Final = b'{"raw":"'
 _AROUND_TEXT: Final = len('{"raw":""}')
+_BEFORE_TEXT: Final = len('{"raw":')
 _ATTRIBUTION: Final = key_mark("answer_attribution") + b"["
 _NO_RUN: Final = b"\n", ""  # no line begins so
 _SINGLE: Final = _TYPE + b'"single_turn"' + _INPUT
@@ -126,6 +139,7 @@ class LineReader:
     flag: int  # `RIGHT`, `WRONG` or `ERROR`
     score: float
     length: int  # characters of what the model said (`where.said`)
+    output: int  # a fingerprint of it
     tail: bytes  # the fields from `answer_attribution` on, or all of them, as a JSON object
     input: _Input
 
@@ -154,7 +168,7 @@ class LineReader:
                 self._read_question(data, question_at)
             answer_at = question_at + len(self._known) - 1
             attribution_at = find(data, _ATTRIBUTION, answer_at)
-            length = self._length(data, answer_at, attribution_at)
+            length, output = self._measure(data, answer_at, attribution_at)
             end: int = find(data, b"\n", attribution_at)
             self.tail = tail = b"{" + data[attribution_at + 1 : end]
             verdict = _decode_verdict(tail)
@@ -162,28 +176,29 @@ class LineReader:
             return self._read_slowly(data, begin)
         if verdict.messages is not UNSET or verdict.interactions is not UNSET:
             return self._read_slowly(data, begin)
-        self.model_id, self.length = model, length
+        self.model_id, self.length, self.output = model, length, output
         evaluation = verdict.evaluation
         self.flag = ERROR if verdict.error else RIGHT if evaluation.is_correct else WRONG
         score = evaluation.score
         self.score = score if score.__class__ is float else to_double(score)
         return end + 1
 
-    def _length(self, data: bytearray, start: int, end: int) -> int:
+    def _measure(self, data: bytearray, start: int, end: int) -> tuple[int, int]:
+        """The number of characters of what the model said, and its fingerprint."""
         text = data[start:end]
         if not self._single:
             turns = _decode_turns(text)
-            return sum([len(turn.content) for turn in turns if turn.content and turn.role == "assistant"])
+            spoken = [turn.content for turn in turns if turn.role == "assistant"]
+            return _measure([content for content in spoken if content.__class__ is str])
         if text.startswith(_TEXT) and find(text, b'","') < 0:  # the text is the only value
             chars = (len(text) if text.isascii() else len(text.decode())) - _AROUND_TEXT
             backslashes: int = count(text, b"\\")
-            if not backslashes:
-                return chars
-            if find(text, b"\\u") < 0:  # each escape has one character more than what it stands for
-                pairs: int = count(text, b"\\\\")
-                return chars - backslashes + pairs
+            if not backslashes or find(text, b"\\u") < 0:
+                pairs: int = count(text, b"\\\\") if backslashes else 0
+                # Each escape has one character more than what it stands for.
+                return chars - backslashes + pairs, fingerprint_of_json(text[_BEFORE_TEXT:-1])
         raw = _decode_output(text).raw
-        return len(raw) if isinstance(raw, str) else sum(map(len, raw))
+        return _measure([raw] if isinstance(raw, str) else raw)
 
     def _read_run(self, data: bytearray, begin: int) -> tuple[bytes, str]:
         end = find(data, _QUESTION, begin)
@@ -217,7 +232,7 @@ class LineReader:
         value, _ = parse(line)
         record = _record_of(value)
         self.key, self.model_id, self.input = record, record.model_id, record.input
-        self.length = sum(map(len, said(value)))
+        self.length, self.output = _measure(list(said(value)))
         self.flag = ERROR if record.error else RIGHT if record.evaluation.is_correct else WRONG
         self.score = to_double(record.evaluation.score)
         return end + 1
@@ -228,6 +243,10 @@ class LineReader:
         short = {key: text_of(msgspec.json.decode(value)) for key, value in known.items() if _SHORT.fullmatch(value)}
         excerpt = " ".join(raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS]
         return excerpt, len(raw), msgspec.json.encode(short).decode()
+
+
+def _measure(texts: list[str]) -> tuple[int, int]:
+    return sum(map(len, texts)), fingerprint(texts)
 
 
 def _record_of(value: Any) -> _Record:
@@ -305,7 +324,8 @@ def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
     for found in question.scopes:
         scope = scopes[found.scope]
         everyone = range(len(scope.models))
-        marks = mark(found.records, len(scope.models))._replace(trials=pack_trials(found.records))
+        numbers = pack_numbers(found.records) if len(question.scopes) > 1 else b""
+        marks = mark(found.records, len(scope.models))._replace(numbers=numbers, trials=pack_trials(found.records))
         facts = facts_of(marks, everyone, graded=scope.graded)
         length = mean_length(marks.flags, marks.lengths, everyone)
         ids = b"[" + b",".join(found.sample_ids) + b"]"
@@ -404,7 +424,8 @@ class _Scanner:
                         question = self._begin(names, offset + begin)
                     scope, models = self._scopes[name, metric]
                     records = question.records_of(scope, sample_id)
-                records.append((models[reader.model_id], reader.flag, reader.score, reader.length, reader.tail))
+                found = (reader.flag, reader.score, reader.length, reader.output, reader.tail)
+                records.append((models[reader.model_id], *found))
                 self.records += 1
                 begin = end
             offset += size

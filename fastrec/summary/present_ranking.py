@@ -246,7 +246,7 @@ class SimilarModels(msgspec.Struct, kw_only=True):
     common: int
     """Questions that both have answered, added up over metrics."""
     same: int
-    """Those on which length, verdict and score of the answers are the same."""
+    """Those on which output, verdict and score of the answers are the same."""
     rename: bool
     """Whether to rename the other one: there are common questions, and all of these answers are the same."""
 
@@ -531,7 +531,7 @@ def repeats_in_words(repeats_as: str) -> list[str]:
     if repeats_as == "first":
         return ["Of several answers to a question, the first one counts: that of the lowest trial or epoch."]
     if repeats_as == "majority":
-        first = "majority: whether the answer that most trials extracted is right."
+        first = "majority: whether the answer that most trials gave is right, as it was extracted, or else the output."
         return [first, "If two answers are as frequent, the question counts as wrong."]
     some, number = "at least one" if "@" in repeats_as else "all", counted(int(repeats_as[5:]), "answer")
     first = f"{repeats_as}: the chance that {some} of {number} to a question would be right, estimated without bias"

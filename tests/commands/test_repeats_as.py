@@ -112,6 +112,26 @@ def test_a_tie_of_votes_is_wrong(said: str, right: bool) -> None:
     assert parse_repeats("majority").value(some, graded=True) == right
 
 
+@pytest.mark.parametrize("attribution", ["none", "empty"])
+def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_path: Path) -> None:
+    """x has two votes, y and z have one each: without extracted values, outputs are compared, not their reasoning."""
+    fields: dict[str, Any] = {"turn_idx": 0, "source": "output.raw", "extraction_method": "regex", "is_terminal": True}
+    values = {"none": [], "empty": [fields | {"extracted_value": ""}]}
+    records = [
+        answer(
+            "e", question, A, int(said == right), metadata={"epoch": str(number)},
+            answer_attribution=values[attribution], output={"raw": [said], "reasoning_trace": [f"{number}"]},
+        )
+        for question, right in (("q0", "x"), ("q1", "y"))
+        for number, said in enumerate("yxzx")
+    ]  # fmt: skip
+    corpus = make_corpus(tmp_path, records)
+    with open_index(corpus) as index:
+        values_of = index.values(Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
+        rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
+    assert {rows[name]: value for name, (value,) in values_of.items()} == {"id of q0": 1, "id of q1": 0}
+
+
 def test_graded_scores(tmp_path: Path) -> None:
     """Of several scores, the first counts with its score; passing counts right answers, whatever the scores."""
     records = [
