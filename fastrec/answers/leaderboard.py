@@ -367,7 +367,8 @@ def _cells(column: _Column, min_coverage: float) -> dict[str, BoardCell]:
 
 def _some(sums: PairSums, places: Sequence[int]) -> PairSums:
     chosen = np.ix_(places, places)
-    return PairSums(sums.questions[chosen], sums.total[chosen], sums.squares[chosen], sums.is_binary)
+    matrices = {name: getattr(sums, name)[chosen] for name in ("questions", "total", "squares")}
+    return sums._replace(**matrices)
 
 
 def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequence[str]) -> dict[str, list[Any]]:

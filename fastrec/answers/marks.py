@@ -33,7 +33,7 @@ from fastrec.answers.table import Outcome
 from fastrec.answers.transcript import decoded
 from fastrec.errors import UsageError
 from fastrec.summary.same_run import TRIAL_FIELDS
-from fastrec.summary.significance import Value, to_double
+from fastrec.summary.significance import Value, scale_of, to_double
 
 RIGHT: Final = 1
 WRONG: Final = 2
@@ -388,7 +388,8 @@ def mean_of(values: Iterable[Value]) -> tuple[int, float | None, float | None]:
     if number < 2:
         return number, to_double(total) if number else None, None
     variance = (squares - total**2 / number) / (number * (number - 1))
-    return number, to_double(total / number), math.sqrt(to_double(variance))
+    unit = Fraction(2) ** scale_of(variance)
+    return number, to_double(total / number), to_double(Fraction(math.sqrt(variance / unit**2)) * unit)
 
 
 def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:

@@ -126,6 +126,11 @@ def to_double(value: float | Fraction) -> float:
         return sys.float_info.max if value > 0 else -sys.float_info.max
 
 
+def scale_of(square: Fraction) -> int:
+    """The exponent of a power of two near the root of a number, which may be beyond the range of doubles."""
+    return (square.numerator.bit_length() - square.denominator.bit_length()) // 2
+
+
 def _beta(x: float, a: float, b: float) -> float:
     """The regularized incomplete beta function I(x; a, b), by its continued fraction (Lentz's method)."""
     # The fraction converges fast on one side of this: I(x; a, b) = 1 - I(1-x; b, a).
@@ -275,8 +280,10 @@ def power(questions: int, total: Fraction, squares: Fraction, test: Test) -> tup
 
     The exact McNemar test counts whole flips, and needs half a flip more.
     """
-    observed, discordance = abs(to_double(total / questions)), to_double(squares / questions)
     step = 0.5 if test == "mcnemar" else 0.0
+    exponent = 0 if step else scale_of(squares)
+    unit = Fraction(2) ** exponent
+    observed, discordance = abs(to_double(total / unit / questions)), to_double(squares / unit**2 / questions)
 
     def finds(difference: float) -> bool:
         square = difference * difference  # with ** it may overflow
@@ -289,6 +296,7 @@ def power(questions: int, total: Fraction, squares: Fraction, test: Test) -> tup
     while detectable and low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if finds(middle) else (middle, high)
         detectable = high
+    detectable = None if detectable is None else to_double(Fraction(detectable) * unit)
     if not observed:
         return detectable, None
     one = _Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(max(discordance - observed * observed, 0.0))

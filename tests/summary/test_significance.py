@@ -6,12 +6,13 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
-from math import erfc, sqrt
+from math import erfc, ldexp, sqrt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastrec.answers.marks import mean_of
 from fastrec.summary.significance import adjust, mcnemar, paired_test, power, sign_flip, t_test
 from tests.commands.comparing import adjusted, flipped, p_value
 from tests.sizes import examples
@@ -198,6 +199,21 @@ def test_how_many_questions_a_difference_needs(questions: int, rose: int, fell: 
     smallest, found = power(questions, Fraction(rose - fell), Fraction(rose + fell), "mcnemar")
     assert found == needed
     assert (smallest is None) is (questions == 5)
+
+
+@pytest.mark.parametrize("exponent", [-1_000, -540, 516, 1_000])
+def test_what_is_detected_does_not_depend_on_the_unit_of_scores(exponent: int) -> None:
+    """Nor do standard errors, where squares are beyond the range of doubles."""
+    detectable, needed = power(100, Fraction(10), Fraction(30), "t")
+    assert detectable is not None
+    unit = Fraction(2) ** exponent
+    assert power(100, 10 * unit, 30 * unit**2, "t") == (ldexp(detectable, exponent), needed)
+    values = [0.25, 0.5, 1.0]
+    _, mean, error = mean_of(values)
+    assert mean is not None
+    assert error is not None
+    scaled = [ldexp(value, exponent) for value in values]
+    assert mean_of(scaled) == (3, ldexp(mean, exponent), ldexp(error, exponent))
 
 
 def test_the_power_of_huge_scores_and_of_no_difference() -> None:
