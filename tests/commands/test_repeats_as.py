@@ -88,6 +88,25 @@ def test_errors_as_wrong_are_trials(corpus: Path) -> None:
     assert of_a(corpus, "pass@3", errors_as_wrong=True)[0] == pytest.approx((3 + 3 / 4 + 0 + 1) / 6)
 
 
+@pytest.mark.parametrize("errors_as_wrong", [False, True])
+def test_answers_are_those_to_the_questions_that_count(errors_as_wrong: bool, tmp_path: Path) -> None:
+    """25 questions have five trials, 17 have one, and one has four and an error, which may count as wrong."""
+    said = [*["xxxxy"] * 25, *["x"] * 17, "xxxx!"]
+    records = [
+        trial(question, A, number, one) for question, trials in enumerate(said) for number, one in enumerate(trials)
+    ]
+    corpus = make_corpus(tmp_path, records)
+    (evaluation,) = fastrec.stats(corpus, repeats_as="pass@5", errors_as_wrong=errors_as_wrong).evaluations
+    (model,) = evaluation.by_model
+    questions = 25 + errors_as_wrong
+    assert (model.questions, model.answers, model.correct) == (questions, 5 * questions, 4 * questions)
+    assert (model.answers_per_question, model.records, model.errors) == (5, len(records), 1)
+    assert model.accuracy_low is not None
+    (evaluation,) = fastrec.stats(corpus, repeats_as="first", errors_as_wrong=errors_as_wrong).evaluations
+    (model,) = evaluation.by_model
+    assert (model.questions, model.answers) == (43, 25 * 5 + 17 + 4 + errors_as_wrong)
+
+
 trials = st.lists(st.tuples(st.sampled_from([RIGHT, WRONG, ERROR]), st.integers(0, 3)), max_size=7)
 
 
