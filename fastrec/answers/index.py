@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from array import array
+from collections import defaultdict
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache, partial
@@ -34,6 +35,7 @@ from fastrec.answers.database import Database, open_database
 from fastrec.answers.marks import (
     MEAN,
     OUTCOMES_BY_FLAGS,
+    RIGHT,
     Cut,
     Facts,
     Marks,
@@ -518,11 +520,15 @@ _MEANS: Final = ("accuracy", "accuracy_standard_error", "mean_score", "score_sta
 def reduce_repeats(
     evaluations: Sequence[EvaluationSummary], index: Index, repeats: RepeatsAs
 ) -> list[EvaluationSummary]:
-    """Replace the means over answers in a summary by means over the values that several answers become."""
+    """Replace the means over answers in a summary by means over the values that several answers become.
+
+    Answers, right ones, and questions are those that count: not of questions with too few answers.
+    """
     reduced = []
     for one in evaluations:
         query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
         graded = one.graded and not repeats.by_verdict
+        counts = _count_answers(index, query, repeats)
         models: list[ModelSummary] = []
         while some := one.by_model[len(models) :][: max(_CELLS // one.questions, 1)]:
             names = [model.model_id for model in some]
@@ -532,11 +538,24 @@ def reduce_repeats(
                 means: dict[str, Any] = dict(zip(_MEANS, (*share[1:], *score[1:]), strict=True))
                 with_errors = msgspec.structs.replace(model.errors_as_wrong, **means)
                 means |= {"questions": share[0], "questions_answered": share[0], "errors_as_wrong": with_errors}
+                means |= dict(zip(("answers", "correct"), counts[model.model_id], strict=True))
                 models.append(msgspec.structs.replace(model, **means))
         reduced.append(msgspec.structs.replace(one, graded=graded, by_model=models))
     if reduced and not any(model.questions_answered for one in reduced for model in one.by_model):
         raise NoMatchError(f"no model has {counted(repeats.k, 'answer')} to a question, which {repeats} needs")
     return reduced
+
+
+def _count_answers(index: Index, query: Query, repeats: RepeatsAs) -> dict[str, list[int]]:
+    """How many answers each model gave to the questions that count, and how many of these are right."""
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for _, records in index.records(query):
+        for model, trials in records.items():
+            answers = repeats.answers(trials)
+            if len(answers) >= repeats.k:
+                counts[model][0] += len(answers)
+                counts[model][1] += sum(one.flag == RIGHT for one in answers)
+    return counts
 
 
 def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "judgements") -> list[tuple[Scope, Query]]:

@@ -344,9 +344,12 @@ class RepeatsAs(msgspec.Struct, frozen=True):
         """Whether only right and wrong count, not scores."""
         return self.kind not in ("mean", "first")
 
+    def answers(self, trials: Iterable[Trial]) -> list[Trial]:
+        return [one for one in trials if one.flag != ERROR or self.errors_as_wrong]
+
     def value(self, trials: Iterable[Trial], *, graded: bool) -> Fraction | None:
         """The value of a model on a question; None without answers, or with too few."""
-        answers = [one for one in trials if one.flag != ERROR or self.errors_as_wrong]
+        answers = self.answers(trials)
         number, right = len(answers), sum(one.flag == RIGHT for one in answers)
         if number < max(self.k, 1):
             return None

@@ -61,7 +61,8 @@ class ModelStats(msgspec.Struct, kw_only=True):
     errors: int
     """Records with a non-empty error."""
     answers: int
-    """Records that count for accuracy and score: those without an error; with --errors-as-wrong, all."""
+    """Records that count for accuracy and score: those without an error; with --errors-as-wrong, all; with pass@K and
+    pass^K, only those to questions with K of them."""
     questions: int
     """Distinct questions that have these answers."""
     answers_per_question: float | None
@@ -388,7 +389,10 @@ def rank(
     evaluations = []
     for one in chosen:
         usual = "score" if one.evaluation.graded else "accuracy"
-        models = [_model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong) for model in one.models]
+        models = [
+            _model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong, reduced=repeats_as != "mean")
+            for model in one.models
+        ]
         for model in models if (by or usual) in ("accuracy", "score") else ():
             least = 0.0 if common and one.common_questions is not None else min_coverage
             model.unranked = _why_unranked(model, least)
@@ -445,11 +449,11 @@ def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
     return order
 
 
-def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool) -> ModelStats:
+def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool, reduced: bool) -> ModelStats:
+    """The numbers of a model; if its repeats are `reduced` to one value, its answers are those that count already."""
     means = model.errors_as_wrong if errors_as_wrong else model
-    answers, questions = (
-        (model.records, model.questions) if errors_as_wrong else (model.answers, model.questions_answered)
-    )
+    answers = model.records if errors_as_wrong and not reduced else model.answers
+    questions = model.questions if errors_as_wrong else model.questions_answered
     low, high = wilson_interval(means.accuracy, means.accuracy_standard_error, questions, answers)
     score_low, score_high = score_interval(means.mean_score, means.score_standard_error)
     tokens = model.tokens
