@@ -13,7 +13,7 @@ An exact name decides before a pattern, then the first pattern that matches.
 The confidence of answers is in a field of their records, or it is the score that another metric gives them.
 
 Names of models are compared without their organisation, in lower case, with - for _ and spaces. Whether the answers are
-the same is told by their lengths, verdicts and scores on common questions. Of several spellings, the others get the
+the same is told by their outputs, verdicts and scores on common questions. Of several spellings, the others get the
 name of the model with the most records.
 """
 
@@ -190,7 +190,7 @@ def _by_metric(index: Index, field: str, filters: Filters) -> Iterator[_Answer]:
         if scope.metric != field:
             stated = Query(evaluation_name=scope.evaluation_name, metric=field)
             for _, model, answer, confidence in index.pairs(query, stated):
-                if ERROR not in (answer.flag, confidence.flag):
+                if answer and confidence and ERROR not in (answer.flag, confidence.flag):
                     yield (scope.evaluation_name, scope.metric, model), (confidence.score, answer.flag == RIGHT)
 
 
@@ -247,7 +247,7 @@ def compare_similar(index: Index, records: dict[str, int]) -> list[SimilarModels
         for _, found in index.records(Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=models)):
             for one, other in inside:
                 both = (found.get(name, ()) for name in (one, other))
-                mine, theirs = ([trial for trial in some if trial.flag & ANSWERS] for some in both)
+                mine, theirs = ([trial[:4] for trial in some if trial.flag & ANSWERS] for some in both)
                 if mine and theirs:
                     counts[one, other][0] += 1
                     counts[one, other][1] += mine == theirs

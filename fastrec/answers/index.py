@@ -19,7 +19,8 @@ import tempfile
 import threading
 import time
 from array import array
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -34,12 +35,15 @@ from fastrec.answers.database import Database, open_database
 from fastrec.answers.marks import (
     MEAN,
     OUTCOMES_BY_FLAGS,
+    RIGHT,
     Cut,
     Facts,
     Marks,
     RepeatsAs,
     Trial,
+    match_trials,
     mean_of,
+    unpack_numbers,
     unpack_trials,
     values_or_none,
 )
@@ -137,7 +141,7 @@ def close_to_others(directory: Path) -> None:
             directory.chmod(0o700)
 
 
-_INDEX_FORMAT: Final = 10  # to be increased whenever the content of an index changes
+_INDEX_FORMAT: Final = 11  # to be increased whenever the content of an index changes
 
 # `question` and `marks` have a row per question and scope, `asked` one per question. A question is
 # identified by the place of its first record in the corpus, so this is also the order of the corpus. Only questions of
@@ -154,7 +158,7 @@ CREATE TABLE question (
 ) WITHOUT ROWID;
 CREATE TABLE marks (
     scope INTEGER, id INTEGER, sample_ids BLOB, flags BLOB, shares BLOB, scores BLOB, lengths BLOB,
-    trials BLOB,
+    outputs BLOB, numbers BLOB, trials BLOB,
     PRIMARY KEY (scope, id)
 ) WITHOUT ROWID;
 CREATE TABLE several_ids (sample_id BLOB, scope INTEGER, id INTEGER);
@@ -231,7 +235,7 @@ def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
             [(*entry[:2], *entry[3:_FACTS_END], input_chars) for entry, input_chars in entries],
         )
         database.executemany(
-            "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             [(*entry[:3], *entry[_FACTS_END:]) for entry, _ in entries],
         )
         for entry, _ in entries:
@@ -377,35 +381,50 @@ class Index(Database):
             found.update(zip(questions, map(values, *marks), strict=True))
         return found
 
-    def pairs(self, first: Query, second: Query) -> Iterator[tuple[str, str, Trial, Trial]]:
-        """The records of two metrics about the same answers: the name of the question, the model, and both records.
+    def pairs(self, first: Query, second: Query) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
+        """The verdicts of two metrics on the same answers (`match_trials`), with the names of question and model.
 
-        Records of a model and question are about the same answer if their outputs have the same length. If several
-        have, they are in the order of trials.
+        An answer that only one of them judged has None for the other. If the queries choose questions by outcome, those
+        that only one of them chooses are left out.
         """
         others = dict(self.records(second))
+        alone: dict[str, dict[str, list[Trial]]] = {}
         for name, records in self.records(first):
-            for model, found in records.items():
-                same = [(one, other) for other in others.get(name, {}).get(model, ()) for one in found]
-                while pair := next((pair for pair in same if pair[0].length == pair[1].length), None):
-                    yield name, model, *pair
-                    same = [(one, other) for one, other in same if one is not pair[0] and other is not pair[1]]
+            if name in others:
+                yield from _pairs_of(name, records, others.pop(name))
+            else:
+                alone[name] = records
+        if alone and others:
+            alone = {self._split_name(first, name): records for name, records in alone.items()}
+            others = {self._split_name(second, name): records for name, records in others.items()}
+        for name in alone.keys() & others.keys() if first.outcomes else {**alone, **others}:
+            yield from _pairs_of(name, alone.get(name, {}), others.get(name, {}))
+
+    def _split_name(self, query: Query, name: str) -> str:
+        """The name of a question where its hash is split, as it may be for one metric only; if it has one sample_id."""
+        number = self.number_of(query, name)
+        assert number is not None
+        _, (ids,) = next(self.marks(query, [number], Cut([]), "sample_ids"))
+        only, *others = _decode_ids(ids)
+        end = f"/{bytes(only).decode()}"
+        return name if others or name.endswith(end) else name + end
 
     def records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
         scope = self.scope(query)
         models = enumerate(scope.models if scope else ())
         chosen = [(at, model) for at, model in models if not query.models or model in query.models]
         cut = Cut(range(len(scope.models) if scope else 0))
-        names = ("trials", "flags", "shares", "scores", "lengths")
+        names = ("trials", "numbers", "outputs", "flags", "shares", "scores")
         for batch in self.marks(query, self.ids(query), cut, *names) if scope else ():
-            for name, trials, *marks in zip(*batch, strict=True):
-                several, packed = unpack_trials(trials), Marks(*marks)
+            for name, trials, numbers, outputs, *marks in zip(*batch, strict=True):
+                several, packed, said = unpack_trials(trials), Marks(*marks), array("Q", outputs)
+                number_of = unpack_numbers(numbers)
                 scores = values_or_none(packed, [at for at, _ in chosen], graded=True)
-                lengths = array("d", packed.lengths)
                 yield (
                     name,
                     {
-                        model: several.get(at) or [Trial(packed.flags[at], score or 0.0, 0, int(lengths[at]))]
+                        model: several.get(at)
+                        or [Trial(packed.flags[at], score or 0.0, said[at], said[at], number_of.get(at, ()))]
                         for (at, model), score in zip(chosen, scores, strict=True)
                         if packed.flags[at]
                     },
@@ -438,6 +457,14 @@ class Index(Database):
             return ids, None if number is None else ids.index(number)
         except ValueError:
             return ids, None
+
+
+def _pairs_of(
+    name: str, ones: Mapping[str, Sequence[Trial]], others: Mapping[str, Sequence[Trial]]
+) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
+    for model in {**ones, **others}:
+        for one, other in match_trials(ones.get(model, ()), others.get(model, ())):
+            yield name, model, one, other
 
 
 def cut_of(scope: Scope, models: Collection[str]) -> tuple[Cut, dict[str, tuple[int, int]]]:
@@ -493,11 +520,15 @@ _MEANS: Final = ("accuracy", "accuracy_standard_error", "mean_score", "score_sta
 def reduce_repeats(
     evaluations: Sequence[EvaluationSummary], index: Index, repeats: RepeatsAs
 ) -> list[EvaluationSummary]:
-    """Replace the means over answers in a summary by means over the values that several answers become."""
+    """Replace the means over answers in a summary by means over the values that several answers become.
+
+    Answers, right ones, and questions are those that count: not of questions with too few answers.
+    """
     reduced = []
     for one in evaluations:
         query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
         graded = one.graded and not repeats.by_verdict
+        counts = _count_answers(index, query, repeats)
         models: list[ModelSummary] = []
         while some := one.by_model[len(models) :][: max(_CELLS // one.questions, 1)]:
             names = [model.model_id for model in some]
@@ -507,11 +538,24 @@ def reduce_repeats(
                 means: dict[str, Any] = dict(zip(_MEANS, (*share[1:], *score[1:]), strict=True))
                 with_errors = msgspec.structs.replace(model.errors_as_wrong, **means)
                 means |= {"questions": share[0], "questions_answered": share[0], "errors_as_wrong": with_errors}
+                means |= dict(zip(("answers", "correct"), counts[model.model_id], strict=True))
                 models.append(msgspec.structs.replace(model, **means))
         reduced.append(msgspec.structs.replace(one, graded=graded, by_model=models))
     if reduced and not any(model.questions_answered for one in reduced for model in one.by_model):
         raise NoMatchError(f"no model has {counted(repeats.k, 'answer')} to a question, which {repeats} needs")
     return reduced
+
+
+def _count_answers(index: Index, query: Query, repeats: RepeatsAs) -> dict[str, list[int]]:
+    """How many answers each model gave to the questions that count, and how many of these are right."""
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for _, records in index.records(query):
+        for model, trials in records.items():
+            answers = repeats.answers(trials)
+            if len(answers) >= repeats.k:
+                counts[model][0] += len(answers)
+                counts[model][1] += sum(one.flag == RIGHT for one in answers)
+    return counts
 
 
 def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "judgements") -> list[tuple[Scope, Query]]:

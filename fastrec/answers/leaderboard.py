@@ -10,7 +10,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 from typing import Any, Final, NamedTuple
 from zlib import crc32
@@ -21,18 +23,22 @@ import numpy as np
 from fastrec.answers.index import Index, choose_scopes
 from fastrec.answers.ranks import Array, PairSums, blocks_of, pair_sums, rank_ranges, significant, significant_mean
 from fastrec.answers.table import Query, Scope
+from fastrec.corpus.manifest import read_summary
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import Filters, matches_any
 from fastrec.html import Html, joined, table, tag
 from fastrec.notebook import Tabular
-from fastrec.summary.document import ScopeNames, filled
+from fastrec.summary.document import ModelSummary, ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
+from fastrec.summary.significance import exact_mean, to_double
 from fastrec.wording import NONE, even_scores, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
 DRAWS: Final = 1_000
 _CELLS: Final = 4_000_000  # of a matrix of draws
 _ENDS: Final = (2.5, 97.5)
+_DIGITS: Final = 12
+_MOST_DECIMALS: Final = 300  # that numpy can round to
 _NAMES: Final = ("rank", "model")
 _STYLE: Final = Html(
     "body{font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;margin:2rem}"
@@ -267,13 +273,14 @@ def make_leaderboard(
     known = sorted(name_of(one.evaluation_name) for one in scopes)
     if unknown := sorted((weights or {}).keys() - set(known)):
         raise UsageError(f"there is no evaluation {unknown[0]!r} to weight; evaluations: {listed(known)}")
+    means = _means_of(index)
     largest = sorted(scopes, key=lambda one: -one.questions)[:most]
     left_out = len(scopes) - len(largest)
     scopes = [one for one in scopes if one in largest]
     numbers = metrics_of(scope for scope, _ in chosen)
     columns, evaluations = [], []
     for scope in scopes:
-        columns.append(_column(index, scope, models_of[scope.evaluation_name, scope.metric]))
+        columns.append(_column(index, scope, models_of[scope.evaluation_name, scope.metric], means))
         name, several = name_of(scope.evaluation_name), numbers[scope.evaluation_name]
         weight = float(scope.questions) if weight_by == "questions" else (weights or {}).get(name, 1.0)
         weight = weight if columns[-1].in_unit and not scope.lower_is_better else 0.0
@@ -306,7 +313,16 @@ def _place(row: BoardModel) -> tuple[float, float, str]:
     return -row.mean.value if row.mean else 0.0, row.mean_rank.value if row.mean_rank else 0, row.model_id
 
 
-def _column(index: Index, scope: Scope, models: Sequence[str]) -> _Column:
+_Means = dict[tuple[str, str | None, str], ModelSummary]  # by evaluation, metric and model
+
+
+def _means_of(index: Index) -> _Means:
+    """The exact means of the summary, rounded once: equal means are equal numbers, and those of all commands."""
+    evaluations = read_summary(index.corpus, index.manifest).evaluations
+    return {(one.evaluation_name, one.metric, model.model_id): model for one in evaluations for model in one.by_model}
+
+
+def _column(index: Index, scope: Scope, models: Sequence[str], means: _Means) -> _Column:
     query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
     rows = min(scope.questions, BUNDLES)
     sums, counts = np.zeros((rows, len(models))), np.zeros((rows, len(models)))
@@ -326,6 +342,11 @@ def _column(index: Index, scope: Scope, models: Sequence[str]) -> _Column:
     pairs = pair_sums(blocks(), len(models))
     with np.errstate(all="ignore"):
         values = sums.sum(axis=0) / counts.sum(axis=0)
+    for at, model in enumerate(models):
+        summed = means[scope.evaluation_name, scope.metric, model]
+        mean = summed.mean_score if scope.graded else summed.accuracy
+        if mean is not None:  # it may be beyond the range of doubles
+            values[at] = mean
     draws = _draw(sums, counts, crc32(f"{scope.evaluation_name}\0{scope.metric or ''}".encode()))
     return _Column(scope, list(models), pairs, values, counts.sum(axis=0), draws, in_unit=bool(low >= 0 and high <= 1))
 
@@ -343,7 +364,15 @@ def _draw(sums: Array, counts: Array, seed: int) -> Array:
         times = np.bincount(drawn.ravel(), minlength=size * bundles).reshape(size, bundles).astype(np.float64)
         with np.errstate(all="ignore"):
             found.append((times @ sums) / (times @ number))
-    return np.concatenate(found)
+    return _rounded(np.concatenate(found))
+
+
+def _rounded(draws: Array) -> Array:
+    """Round means to 12 digits of the largest, so that sums of the same shares in another order are equal."""
+    largest = float(np.nanmax(np.abs(draws), initial=0.0))
+    if not 0 < largest < math.inf:
+        return draws
+    return np.round(draws, min(_DIGITS - math.ceil(math.log10(largest)), _MOST_DECIMALS))
 
 
 def _cells(column: _Column, min_coverage: float) -> dict[str, BoardCell]:
@@ -367,7 +396,8 @@ def _cells(column: _Column, min_coverage: float) -> dict[str, BoardCell]:
 
 def _some(sums: PairSums, places: Sequence[int]) -> PairSums:
     chosen = np.ix_(places, places)
-    return PairSums(sums.questions[chosen], sums.total[chosen], sums.squares[chosen], sums.is_binary)
+    matrices = {name: getattr(sums, name)[chosen] for name in ("questions", "total", "squares")}
+    return sums._replace(**matrices)
 
 
 def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequence[str]) -> dict[str, list[Any]]:
@@ -380,7 +410,12 @@ def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequenc
         np.vstack([one.values[None, some], one.draws[:, some]]) for one, some in zip(columns, places, strict=True)
     ]  # the values themselves are the first row
     if total := sum(weights):
+        exact = [Fraction(repr(weight)) for weight in weights]
         mean = sum((weight / total * one for weight, one in zip(weights, both, strict=True)), np.zeros_like(both[0]))
+        for at in range(len(models)):
+            values = [exact_mean(float(one[0, at])) for one in both]
+            parts = (weight * value for weight, value in zip(exact, values, strict=True))
+            mean[0, at] = to_double(sum(parts, Fraction()) / sum(exact))
         found["mean"] = _estimates(mean)
     if len(models) > 1:
         signs = [-1 if one.scope.lower_is_better else 1 for one in columns]

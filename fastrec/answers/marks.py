@@ -4,10 +4,12 @@
     shares    the share of right answers of each model; empty if the flags tell it: no model is both right and wrong
     scores    the mean score of each model; empty if it is the share
     lengths   the mean length of the outputs of each model
+    outputs   a fingerprint of the output of each model with one record
+    numbers   the trials of these records (`trial_of`), as far as they have one, and other metrics judge the question
     trials    the records of models with several of them (`pack_trials`); empty if there are none
 
-Shares, scores and lengths are doubles. Those of a model without an answer mean nothing. Models are in order of their
-ids.
+Shares, scores and lengths are doubles, fingerprints are integers of 64 bits. Those of a model without an answer mean
+nothing. Models are in order of their ids.
 """
 
 from __future__ import annotations
@@ -18,19 +20,20 @@ import sqlite3
 import sys
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from xxhash import xxh3_64_intdigest
 
 from fastrec.answers.table import Outcome
+from fastrec.answers.transcript import decoded
 from fastrec.errors import UsageError
-from fastrec.judge.parse import parse
 from fastrec.summary.same_run import TRIAL_FIELDS
-from fastrec.summary.significance import Value, to_double
+from fastrec.summary.significance import Value, scale_of, to_double
 
 RIGHT: Final = 1
 WRONG: Final = 2
@@ -43,9 +46,9 @@ ANSWERS: Final = RIGHT | WRONG
 _LARGEST: Final = sys.float_info.max
 _SQUARED: Final = 1e140  # the squares of smaller scores can be added up
 
-RecordMark = tuple[int, int, float, int, bytes]
-"""Of a record: the position of its model in the scope, its flag, its score, the length of its output, and the fields of
-its line from `answer_attribution` on, as a JSON object."""
+RecordMark = tuple[int, int, float, int, int, bytes]
+"""Of a record: the position of its model in the scope, its flag, its score, the length and the fingerprint of its
+output, and the fields of its line from `answer_attribution` on, as a JSON object."""
 
 
 class Marks(NamedTuple):
@@ -53,6 +56,8 @@ class Marks(NamedTuple):
     shares: bytes
     scores: bytes = b""
     lengths: bytes = b""
+    outputs: bytes = b""
+    numbers: bytes = b""
     trials: bytes = b""
 
 
@@ -69,11 +74,22 @@ class Facts(NamedTuple):
     high: float | None
 
 
+def fingerprint(texts: Sequence[str]) -> int:
+    """A number that tells some texts from others."""
+    return fingerprint_of_json(msgspec.json.encode(texts)[1:-1])
+
+
+def fingerprint_of_json(texts: bytes | bytearray) -> int:
+    """The same for texts as they are spelled in JSON, with commas between them."""
+    return xxh3_64_intdigest(texts)
+
+
 def mark(records: Sequence[RecordMark], models: int) -> Marks:
-    numbers, kinds, scores, lengths, _ = zip(*records, strict=True)
+    numbers, kinds, scores, lengths, outputs, _ = zip(*records, strict=True)
     if numbers == _first(models):  # one record of each model
         is_scored = scores != tuple([kind == RIGHT for kind in kinds])
-        return Marks(bytes(kinds), b"", _pack(scores) if is_scored else b"", _pack(lengths))
+        packed = _pack(scores) if is_scored else b""
+        return Marks(bytes(kinds), b"", packed, _pack(lengths), array("Q", outputs).tobytes())
     return _mark(records, models)
 
 
@@ -89,27 +105,30 @@ def _pack(values: Iterable[float]) -> bytes:
 def _mark(records: Sequence[RecordMark], models: int) -> Marks:
     """Pack records if some models have several of them, or none."""
     flags = bytearray(models)
+    outputs = array("Q", bytes(8 * models))
     answers: dict[int, list[RecordMark]] = {}
     for record in records:
         flags[record[0]] |= record[1]
+        outputs[record[0]] = record[4]
         if record[1] != ERROR:
             answers.setdefault(record[0], []).append(record)
     shares, scores, lengths = ([0.0] * models for _ in range(3))
     for model, found in answers.items():
         count = len(found)
         if count == 1:
-            _, flag, scores[model], lengths[model], _ = found[0]
+            _, flag, scores[model], lengths[model], *_ = found[0]
             shares[model] = float(flag == RIGHT)
         else:
             shares[model] = sum([flag == RIGHT for _, flag, *_ in found]) / count
             scores[model] = _mean_of([score for _, _, score, *_ in found])
-            lengths[model] = sum([length for _, _, _, length, _ in found]) / count
+            lengths[model] = sum([length for _, _, _, length, *_ in found]) / count
     is_mixed = any(kind & ANSWERS == ANSWERS for kind in flags)
     return Marks(
         bytes(flags),
         _pack(shares) if is_mixed else b"",
         _pack(scores) if scores != shares else b"",
         _pack(lengths),
+        outputs.tobytes(),
     )
 
 
@@ -206,21 +225,36 @@ def _spread(values: Sequence[float]) -> float:
 #     mean       the mean of all answers
 #     pass@K     the chance that at least one of K answers is right: 1 - C(n - c, K) / C(n, K)
 #     pass^K     the chance that all of K answers are right: C(c, K) / C(n, K)
-#     majority   whether the most frequent extracted answer is right; if two are as frequent, it is wrong
+#     majority   whether the most frequent answer is right, as it was extracted, or else the output; if two are as
+#                frequent, it is wrong
 #     first      the first answer
 #
 # Of n answers, c are right. Both chances are the unbiased estimates: the share of all choices of K answers. A question
 # with fewer than K answers has no value. All values are exact.
 
 
+TrialFields = tuple[tuple[str, str], ...]
+"""The fields that say which trial a record is, such as the epoch, with their values."""
+_ANSWER_FIELDS: Final = tuple(name for name in TRIAL_FIELDS if name != "filter")  # a filter reads an answer in its way
+
+
 class Trial(NamedTuple):
     flag: int  # `RIGHT`, `WRONG` or `ERROR`
     score: float
-    answer: int  # trials of a model with the same extracted answer have the same number
-    length: int  # characters of the output
+    answer: int  # the fingerprint of the extracted answer, or else of the output
+    output: int  # the fingerprint of the output
+    number: TrialFields = ()
 
 
 _decode_trials = msgspec.msgpack.Decoder(dict[int, list[Trial]]).decode
+_decode_numbers = msgspec.msgpack.Decoder(dict[int, TrialFields]).decode
+
+
+def pack_numbers(records: Sequence[RecordMark]) -> bytes:
+    """Pack which trials the records are; nothing if no record says it."""
+    found = {record[0]: trial_of(decoded(record[-1])) for record in records}
+    numbers = {model: number for model, number in found.items() if number}
+    return msgspec.msgpack.encode(numbers) if numbers else b""
 
 
 def pack_trials(records: Sequence[RecordMark]) -> bytes:
@@ -232,15 +266,20 @@ def pack_trials(records: Sequence[RecordMark]) -> bytes:
     if len(counts) == len(records):
         return b""
     found: dict[int, list[tuple[Any, Trial]]] = {model: [] for model, count in counts.items() if count > 1}
-    answers: dict[tuple[int, str], int] = {}
-    for model, flag, score, length, tail in records:
+    for model, flag, score, _, output, tail in records:
         if model in found:
-            fields: Any = parse(tail)[0]
-            extracted = str([one.get("extracted_value") for one in fields.get("answer_attribution") or ()])
-            answer = answers.setdefault((model, extracted), len(answers))
-            found[model].append((_order(fields), Trial(flag, score, answer, length)))
+            fields = decoded(tail)
+            extracted = [one["extracted_value"] for one in fields.get("answer_attribution") or ()]
+            answer = fingerprint(extracted) if any(extracted) else output
+            found[model].append((_order(fields), Trial(flag, score, answer, output, trial_of(fields))))
     by_order = {model: sorted(trials, key=lambda one: one[0]) for model, trials in found.items()}
     return msgspec.msgpack.encode({model: [trial for _, trial in trials] for model, trials in by_order.items()})
+
+
+def trial_of(fields: Mapping[str, Any]) -> TrialFields:
+    """The fields of a record that say which of several answers it judges."""
+    known = {**fields, **(fields.get("metadata") or {})}
+    return tuple([(name, str(known[name])) for name in _ANSWER_FIELDS if name in known])
 
 
 def _order(fields: Mapping[str, Any]) -> tuple[bool, int, str]:
@@ -251,6 +290,43 @@ def _order(fields: Mapping[str, Any]) -> tuple[bool, int, str]:
 
 def unpack_trials(packed: bytes) -> dict[int, list[Trial]]:
     return _decode_trials(packed) if packed else {}
+
+
+def unpack_numbers(packed: bytes) -> dict[int, TrialFields]:
+    return _decode_numbers(packed) if packed else {}
+
+
+def match_trials(ones: Iterable[Trial], others: Iterable[Trial]) -> Iterator[tuple[Trial | None, Trial | None]]:
+    """Pair the verdicts of two metrics on the same answers of a model to a question; None for what one has not judged.
+
+    Two records are about the same answer if no field says that they are of different trials, and if such a field or the
+    output is the same. Those with the same output and trial are paired first, then those with the same output.
+    """
+    waiting: dict[tuple[int, TrialFields], list[Trial]] = {}
+    for other in others:
+        waiting.setdefault((other.output, other.number), []).append(other)
+    unpaired = []
+    for one in ones:
+        same = waiting.get((one.output, one.number))
+        if same:
+            yield one, same.pop(0)
+        else:
+            unpaired.append(one)
+    left = [other for same in waiting.values() for other in same]
+    pairs = [(one, other) for one in unpaired for other in left if _may_be_same(one, other)]
+    paired: set[int] = set()
+    for one, other in sorted(pairs, key=lambda pair: pair[0].output != pair[1].output):
+        if id(one) not in paired and id(other) not in paired:
+            paired |= {id(one), id(other)}
+            yield one, other
+    yield from ((one, None) for one in unpaired if id(one) not in paired)
+    yield from ((None, other) for other in left if id(other) not in paired)
+
+
+def _may_be_same(one: Trial, other: Trial) -> bool:
+    mine, theirs = dict(one.number), dict(other.number)
+    common = mine.keys() & theirs.keys()
+    return all(mine[name] == theirs[name] for name in common) and (bool(common) or one.output == other.output)
 
 
 class RepeatsAs(msgspec.Struct, frozen=True):
@@ -268,9 +344,12 @@ class RepeatsAs(msgspec.Struct, frozen=True):
         """Whether only right and wrong count, not scores."""
         return self.kind not in ("mean", "first")
 
+    def answers(self, trials: Iterable[Trial]) -> list[Trial]:
+        return [one for one in trials if one.flag != ERROR or self.errors_as_wrong]
+
     def value(self, trials: Iterable[Trial], *, graded: bool) -> Fraction | None:
         """The value of a model on a question; None without answers, or with too few."""
-        answers = [one for one in trials if one.flag != ERROR or self.errors_as_wrong]
+        answers = self.answers(trials)
         number, right = len(answers), sum(one.flag == RIGHT for one in answers)
         if number < max(self.k, 1):
             return None
@@ -312,7 +391,8 @@ def mean_of(values: Iterable[Value]) -> tuple[int, float | None, float | None]:
     if number < 2:
         return number, to_double(total) if number else None, None
     variance = (squares - total**2 / number) / (number * (number - 1))
-    return number, to_double(total / number), math.sqrt(to_double(variance))
+    unit = Fraction(2) ** scale_of(variance)
+    return number, to_double(total / number), to_double(Fraction(math.sqrt(variance / unit**2)) * unit)
 
 
 def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
@@ -334,7 +414,7 @@ def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
 
 _KEPT: Final = 4
 _MOST_RUNS: Final = 8
-_WIDTHS: Final = {"flags": 1, "shares": 8, "scores": 8, "lengths": 8}
+_WIDTHS: Final = {"flags": 1, "shares": 8, "scores": 8, "lengths": 8, "outputs": 8}
 _PACKED: Final = ["flags", "shares", "scores"]
 _FACTS: Final = ", ".join(Facts._fields)
 

@@ -39,34 +39,42 @@ class PairSums(NamedTuple):
     """Sums over the questions that both models of a pair have answered; rows minus columns."""
 
     questions: Array
-    total: Array
-    squares: Array
+    total: Array  # in units of 2**exponent
+    squares: Array  # in units of the square of this
     is_binary: bool  # whether all values are 0 or 1
+    exponent: int  # such that scores are less than 1 in these units, so that their squares can be added up; 0 if binary
 
 
 def pair_sums(blocks: Iterator[Array], models: int) -> PairSums:
     questions, firsts, squared, products = (np.zeros((models, models)) for _ in range(4))
-    is_binary, shift = True, None
+    is_binary, shift, exponent, largest = True, None, 0, 0.0
     for block in blocks:
         answered = ~np.isnan(block)
         known = block[answered]
         is_binary = is_binary and bool(((known == 0) | (known == 1)).all())
+        largest = max(largest, float(np.abs(known).max(initial=0.0)))
+        needed = 0 if is_binary else math.frexp(largest)[1]
+        if needed != exponent:
+            firsts = np.ldexp(firsts, exponent - needed)
+            squared, products = (np.ldexp(sums, 2 * (exponent - needed)) for sums in (squared, products))
+            shift = None if shift is None else math.ldexp(shift, exponent - needed)
+            exponent = needed
+        scaled = np.ldexp(block, -exponent)
         if shift is None:  # differences are the same, and lose fewer digits
-            shift = 0.0 if is_binary or not known.size else float(known.mean())
-        with np.errstate(all="ignore"):  # of scores near the largest double, nothing is known
-            values = np.where(answered, block - shift, 0.0)
-            products += values.T @ values
-            if answered.all():  # the sums over common questions are those over all
-                questions += len(block)
-                firsts += values.sum(axis=0)[:, None]
-                squared += (values**2).sum(axis=0)[:, None]
-            else:
-                there = answered.astype(np.float64)
-                questions += there.T @ there
-                firsts += values.T @ there
-                squared += (values**2).T @ there
-    with np.errstate(all="ignore"):
-        return PairSums(questions, firsts - firsts.T, np.maximum(squared + squared.T - 2 * products, 0.0), is_binary)
+            shift = 0.0 if is_binary or not known.size else float(scaled[answered].mean())
+        values = np.where(answered, scaled - shift, 0.0)
+        products += values.T @ values
+        if answered.all():  # the sums over common questions are those over all
+            questions += len(block)
+            firsts += values.sum(axis=0)[:, None]
+            squared += (values**2).sum(axis=0)[:, None]
+        else:
+            there = answered.astype(np.float64)
+            questions += there.T @ there
+            firsts += values.T @ there
+            squared += (values**2).T @ there
+    squares = np.maximum(squared + squared.T - 2 * products, 0.0)
+    return PairSums(questions, firsts - firsts.T, squares, is_binary, exponent)
 
 
 def significant(sums: PairSums, *, lower: bool) -> Bools:
@@ -87,10 +95,13 @@ def significant_mean(sums: Sequence[PairSums], weights: Sequence[float]) -> Bool
     """The same for a weighted mean over evaluations: a t-test of independent parts (Welch and Satterthwaite)."""
     pairs = np.triu_indices(len(sums[0].questions), 1)
     share = [weight / sum(weights) for weight in weights]
+    largest = max(one.exponent for one in sums)
     mean, variance, squared, questions = (np.zeros(len(pairs[0])) for _ in range(4))
     with np.errstate(all="ignore"):
         for one, weight in zip(sums, share, strict=True):
             n, total, squares = (matrix[pairs] for matrix in one[:3])
+            total = np.ldexp(total, one.exponent - largest)
+            squares = np.ldexp(squares, 2 * (one.exponent - largest))
             spread = np.maximum(squares - total**2 / n, 0.0)
             part = weight**2 * np.where(spread > _ROUNDING * squares, spread, 0.0) / (n * (n - 1))
             mean += weight * total / n

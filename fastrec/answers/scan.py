@@ -20,13 +20,25 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from stringzilla import count, find
 
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, RecordMark, facts_of, mark, mean_length, pack_trials
+from fastrec.answers.marks import (
+    ERROR,
+    RIGHT,
+    WRONG,
+    RecordMark,
+    facts_of,
+    fingerprint,
+    fingerprint_of_json,
+    mark,
+    mean_length,
+    pack_numbers,
+    pack_trials,
+)
 from fastrec.answers.table import Scope
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
 from fastrec.summary.significance import to_double
-from fastrec.where import text_of
+from fastrec.where import said, text_of
 
 # What the index takes from a line, without decoding all of it:
 #
@@ -49,6 +61,7 @@ _INPUT: Final = key_mark("input")
 _OUTPUT: Final = key_mark("output") + b"{"
 _TEXT: Final = b'{"raw":"'
 _AROUND_TEXT: Final = len('{"raw":""}')
+_BEFORE_TEXT: Final = len('{"raw":')
 _ATTRIBUTION: Final = key_mark("answer_attribution") + b"["
 _NO_RUN: Final = b"\n", ""  # no line begins so
 _SINGLE: Final = _TYPE + b'"single_turn"' + _INPUT
@@ -68,6 +81,7 @@ class _Output(msgspec.Struct, gc=False):
 
 
 class _Turn(msgspec.Struct, gc=False):
+    role: str
     content: str | UnsetType | None = UNSET
 
 
@@ -79,6 +93,8 @@ class _Evaluation(msgspec.Struct, gc=False):
 class _Verdict(msgspec.Struct, gc=False):
     evaluation: _Evaluation
     error: str | UnsetType | None = UNSET
+    messages: Raw | UnsetType = UNSET  # turns under an unknown key, as are the next ones
+    interactions: Raw | UnsetType = UNSET
 
 
 class Key(msgspec.Struct, gc=False):
@@ -89,14 +105,11 @@ class Key(msgspec.Struct, gc=False):
 
 
 class _Record(Key, gc=False, kw_only=True):
-    """All of this, for lines that are decoded as a whole."""
+    """All of this but the output, for lines that are decoded as a whole."""
 
     model_id: str
     input: _Input
     evaluation: _Evaluation
-    output: _Output | UnsetType | None = UNSET
-    messages: list[_Turn] | UnsetType | None = UNSET
-    interactions: list[_Turn] | UnsetType | None = UNSET
     error: str | UnsetType | None = UNSET
 
 
@@ -115,7 +128,6 @@ _decode_output = msgspec.json.Decoder(_Output).decode
 _decode_turns = msgspec.json.Decoder(list[_Turn]).decode
 _decode_verdict = msgspec.json.Decoder(_Verdict).decode
 _decode_tail = msgspec.json.Decoder(_Tail).decode
-_decode_record = msgspec.json.Decoder(_Record).decode
 _FAILED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -126,7 +138,8 @@ class LineReader:
     model_id: str
     flag: int  # `RIGHT`, `WRONG` or `ERROR`
     score: float
-    length: int  # characters of the output, or of all messages
+    length: int  # characters of what the model said (`where.said`)
+    output: int  # a fingerprint of it
     tail: bytes  # the fields from `answer_attribution` on, or all of them, as a JSON object
     input: _Input
 
@@ -155,33 +168,37 @@ class LineReader:
                 self._read_question(data, question_at)
             answer_at = question_at + len(self._known) - 1
             attribution_at = find(data, _ATTRIBUTION, answer_at)
-            length = self._length(data, answer_at, attribution_at)
+            length, output = self._measure(data, answer_at, attribution_at)
             end: int = find(data, b"\n", attribution_at)
             self.tail = tail = b"{" + data[attribution_at + 1 : end]
             verdict = _decode_verdict(tail)
         except _FAILED:
             return self._read_slowly(data, begin)
-        self.model_id, self.length = model, length
+        if verdict.messages is not UNSET or verdict.interactions is not UNSET:
+            return self._read_slowly(data, begin)
+        self.model_id, self.length, self.output = model, length, output
         evaluation = verdict.evaluation
         self.flag = ERROR if verdict.error else RIGHT if evaluation.is_correct else WRONG
         score = evaluation.score
         self.score = score if score.__class__ is float else to_double(score)
         return end + 1
 
-    def _length(self, data: bytearray, start: int, end: int) -> int:
+    def _measure(self, data: bytearray, start: int, end: int) -> tuple[int, int]:
+        """The number of characters of what the model said, and its fingerprint."""
         text = data[start:end]
         if not self._single:
-            return _total_of_turns(_decode_turns(text))
+            turns = _decode_turns(text)
+            spoken = [turn.content for turn in turns if turn.role == "assistant"]
+            return _measure([content for content in spoken if content.__class__ is str])
         if text.startswith(_TEXT) and find(text, b'","') < 0:  # the text is the only value
             chars = (len(text) if text.isascii() else len(text.decode())) - _AROUND_TEXT
             backslashes: int = count(text, b"\\")
-            if not backslashes:
-                return chars
-            if find(text, b"\\u") < 0:  # each escape has one character more than what it stands for
-                pairs: int = count(text, b"\\\\")
-                return chars - backslashes + pairs
+            if not backslashes or find(text, b"\\u") < 0:
+                pairs: int = count(text, b"\\\\") if backslashes else 0
+                # Each escape has one character more than what it stands for.
+                return chars - backslashes + pairs, fingerprint_of_json(text[_BEFORE_TEXT:-1])
         raw = _decode_output(text).raw
-        return len(raw) if isinstance(raw, str) else sum(map(len, raw))
+        return _measure([raw] if isinstance(raw, str) else raw)
 
     def _read_run(self, data: bytearray, begin: int) -> tuple[bytes, str]:
         end = find(data, _QUESTION, begin)
@@ -212,15 +229,10 @@ class LineReader:
         self._known, self._question = b"\n", b""
         end = data.find(b"\n", begin)
         self.tail = line = bytes(memoryview(data)[begin:end])
-        try:
-            record = _decode_record(line)
-        except msgspec.MsgspecError:
-            record = _record_of(line)
+        value, _ = parse(line)
+        record = _record_of(value)
         self.key, self.model_id, self.input = record, record.model_id, record.input
-        turns, output = record.messages or record.interactions, record.output
-        raw = output.raw if output else ""
-        texts = [raw] if isinstance(raw, str) else raw
-        self.length = _total_of_turns(turns) if turns else sum(map(len, texts))
+        self.length, self.output = _measure(list(said(value)))
         self.flag = ERROR if record.error else RIGHT if record.evaluation.is_correct else WRONG
         self.score = to_double(record.evaluation.score)
         return end + 1
@@ -233,13 +245,12 @@ class LineReader:
         return excerpt, len(raw), msgspec.json.encode(short).decode()
 
 
-def _total_of_turns(turns: Sequence[_Turn]) -> int:
-    return sum([len(turn.content) for turn in turns if turn.content])
+def _measure(texts: list[str]) -> tuple[int, int]:
+    return sum(map(len, texts)), fingerprint(texts)
 
 
-def _record_of(line: bytes) -> _Record:
-    """Decode a line whose integers have more digits than msgspec decodes."""
-    value, _ = parse(line)
+def _record_of(value: Any) -> _Record:
+    """Make a record of a parsed line, whose integers may have more digits than msgspec decodes."""
     if isinstance(value, dict) and "sample_id" in value:
         value["sample_id"] = Raw(spell(value["sample_id"]))
         evaluation = value.get("evaluation")
@@ -313,7 +324,8 @@ def rows_of(question: Question, scopes: Sequence[Scope]) -> Rows:
     for found in question.scopes:
         scope = scopes[found.scope]
         everyone = range(len(scope.models))
-        marks = mark(found.records, len(scope.models))._replace(trials=pack_trials(found.records))
+        numbers = pack_numbers(found.records) if len(question.scopes) > 1 else b""
+        marks = mark(found.records, len(scope.models))._replace(numbers=numbers, trials=pack_trials(found.records))
         facts = facts_of(marks, everyone, graded=scope.graded)
         length = mean_length(marks.flags, marks.lengths, everyone)
         ids = b"[" + b",".join(found.sample_ids) + b"]"
@@ -412,7 +424,8 @@ class _Scanner:
                         question = self._begin(names, offset + begin)
                     scope, models = self._scopes[name, metric]
                     records = question.records_of(scope, sample_id)
-                records.append((models[reader.model_id], reader.flag, reader.score, reader.length, reader.tail))
+                found = (reader.flag, reader.score, reader.length, reader.output, reader.tail)
+                records.append((models[reader.model_id], *found))
                 self.records += 1
                 begin = end
             offset += size

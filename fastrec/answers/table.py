@@ -93,7 +93,7 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
     input_chars: int
     """Characters of the input."""
     output_chars: float | None
-    """Characters of an output, or of all messages, on average; null without answers."""
+    """Characters of what a model said, on average, as `response.characters` in --where; null without answers."""
     excerpt: str
     """The beginning of the input, on one line."""
     in_input: bool | None = None

@@ -389,6 +389,11 @@ def _print_agreement(found: Comparison) -> None:
     hidden = print_table(Table(columns(names, hidden=("neither", "both right", "95% interval")), rows))
     click.echo(click.style("  only M1: right by M1, wrong by M2; interval: jackknife over questions", dim=True))
     for one in found.agreement:
+        for number, metric in ((one.judged_by_first, "M1"), (one.judged_by_second, "M2")):
+            if number:
+                are = "is" if number == 1 else "are"
+                name = safe(one.evaluation_name)
+                click.echo(f"  {name}: {counted(number, 'answer')} {are} judged by {metric} only, and left out")
         for answer in one.disputed:
             where = f"sample {safe(str(answer.sample_id))}, hash {safe(answer.sample_hash[:12])}"
             click.echo(f"  {safe(answer.model_id)}, {where}: right by {safe(answer.right_by)} only")

@@ -331,8 +331,8 @@ _SHARED: Final[dict[str, _Decorator]] = {
     "errors_as_wrong": flag("--errors-as-wrong", "Count records with an error as wrong answers. By default they do "
                             "not count."),
     "repeats_as": option("--repeats-as", "What several answers of a model to a question become: mean, pass@K (one of K "
-                         "is right), pass^K (all of K are), majority (of the extracted answers; a tie is wrong), or "
-                         "first.", metavar="HOW", default="mean"),
+                         "is right), pass^K (all of K are), majority (of the extracted answers, or else of the "
+                         "outputs; a tie is wrong), or first.", metavar="HOW", default="mean"),
     "lower_is_better": option("--lower-is-better", "Metrics whose lower scores are better, besides those whose records "
                               "say so: a pattern of metrics, evaluations, or EVALUATION/METRIC. May be repeated.",
                               multiple=True, metavar="PATTERN"),

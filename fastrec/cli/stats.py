@@ -405,7 +405,7 @@ def stats(
 
     --overlap shows which evaluations have questions in common: the same sample_hash, or the same input but for white
     space. --names shows models that are probably one: names that differ only in case, in - and _, or in the
-    organisation before the /, and whether their answers have the same length, verdict and score. --confidence shows
+    organisation before the /, and whether their answers have the same output, verdict and score. --confidence shows
     whether the confidence that answers state, from 0 to 1, is how often they are right.
     --hashes and --joins show other tables instead. --joins reads the whole corpus. Models were asked the same
     question if the sample_hash is the same. If only the sample_id is the same, it shows what differs: the prompt

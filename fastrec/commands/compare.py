@@ -112,7 +112,11 @@ class Agreement(msgspec.Struct, kw_only=True):
     evaluation_name: str
     """The evaluation."""
     answers: int
-    """Answers that both have judged, without errors."""
+    """Answers that both have judged, without errors: those of the same trial, or with the same output."""
+    judged_by_first: int
+    """Other answers, which only the first metric has judged."""
+    judged_by_second: int
+    """Those that only the second metric has judged."""
     both_right: int
     """Right by both."""
     only_first: int
@@ -289,13 +293,17 @@ def _agreements(
 def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agreement:
     tables: dict[str, list[int]] = {}
     disputed: list[Disputed] = []
-    for name, model, one, other in index.pairs(first, second):
-        if ERROR not in (one.flag, other.flag):
-            cell = 2 * (one.flag != RIGHT) + (other.flag != RIGHT)
+    by_one = [0, 0]
+    for name, model, *pair in index.pairs(first, second):
+        verdicts = [None if trial is None or trial.flag == ERROR else trial.flag == RIGHT for trial in pair]
+        if None not in verdicts:
+            cell = 2 * (not verdicts[0]) + (not verdicts[1])
             tables.setdefault(name, [0] * 4)[cell] += 1
             if cell in (1, 2) and len(disputed) < examples and (row := index.row(first, name)):
                 right_by = first.metric if cell == 1 else second.metric
                 disputed.append(Disputed(row.sample_id, row.sample_hash, model, right_by or ""))
+        elif verdicts != [None, None]:
+            by_one[verdicts[0] is None] += 1
     counts = Counter((table[0], table[1], table[2], table[3]) for table in tables.values())
     both, only_first, only_second, neither = (sum(table[at] for table in tables.values()) for at in range(4))
     answers = both + only_first + only_second + neither
@@ -303,6 +311,8 @@ def _agreement(index: Index, first: Query, second: Query, examples: int) -> Agre
     return Agreement(
         evaluation_name=first.evaluation_name,
         answers=answers,
+        judged_by_first=by_one[0],
+        judged_by_second=by_one[1],
         both_right=both,
         only_first=only_first,
         only_second=only_second,

@@ -61,7 +61,8 @@ class ModelStats(msgspec.Struct, kw_only=True):
     errors: int
     """Records with a non-empty error."""
     answers: int
-    """Records that count for accuracy and score: those without an error; with --errors-as-wrong, all."""
+    """Records that count for accuracy and score: those without an error; with --errors-as-wrong, all; with pass@K and
+    pass^K, only those to questions with K of them."""
     questions: int
     """Distinct questions that have these answers."""
     answers_per_question: float | None
@@ -246,7 +247,7 @@ class SimilarModels(msgspec.Struct, kw_only=True):
     common: int
     """Questions that both have answered, added up over metrics."""
     same: int
-    """Those on which length, verdict and score of the answers are the same."""
+    """Those on which output, verdict and score of the answers are the same."""
     rename: bool
     """Whether to rename the other one: there are common questions, and all of these answers are the same."""
 
@@ -388,7 +389,10 @@ def rank(
     evaluations = []
     for one in chosen:
         usual = "score" if one.evaluation.graded else "accuracy"
-        models = [_model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong) for model in one.models]
+        models = [
+            _model(model, one.evaluation.questions, errors_as_wrong=errors_as_wrong, reduced=repeats_as != "mean")
+            for model in one.models
+        ]
         for model in models if (by or usual) in ("accuracy", "score") else ():
             least = 0.0 if common and one.common_questions is not None else min_coverage
             model.unranked = _why_unranked(model, least)
@@ -445,11 +449,11 @@ def _order(*names: str, lower: bool) -> Callable[[ModelStats], tuple[Any, ...]]:
     return order
 
 
-def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool) -> ModelStats:
+def _model(model: ModelSummary, all_questions: int, *, errors_as_wrong: bool, reduced: bool) -> ModelStats:
+    """The numbers of a model; if its repeats are `reduced` to one value, its answers are those that count already."""
     means = model.errors_as_wrong if errors_as_wrong else model
-    answers, questions = (
-        (model.records, model.questions) if errors_as_wrong else (model.answers, model.questions_answered)
-    )
+    answers = model.records if errors_as_wrong and not reduced else model.answers
+    questions = model.questions if errors_as_wrong else model.questions_answered
     low, high = wilson_interval(means.accuracy, means.accuracy_standard_error, questions, answers)
     score_low, score_high = score_interval(means.mean_score, means.score_standard_error)
     tokens = model.tokens
@@ -531,7 +535,7 @@ def repeats_in_words(repeats_as: str) -> list[str]:
     if repeats_as == "first":
         return ["Of several answers to a question, the first one counts: that of the lowest trial or epoch."]
     if repeats_as == "majority":
-        first = "majority: whether the answer that most trials extracted is right."
+        first = "majority: whether the answer that most trials gave is right, as it was extracted, or else the output."
         return [first, "If two answers are as frequent, the question counts as wrong."]
     some, number = "at least one" if "@" in repeats_as else "all", counted(int(repeats_as[5:]), "answer")
     first = f"{repeats_as}: the chance that {some} of {number} to a question would be right, estimated without bias"

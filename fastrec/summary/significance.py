@@ -126,6 +126,11 @@ def to_double(value: float | Fraction) -> float:
         return sys.float_info.max if value > 0 else -sys.float_info.max
 
 
+def scale_of(square: Fraction) -> int:
+    """The exponent of a power of two near the root of a number, which may be beyond the range of doubles."""
+    return (square.numerator.bit_length() - square.denominator.bit_length()) // 2
+
+
 def _beta(x: float, a: float, b: float) -> float:
     """The regularized incomplete beta function I(x; a, b), by its continued fraction (Lentz's method)."""
     # The fraction converges fast on one side of this: I(x; a, b) = 1 - I(1-x; b, a).
@@ -174,6 +179,7 @@ Value = float | Fraction | None
 """What a model made of a question: a share of right answers, or a score; a fraction if it is exact."""
 _MOST_SIZES: Final = 1_000  # of differences; the exact sign-flip test gives up far below
 _MOST_ANSWERS: Final = 1_000_000  # of a model to a question
+_MOST_PARTS: Final = 1 << 26  # of a mean: between two neighbours of all doubles, there is one such fraction at most
 
 
 class Paired(NamedTuple):
@@ -221,7 +227,7 @@ def compare_pairs(pairs: Iterable[tuple[Value, Value]], *, graded: bool) -> Pair
         squares=squares,
         binary=not graded and all(value in (0, 1) for pair in both for value in pair),
     )
-    first, second = (_mean(both, side, questions) for side in (0, 1))
+    first, second = (_mean(((pair[side], number) for pair, number in both.items()), graded=graded) for side in (0, 1))
     return Paired(
         questions,
         only_first,
@@ -237,15 +243,19 @@ def compare_pairs(pairs: Iterable[tuple[Value, Value]], *, graded: bool) -> Pair
     )
 
 
-def _mean(pairs: Mapping[tuple[float | Fraction, float | Fraction], int], side: int, questions: int) -> float:
-    values = [(pair[side], number) for pair, number in pairs.items()]
-    try:
-        total = math.fsum(value * number for value, number in values)
-    except OverflowError:
-        total = math.inf
-    if math.isfinite(total):
-        return total / questions
-    return to_double(sum((Fraction(value) * number for value, number in values), Fraction()) / questions)
+def _mean(values: Iterable[tuple[float | Fraction, int]], *, graded: bool) -> float:
+    """The exact mean of values, each with its number of questions, rounded once.
+
+    A score is the double that it is, as in a summary, so that the mean is the same.
+    """
+    counts: Counter[float | Fraction] = Counter()
+    for value, number in values:
+        counts[value] += number
+    exact = ((value if graded else _exact(value, graded=False), number) for value, number in counts.items())
+    ratios = [(*value.as_integer_ratio(), number) for value, number in exact]
+    common = math.lcm(*{denominator for _, denominator, _ in ratios})  # adding up fractions would take longer
+    total = sum(numerator * (common // denominator) * number for numerator, denominator, number in ratios)
+    return to_double(Fraction(total, common * counts.total()))
 
 
 def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
@@ -253,6 +263,12 @@ def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
     if isinstance(value, Fraction):
         return value
     return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
+
+
+def exact_mean(mean: float) -> Fraction:
+    """The mean that was rounded to a double, if its denominator is not too large to tell; else the double."""
+    simple = Fraction(mean).limit_denominator(_MOST_PARTS)
+    return simple if float(simple) == mean else Fraction(mean)
 
 
 Table = tuple[int, int, int, int]
@@ -275,8 +291,10 @@ def power(questions: int, total: Fraction, squares: Fraction, test: Test) -> tup
 
     The exact McNemar test counts whole flips, and needs half a flip more.
     """
-    observed, discordance = abs(to_double(total / questions)), to_double(squares / questions)
     step = 0.5 if test == "mcnemar" else 0.0
+    exponent = 0 if step else scale_of(squares)
+    unit = Fraction(2) ** exponent
+    observed, discordance = abs(to_double(total / unit / questions)), to_double(squares / unit**2 / questions)
 
     def finds(difference: float) -> bool:
         square = difference * difference  # with ** it may overflow
@@ -289,6 +307,7 @@ def power(questions: int, total: Fraction, squares: Fraction, test: Test) -> tup
     while detectable and low < (middle := (low + high) / 2) < high:
         low, high = (low, middle) if finds(middle) else (middle, high)
         detectable = high
+    detectable = None if detectable is None else to_double(Fraction(detectable) * unit)
     if not observed:
         return detectable, None
     one = _Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(max(discordance - observed * observed, 0.0))

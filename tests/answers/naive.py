@@ -200,7 +200,5 @@ def score_of(record: Record) -> float:
 
 
 def length_of(record: Record) -> int:
-    if "output" in record:
-        raw = record["output"]["raw"]
-        return len(raw) if isinstance(raw, str) else sum(map(len, raw))
-    return sum(len(turn.get("content") or "") for turn in record.get("messages", record.get("interactions", ())))
+    """The characters of what the model said."""
+    return sum(map(len, said(record)))

@@ -21,9 +21,9 @@ choices = st.sets(st.integers(0, MODELS - 1)).map(lambda chosen: tuple(sorted(ch
 @contextmanager
 def database(rows: Sequence[Sequence[object]]) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        connection.execute("CREATE TABLE marks (scope, id, flags, shares, scores, lengths, trials)")
+        connection.execute("CREATE TABLE marks (scope, id, flags, shares, scores, lengths, outputs, numbers, trials)")
         connection.execute("CREATE TABLE asked (id INTEGER PRIMARY KEY, input_chars)")
-        connection.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         connection.executemany("INSERT INTO asked VALUES (?, ?)", [(row[1], 300) for row in rows])
         yield connection
 
@@ -31,7 +31,7 @@ def database(rows: Sequence[Sequence[object]]) -> Iterator[sqlite3.Connection]:
 @given(choices)
 def test_what_is_cut_has_the_marks_of_these_models(chosen: tuple[int, ...]) -> None:
     flags, scores = bytes(range(MODELS)), array("d", range(MODELS))
-    with database([(0, 1, flags, b"", scores.tobytes(), b"", b"")]) as connection:
+    with database([(0, 1, *Marks(flags, b"", scores.tobytes()))]) as connection:
         cut = Cut(chosen)
         columns = ", ".join(cut.column(name) for name in ("flags", "shares", "scores"))
         found, empty, packed = connection.execute(f"SELECT {columns} FROM marks m").fetchone()
@@ -49,7 +49,7 @@ def test_facts_are_those_of_the_chosen_models(seed: int, several: list[tuple[int
     random = Random(seed)
     packed = [_marks(random, random.choice([[0.0, 1.0], [0.0, 0.25, 1.0]])) for _ in range(4)]
     rows = [(7, 10 + at, *marks) for at, marks in enumerate(packed)]
-    with database([*rows, (8, 9, b"\1" * MODELS, b"", b"", b"", b"")]) as connection:
+    with database([*rows, (8, 9, *Marks(b"\1" * MODELS, b""))]) as connection:
         kept = Choices()
         for chosen in [*several, *several]:
             table = kept.facts(connection, 7, chosen, graded=graded)
@@ -66,11 +66,11 @@ def _marks(random: Random, scores: list[float]) -> Marks:
     flags = [random.choice([0, RIGHT, WRONG, ERROR]) for _ in range(MODELS)]
     flags[0] = WRONG
     records: list[RecordMark] = [
-        (at, flag, random.choice(scores), random.randrange(9), b"{}")
+        (at, flag, random.choice(scores), random.randrange(9), 0, b"{}")
         for at, flag in enumerate(flags)
         for _ in range(random.randint(1, 2))
         if flag
     ]
     if random.random() < 0.5:  # right and wrong
-        records.append((0, RIGHT, 1.0, 5, b"{}"))
+        records.append((0, RIGHT, 1.0, 5, 0, b"{}"))
     return mark(records, MODELS)

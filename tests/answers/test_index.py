@@ -16,6 +16,7 @@ from fastrec.answers.table import PLACES, SORTS, Query, QuestionRow, Which
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
+from fastrec.where import values_of
 from tests.answers import small
 from tests.answers.naive import Naive, length_of, right_of
 from tests.samples import sample_of
@@ -235,6 +236,40 @@ def test_lengths_are_counted_in_characters(tmp_path: Path) -> None:
     with open_index(tmp_path / "out") as index:
         rows = index.page(Query(evaluation_name="arithmetic"), limit=len(texts)).rows
     assert [row.output_chars for row in rows] == [length_of(record) for record in naive.records]
+
+
+@pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
+def test_the_length_of_an_answer_is_that_of_where(version: str, tmp_path: Path) -> None:
+    """Only what the model said counts, not the turns of users and tools; also in turns under an unknown key."""
+    turns = {
+        "user": "a long question " * 9,
+        "assistant": 'It\'s "42" é',
+        "tool": "rows of a table " * 9,
+    }
+    found = []
+    for kind in ("single_turn", "multi_turn", "agentic"):
+        record = sample_of(version, kind, sample_id=kind, error=None)
+        record["input"]["raw"] = kind
+        name = "interactions" if version == "0.2.0" else "messages"
+        if kind == "single_turn":
+            record["output"] = {"raw": "42" if version == "0.2.0" else ["4", "2"]}
+            if version == "0.2.0":
+                record["messages"] = [{"role": "assistant", "content": "said elsewhere"}, "no turn"]
+        else:
+            said = [{"role": role, "content": text} for role, text in turns.items()] * 2
+            record[name] = [{"turn_idx": at, **turn} for at, turn in enumerate(said)]
+        found.append(record)
+    (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in found))
+    run([str(tmp_path / "in.jsonl")], tmp_path / "out", Options())
+    with open_index(tmp_path / "out") as index:
+        (scope,) = index.scopes
+        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort="longest-output")
+        lengths = {row.sample_id: row.output_chars for row in index.page(query).rows}
+    by_where = {
+        one["sample_id"]: next(values_of(one, ("response", "characters"))) for one in Naive(tmp_path / "out").records
+    }
+    assert lengths == by_where
+    assert list(lengths)[-1] == "single_turn"
 
 
 def test_the_work_per_evaluation_does_not_grow_with_their_number(tmp_path: Path) -> None:

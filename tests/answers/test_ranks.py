@@ -69,6 +69,46 @@ def test_ranges_are_those_of_scipy_and_holm(seed, models, questions, kinds):
     assert all(1 <= best <= worst <= models for best, worst in found)
 
 
+@pytest.mark.parametrize("exponent", [-1_000, -540, 516, 1_020])
+@pytest.mark.parametrize("beginning", ["scores", "zeros", "small"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_ranks_do_not_depend_on_the_unit_of_scores(exponent: int, beginning: str, sparse: bool) -> None:
+    """Nor if their squares are beyond the range of doubles, and the largest scores come late."""
+    random = np.random.default_rng(1)
+    values = np.round(random.normal(0, 1, (300, 4)) + np.linspace(0, 1, 4), 3)
+    values[:100] *= {"scores": 1.0, "zeros": 0.0, "small": 2.0**-20}[beginning]
+    if sparse:
+        values[random.uniform(0, 1, values.shape) < 0.3] = np.nan
+    expected = naive_ranges(values, lower=False)
+    assert len(set(expected)) > 1
+    scaled = np.split(np.ldexp(values, exponent), [100, 200])
+    assert rank_ranges(significant(pair_sums(iter(scaled), 4), lower=False)) == expected
+
+
+@pytest.mark.parametrize("unit", [1e-170, 1e200, 1e307])
+def test_the_leaderboard_has_the_ranks_of_large_and_small_scores(unit: float, tmp_path: Path) -> None:
+    scores = [0.0, 0.25, 0.5]  # of each model, and its noise: each is better than the one before
+    records = [
+        record(f"org/{model}", question, unit * (score + (question * (model + 3)) % 7 / 100))
+        for question in range(30)
+        for model, score in enumerate(scores)
+    ]
+    corpus = make_corpus(tmp_path, records)
+    (evaluation,) = fastrec.stats(corpus).evaluations
+    assert [(model.model_id, model.rank) for model in evaluation.by_model] == [
+        ("org/2", "1"),
+        ("org/1", "2"),
+        ("org/0", "3"),
+    ]
+    board = fastrec.leaderboard(corpus)
+    assert {(model.model_id, cell.rank_best) for model in board.models for cell in model.cells if cell} == {
+        ("org/0", 3),
+        ("org/1", 2),
+        ("org/2", 1),
+    }
+    assert [model.mean_rank.value for model in board.models if model.mean_rank] == [1, 2, 3]
+
+
 def make_corpus(directory: Path, records: list[dict[str, Any]]) -> Path:
     shard = directory / "all.jsonl"
     shard.write_bytes("\n".join(map(json.dumps, records)).encode())

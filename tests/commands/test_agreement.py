@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,74 @@ def test_the_numbers_are_those_of_naive_code(corpus: Path) -> None:
     assert len(one.disputed) == cells[1] + cells[2]
     assert sum(answer.right_by == "m1" for answer in one.disputed) == cells[1]
     assert [row["evaluation_name"] for row in found.rows()] == ["e"]
+
+
+def two_epochs(question: int, *, text: Callable[[int], str], fields: Callable[[int], Record]) -> list[Record]:
+    """Two answers: `judge` judges both, `match` only that of epoch 1; they agree on it. The verdicts differ."""
+    records = []
+    for epoch in (1, 2):
+        right = (question + epoch) % 2
+        metrics = ["judge", "match"] if epoch == 1 else ["judge"]
+        records += judged(question, MODELS[0], dict.fromkeys(metrics, right), text=text(epoch), **fields(epoch))
+    return records
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        pytest.param(lambda _: "A", lambda epoch: {"metadata": {"epoch": str(epoch)}}, id="epoch"),
+        pytest.param(lambda _: "A", lambda epoch: {"metadata": {"trial": f"{chr(67 - epoch)}"}}, id="trial"),
+        pytest.param(lambda epoch: "BA"[epoch - 1], lambda _: {}, id="output"),
+        pytest.param(lambda epoch: "BA"[epoch - 1], lambda _: {"metadata": {"epoch": "0"}}, id="output and epoch"),
+    ],
+)
+def test_metrics_are_compared_on_the_same_answers(
+    text: Callable[[int], str], fields: Callable[[int], Record], tmp_path: Path
+) -> None:
+    """Answers are told apart by trial or output, whatever their order and length; one may have only one verdict."""
+    records = [record for number in range(20) for record in two_epochs(number, text=text, fields=fields)]
+    corpus = make_corpus(tmp_path, records)
+    (found,) = fastrec.compare(corpus, metrics=("judge", "match")).agreement
+    assert (found.answers, found.agreement, found.kappa) == (20, 1.0, 1.0)
+    assert (found.judged_by_first, found.judged_by_second) == (20, 0)
+    (turned,) = fastrec.compare(corpus, metrics=("match", "judge")).agreement
+    assert (turned.answers, turned.agreement, turned.judged_by_first, turned.judged_by_second) == (20, 1.0, 0, 20)
+    text_of_cli = run_here("compare", corpus, "--metrics", "judge", "match").stdout.decode()
+    assert "20 answers are judged by M1 only" in text_of_cli
+
+
+def test_answers_of_other_epochs_are_not_compared(tmp_path: Path) -> None:
+    """Not even if they are the same, and the only ones; nor if one verdict is an error."""
+    epochs = [{"metadata": {"epoch": str(epoch)}} for epoch in (1, 2)]
+    records = judged(0, MODELS[0], {"judge": 1}, **epochs[0]) + judged(0, MODELS[0], {"match": 1}, **epochs[1])
+    records += judged(1, MODELS[0], {"judge": 1}) + judged(1, MODELS[0], {"match": 1}, error="timeout")
+    records += judged(2, MODELS[0], {"judge": 1}, text="one", **epochs[0])
+    records += judged(2, MODELS[0], {"match": 1}, text="as it was sent", **epochs[0])
+    records += judged(3, MODELS[0], {"match": 1})
+    (found,) = fastrec.compare(make_corpus(tmp_path, records), metrics=("judge", "match")).agreement
+    assert (found.answers, found.judged_by_first, found.judged_by_second) == (1, 2, 2)
+
+
+def test_filters_read_the_same_answer(tmp_path: Path) -> None:
+    """The `filter` of a harness says how a metric reads an answer, so it tells no answers apart."""
+    records = [
+        record
+        for metric in ("strict", "flexible")
+        for record in judged(0, MODELS[0], {metric: 1}, text="A", metadata={"filter": metric})
+    ]
+    (found,) = fastrec.compare(make_corpus(tmp_path, records), metrics=("strict", "flexible")).agreement
+    assert (found.answers, found.judged_by_first, found.judged_by_second) == (1, 0, 0)
+
+
+def test_a_hash_that_only_one_metric_splits(tmp_path: Path) -> None:
+    """If trials have ids of their own, a metric that judged one of them has it under the hash alone."""
+    records = [
+        record
+        for number, metrics in ((1, ["judge", "match"]), (2, ["judge"]))
+        for record in judged(0, MODELS[0], dict.fromkeys(metrics, number % 2), text="A", sample_id=f"q-{number}")
+    ]
+    (found,) = fastrec.compare(make_corpus(tmp_path, records), metrics=("judge", "match")).agreement
+    assert (found.answers, found.both_right, found.judged_by_first, found.judged_by_second) == (1, 1, 1, 0)
 
 
 def test_kappa_of_a_textbook() -> None:

@@ -88,6 +88,25 @@ def test_errors_as_wrong_are_trials(corpus: Path) -> None:
     assert of_a(corpus, "pass@3", errors_as_wrong=True)[0] == pytest.approx((3 + 3 / 4 + 0 + 1) / 6)
 
 
+@pytest.mark.parametrize("errors_as_wrong", [False, True])
+def test_answers_are_those_to_the_questions_that_count(errors_as_wrong: bool, tmp_path: Path) -> None:
+    """25 questions have five trials, 17 have one, and one has four and an error, which may count as wrong."""
+    said = [*["xxxxy"] * 25, *["x"] * 17, "xxxx!"]
+    records = [
+        trial(question, A, number, one) for question, trials in enumerate(said) for number, one in enumerate(trials)
+    ]
+    corpus = make_corpus(tmp_path, records)
+    (evaluation,) = fastrec.stats(corpus, repeats_as="pass@5", errors_as_wrong=errors_as_wrong).evaluations
+    (model,) = evaluation.by_model
+    questions = 25 + errors_as_wrong
+    assert (model.questions, model.answers, model.correct) == (questions, 5 * questions, 4 * questions)
+    assert (model.answers_per_question, model.records, model.errors) == (5, len(records), 1)
+    assert model.accuracy_low is not None
+    (evaluation,) = fastrec.stats(corpus, repeats_as="first", errors_as_wrong=errors_as_wrong).evaluations
+    (model,) = evaluation.by_model
+    assert (model.questions, model.answers) == (43, 25 * 5 + 17 + 4 + errors_as_wrong)
+
+
 trials = st.lists(st.tuples(st.sampled_from([RIGHT, WRONG, ERROR]), st.integers(0, 3)), max_size=7)
 
 
@@ -110,6 +129,26 @@ def test_a_tie_of_votes_is_wrong(said: str, right: bool) -> None:
     flags = {"x": RIGHT, "!": ERROR}
     some = [Trial(flags.get(one, WRONG), 0.0, ord(one), 1) for one in said]
     assert parse_repeats("majority").value(some, graded=True) == right
+
+
+@pytest.mark.parametrize("attribution", ["none", "empty"])
+def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_path: Path) -> None:
+    """x has two votes, y and z have one each: without extracted values, outputs are compared, not their reasoning."""
+    fields: dict[str, Any] = {"turn_idx": 0, "source": "output.raw", "extraction_method": "regex", "is_terminal": True}
+    values = {"none": [], "empty": [fields | {"extracted_value": ""}]}
+    records = [
+        answer(
+            "e", question, A, int(said == right), metadata={"epoch": str(number)},
+            answer_attribution=values[attribution], output={"raw": [said], "reasoning_trace": [f"{number}"]},
+        )
+        for question, right in (("q0", "x"), ("q1", "y"))
+        for number, said in enumerate("yxzx")
+    ]  # fmt: skip
+    corpus = make_corpus(tmp_path, records)
+    with open_index(corpus) as index:
+        values_of = index.values(Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
+        rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
+    assert {rows[name]: value for name, (value,) in values_of.items()} == {"id of q0": 1, "id of q1": 0}
 
 
 def test_graded_scores(tmp_path: Path) -> None:

@@ -6,13 +6,23 @@ import random
 from collections import Counter
 from collections.abc import Iterable
 from fractions import Fraction
-from math import erfc, sqrt
+from math import erfc, ldexp, sqrt
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastrec.summary.significance import adjust, mcnemar, paired_test, power, sign_flip, t_test
+from fastrec.answers.marks import mean_of
+from fastrec.summary.significance import (
+    adjust,
+    compare_pairs,
+    exact_mean,
+    mcnemar,
+    paired_test,
+    power,
+    sign_flip,
+    t_test,
+)
 from tests.commands.comparing import adjusted, flipped, p_value
 from tests.sizes import examples
 
@@ -198,6 +208,38 @@ def test_how_many_questions_a_difference_needs(questions: int, rose: int, fell: 
     smallest, found = power(questions, Fraction(rose - fell), Fraction(rose + fell), "mcnemar")
     assert found == needed
     assert (smallest is None) is (questions == 5)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=60))
+def test_means_of_shares_are_exact_and_rounded_once(right: list[tuple[int, int]]) -> None:
+    """Of five answers and of three, as fractions and as doubles."""
+    shares = [(Fraction(first, 5), Fraction(second, 3)) for first, second in right]
+    means = [sum((pair[side] for pair in shares), Fraction()) / len(shares) for side in (0, 1)]
+    expected = [float(mean) for mean in means]
+    for pairs in (shares, [(float(first), float(second)) for first, second in shares]):
+        found = compare_pairs(pairs, graded=False)
+        assert [found.first, found.second] == expected
+    assert [exact_mean(mean) for mean in expected] == means
+
+
+@pytest.mark.parametrize("mean", [1e300, -2.5, 0.1 + 2**-50, 5e-324, 0.0])
+def test_other_means_are_as_they_are_rounded(mean: float) -> None:
+    assert float(exact_mean(mean)) == mean
+
+
+@pytest.mark.parametrize("exponent", [-1_000, -540, 516, 1_000])
+def test_what_is_detected_does_not_depend_on_the_unit_of_scores(exponent: int) -> None:
+    """Nor do standard errors, where squares are beyond the range of doubles."""
+    detectable, needed = power(100, Fraction(10), Fraction(30), "t")
+    assert detectable is not None
+    unit = Fraction(2) ** exponent
+    assert power(100, 10 * unit, 30 * unit**2, "t") == (ldexp(detectable, exponent), needed)
+    values = [0.25, 0.5, 1.0]
+    _, mean, error = mean_of(values)
+    assert mean is not None
+    assert error is not None
+    scaled = [ldexp(value, exponent) for value in values]
+    assert mean_of(scaled) == (3, ldexp(mean, exponent), ldexp(error, exponent))
 
 
 def test_the_power_of_huge_scores_and_of_no_difference() -> None:

@@ -33,6 +33,7 @@ from fastrec.corpus.scan import key_mark, read_head
 from fastrec.judge.findings import json_path
 from fastrec.judge.parse import parse
 from fastrec.summary.document import ErrorsAsWrong, ModelSummary, filled, json_safe
+from fastrec.summary.significance import exact_mean
 
 Value = bool | Fraction | None
 """What a record adds to the mean of its question: whether it is right, or its score; None if it is no answer."""
@@ -235,10 +236,10 @@ class Totals(msgspec.Struct):
             means, answers, answered = model.errors_as_wrong, model.records, model.questions
         if scored:
             mean = means.mean_score if answered else 0.0
-            total = None if mean is None else Fraction(mean) * answered
+            total = None if mean is None else exact_mean(mean) * answered
             return cls(model.records, answers, None, model.questions, answered, total)
         # An accuracy is rounded. Without repeats, the number of right answers is exact.
-        right = Fraction(means.accuracy or 0) * answered if answers > answered else Fraction(model.correct)
+        right = exact_mean(means.accuracy or 0.0) * answered if answers > answered else Fraction(model.correct)
         return cls(model.records, answers, model.correct, model.questions, answered, right)
 
     def count(self, each: Answers, number: int) -> None:
