@@ -25,6 +25,7 @@ from fastrec.errors import shown
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
 from fastrec.storage import join, parent_and_name, storage_of
+from fastrec.storage.local import user_directory
 
 _Range = tuple[Position, Position, str]  # the first and the last position of a part, and its path
 
@@ -146,4 +147,4 @@ def _read_list() -> list[str]:
 def _list_path() -> Path:
     if named := os.environ.get("FASTREC_STATE"):
         return Path(named, _LIST)
-    return Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser(), "fastrec", _LIST)
+    return user_directory("XDG_STATE_HOME", "~/.local/state") / _LIST
