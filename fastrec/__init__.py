@@ -13,11 +13,13 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 from fastrec._version import __version__
 
+TYPE_CHECKING = False  # type checkers take it for that of `typing`, whose import takes longer than the rest of this
 if TYPE_CHECKING:
+    from typing import Any
+
     from fastrec.answers.leaderboard import Leaderboard
     from fastrec.api import SchemaVersion, Verdict, decode, encode, judge, read, schema, schema_versions
     from fastrec.commands.cat import cat

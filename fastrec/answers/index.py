@@ -66,6 +66,7 @@ from fastrec.filters import Filters, matches_any
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.storage import join, storage_of
+from fastrec.storage.local import user_directory
 from fastrec.summary.document import EvaluationSummary, ModelSummary, filled
 from fastrec.summary.present_choice import check_patterns, matching_scopes, with_directions
 from fastrec.summary.significance import Value
@@ -85,9 +86,7 @@ def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
         return Path(cache)
     if named := os.environ.get("FASTREC_CACHE"):
         return Path(named)
-    if user := os.environ.get("XDG_CACHE_HOME"):
-        return Path(user, "fastrec")
-    return Path("~/.cache/fastrec").expanduser()
+    return user_directory("XDG_CACHE_HOME", "~/.cache")
 
 
 def cached_files() -> list[Path]:

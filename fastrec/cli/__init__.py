@@ -149,12 +149,14 @@ def _handle_broken_pipes() -> Iterator[None]:
     """Ignore a broken pipe while help is printed, and report any other: click would exit 1 without a message."""
     try:
         yield
-    except BrokenPipeError as exc:
-        if not {"-h", "--help", "--version"} & set(sys.argv[1:]):
+    except OSError as exc:
+        if {"-h", "--help", "--version"} & set(sys.argv[1:]):
+            with allow_broken_pipe():
+                raise
+            raise click.exceptions.Exit(0) from exc
+        if isinstance(exc, BrokenPipeError):
             raise FastrecError(f"{exc.filename or 'a pipe'}: {exc.strerror}") from exc
-        with allow_broken_pipe():
-            raise
-        raise click.exceptions.Exit(0) from exc
+        raise
 
 
 class _Commands(click.Group):
@@ -247,6 +249,7 @@ def script() -> None:
     It ends without freeing all objects one by one, which takes as long as importing click. What modules have
     registered to be done at exit is done.
     """
+    _open_closed_streams()
     gc.set_threshold(50_000)  # allocations between two collections; with 700, they take 10 % of the start
     sys.meta_path.insert(0, _WithoutPandas)
     try:
@@ -255,18 +258,35 @@ def script() -> None:
         if not isinstance(exc.code, int):
             raise
         atexit._run_exitfuncs()  # noqa: SLF001 - there is no public way
-        with contextlib.suppress(OSError, ValueError):  # the interpreter reports it when it ends
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-            os._exit(exc.code)
-        raise
+        code = exc.code
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError) as problem:
+            code = code or _fail(3, f"standard output: {problem}", problem)  # else it was reported
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Open the standard streams that are closed (`2>&-`), so that no other file gets their numbers.
+
+    The first two have the wrong direction: reading from a closed stdin, and printing a result to a closed stdout, is an
+    error. Messages to a closed stderr are lost.
+    """
+    for name, mode in (("stdin", os.O_WRONLY), ("stdout", os.O_RDONLY), ("stderr", os.O_WRONLY)):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, mode)  # the lowest free number, which is that of the stream
+            os.set_inheritable(number, True)
+            direction = "r" if name == "stdin" else "w"
+            setattr(sys, name, open(number, direction, encoding="utf-8"))  # noqa: PTH123, SIM115 - it is no path
 
 
 def main() -> None:
     """Run the command line. This is the only place that turns errors into messages and exit codes."""
     os.environ["RUST_BACKTRACE"] = "0"  # a panic that runs out of memory while it prints a backtrace waits for ever
     signal.signal(signal.SIGTERM, _stop)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # background jobs ignore SIGINT
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # background jobs ignore SIGINT
         signal.signal(signal.SIGINT, _stop)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -241,7 +241,7 @@ def _check_max_rejects(number: str) -> None:
         show_default="evaluation_name, sample_hash, model_id, evaluation_id, sample_id, and evaluation_result_id if "
         "records have it")  # fmt: skip
 @choice_option("--schema", ["auto", "0.2.0", "0.3.0"], "Schema version of the corpus; auto: 0.2.0 if all valid records "
-               "are of that version, else 0.3.0.")  # fmt: skip
+               "are of that version and none names a metric, else 0.3.0.")  # fmt: skip
 @choice_option("--hash-algorithm", ["sha256", "xxh3_128"], "Algorithm of sample_hash. --hash sha256 and --hash "
                "xxh3_128 do the same, as in earlier releases.")  # fmt: skip
 @choice_option("--sample-hash", ["replace", "fill", "verify"], "What to do if a record's sample_hash is wrong: replace "
@@ -264,7 +264,8 @@ def _check_max_rejects(number: str) -> None:
 @flag("--strict-labels", "Publish nothing if a label matches no record or several.")
 @option("--fixes", "Replace rejected lines by their corrected versions: the file that `fastrec rejects --extract` "
         "wrote, edited.", metavar="FILE", type=click.Path())  # fmt: skip
-@flag("--trust", "Do not judge the records of a corpus again, even if somebody else has published it.")
+@flag("--trust", "Do not judge the records of a corpus again, even if somebody else has published it. Broken lines "
+      "stay.")  # fmt: skip
 @flag("--judge", "Judge the records of a corpus again, even if you have published it with this fastrec.")
 @option("--max-rejects", "If more lines than this are rejected, do not publish: put the corpus at OUTPUT.refused, and "
         "exit 1.", type=Checked("N|N%", _check_max_rejects),

@@ -152,6 +152,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Records of all inputs that filters left out."""
     skipped: list[str]
     """Shards that were left out because they could not be read."""
+    trusted: list[str] | msgspec.UnsetType = msgspec.UNSET
+    """Corpora whose records were taken as they are, because of `--trust`; absent if there are none."""
     refused: str | None = None
     """Why the corpus was not published; null if it was. A refused corpus is in `OUT.refused` instead of `OUT`."""
 

@@ -2,13 +2,14 @@
 
 A manifest proves that the parts are complete. It does not prove that somebody judged their records, because anybody can
 write a manifest. So the state directory has a list of the manifests that this user has published, with the build that
-made each. Only these corpora are trusted, unless the user says otherwise (`--trust`, `--judge`).
+made each. Only these corpora are trusted, unless the user says otherwise (`--trust`, `--judge`). A corpus made with
+records that were taken on trust (`--trust`) is not on the list: its manifest names where they are from.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -21,10 +22,11 @@ from fastrec._version import __version__
 from fastrec.build import identity
 from fastrec.corpus.manifest import MANIFEST, Manifest
 from fastrec.corpus.scan import Position, position_maker
-from fastrec.errors import shown
+from fastrec.errors import shown, utf8
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
 from fastrec.storage import join, parent_and_name, storage_of
+from fastrec.storage.local import user_directory
 
 _Range = tuple[Position, Position, str]  # the first and the last position of a part, and its path
 
@@ -96,6 +98,11 @@ def trusted_shards(
     return [marked.get(shard.path, shard) for shard in shards]
 
 
+def taken_on_trust(shards: Iterable[Shard]) -> list[str]:
+    """The corpora that are trusted although this user has not published them."""
+    return sorted({utf8(parent_and_name(shard.path)[0]) for shard in shards if shard.trusted and not shard.compression})
+
+
 def _alone(ranges: list[_Range]) -> set[str]:
     """The paths of the parts that overlap no other: parts of one corpus never do."""
     alone: set[str] = set()
@@ -129,7 +136,10 @@ def _why_judged(
     digest = sha256(document).hexdigest()
     if any(line.startswith(digest) for line in published) or manifest.fastrec != __version__:
         return "another build of fastrec made it"
-    return "" if trust else "you have not published it with this fastrec; --trust takes them as they are"
+    if trust:
+        return ""
+    reason = "it was made with --trust" if manifest.trusted else "you have not published it with this fastrec"
+    return f"{reason}; --trust takes them as they are"
 
 
 def _line_of(document: bytes) -> str:
@@ -146,4 +156,4 @@ def _read_list() -> list[str]:
 def _list_path() -> Path:
     if named := os.environ.get("FASTREC_STATE"):
         return Path(named, _LIST)
-    return Path(os.environ.get("XDG_STATE_HOME") or Path("~/.local/state").expanduser(), "fastrec", _LIST)
+    return user_directory("XDG_STATE_HOME", "~/.local/state") / _LIST

@@ -87,7 +87,7 @@ class InvalidLine(msgspec.Struct, frozen=True):
     repairs: tuple[str, ...] = ()
     """Codes of the repairs that would make the line a valid record that is kept; empty if there are none."""
     is_newer_version: bool = False
-    """Allowed repairs make the line a valid record of a later version than the default one, but it is not kept."""
+    """The line is a valid record, perhaps after allowed repairs, and decides for the newest version of a corpus."""
 
 
 class HashReplaced(msgspec.Struct, frozen=True):

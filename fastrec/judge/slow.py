@@ -19,7 +19,7 @@ from fastrec.judge.parse import parse, spell
 from fastrec.judge.repair import LONGEST_TRIAL, NULL_ID, repair, without_null_id
 from fastrec.judge.version_rules import REFUSALS, JudgeSettings, RulesByVersion, VersionRules
 from fastrec.schemas.hashes import ABSENT, WRONG
-from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, contradicts_itself, names_metric
 from fastrec.schemas.schema import Schema, build
 from fastrec.schemas.upgrade import upgrade_value
 from fastrec.schemas.v0_3_0 import has_new_null
@@ -39,6 +39,11 @@ class _Prepared(NamedTuple):
     notes: list[str]
     recipe: str
     replaced: HashReplaced | None  # its `sample_hash` was wrong
+
+
+def _is_newer(value: dict[str, Any], schema: Schema) -> bool:
+    """Whether a valid record decides for the newest version of a corpus, as `registry` says at DEFAULT_SCHEMA."""
+    return schema is not DEFAULT_SCHEMA or names_metric(value)
 
 
 class SlowPath:
@@ -62,7 +67,8 @@ class SlowPath:
         if not isinstance(judged, Errors):
             prepared = self._prepare(*judged)
             if isinstance(prepared, Finding):
-                batch.rejected.append(InvalidLine(line, offset, (prepared,), raw, version=judged[1].name))
+                rejected = InvalidLine(line, offset, (prepared,), raw, version=judged[1].name)
+                batch.rejected.append(replace(rejected, is_newer_version=_is_newer(*judged)))
             else:
                 self._add(prepared, into, batch, line)
             return
@@ -72,12 +78,12 @@ class SlowPath:
             schema, made = repaired
             is_allowed = allowed.issuperset(made)
             is_prepared = is_allowed or self._settings.sample_hash == "verify"
-            tried = self._prepare(value, schema) if is_prepared else self._too_new(schema)
+            tried = self._prepare(value, schema) if is_prepared else self._too_new(value, schema)
             if is_allowed and tried and not isinstance(tried, Finding):
                 self._add(tried, into, batch, line, made)
                 return
             problem = tried.code if isinstance(tried, Finding) else None
-            is_newer_version = is_allowed and schema is not DEFAULT_SCHEMA
+            is_newer_version = is_allowed and _is_newer(value, schema)
             if problem is None or (problem == "version.newer" and self._settings.target_is_guess):
                 repairs = tuple(made)
         findings, unlisted, version = judged
@@ -110,21 +116,25 @@ class SlowPath:
         batch += judged
         return True
 
-    def _too_new(self, schema: Schema) -> Finding | None:
-        """The error of a valid record of a later version than the target."""
+    def _too_new(self, value: dict[str, Any], schema: Schema) -> Finding | None:
+        """The error of a valid record of a later version than the target, or that shows that the target is wrong."""
         target = self._rules.target
-        if target in (None, schema, NEWEST_SCHEMA):
+        if target in (None, NEWEST_SCHEMA):
             return None
-        problem = f"expected a record of {target.name}, found one of {schema.name}"
+        names_unexpected_metric = self._settings.target_is_guess and names_metric(value)
+        if schema is target and not names_unexpected_metric:
+            return None
+        found = "one that names a metric" if schema is target else f"one of {schema.name}"
+        problem = f"expected a record of {target.name}, found {found}"
         return Finding("version.newer", "$", f"{problem}: give --schema {NEWEST_SCHEMA.name} or auto")
 
     def _prepare(self, value: dict[str, Any], schema: Schema) -> _Prepared | FilteredOut | Finding:
         """Upgrade a valid record, compute its hash and filter it, or say why it cannot be kept although it is valid.
 
-        A record of a later version than the target counts for the choice of the target. So it is filtered as the record
+        A record that is too new for the target counts for the choice of the target. So it is filtered as the record
         that it would be in the newest version.
         """
-        too_new = self._too_new(schema)
+        too_new = self._too_new(value, schema)
         if too_new and not self._filter:
             return too_new
         target = NEWEST_SCHEMA if too_new else self._rules.target or schema

@@ -17,7 +17,7 @@ from fastrec.filters import NAME_FILTERS, Filters
 from fastrec.judge.batch import Batch, FilteredOut, RecordFilter
 from fastrec.judge.judge import Judge
 from fastrec.judge.parse import parse
-from fastrec.judge.version_rules import REFUSALS, JudgeSettings
+from fastrec.judge.version_rules import NO_METRIC, REFUSALS, JudgeSettings
 from fastrec.schemas.registry import SCHEMAS, TARGETS
 from fastrec.schemas.schema import Schema
 
@@ -66,15 +66,15 @@ _MOST_NAMES: Final = 100_000  # of records that are filtered out without being d
 _encode = msgspec.json.Encoder().encode
 
 
-def _record_of(schema: Schema, other_turns: list[str]) -> type[Any]:
-    """The Struct of what is needed of a record of a version."""
+def _record_of(schema: Schema, other_turns: list[str], metric: Any) -> type[Any]:
+    """The Struct of what is needed of a record of a version; `metric` is the type of `evaluation_result_id`."""
     optional: dict[str, Any] = {
         schema.turns_field: list[_Turn],
         "token_usage": _TokenUsage,
         "performance": _Performance,
         "error": str,
         "metadata": _Metadata,
-        **({"evaluation_result_id": str} if "evaluation_result_id" in schema.sort_fields else {}),
+        "evaluation_result_id": metric,
         **dict.fromkeys(other_turns, msgspec.Raw),
     }
     required: list[Any] = [*((name, str) for name in _TEXTS), ("sample_id", int | str), ("evaluation", _Evaluation)]
@@ -88,7 +88,9 @@ class TrustedJudge(Judge):
         assert settings.target
         self._schema = schema = TARGETS[settings.target]
         other_turns = sorted({one.turns_field for one in SCHEMAS.values()} - {schema.turns_field})
-        self._decode = msgspec.json.Decoder(_record_of(schema, other_turns)).decode
+        has_metrics = "evaluation_result_id" in schema.sort_fields
+        metric = str if has_metrics else NO_METRIC if settings.target_is_guess else msgspec.Raw
+        self._decode = msgspec.json.Decoder(_record_of(schema, other_turns, metric)).decode
         self._other_turns: Callable[[Any], Any] = attrgetter(*other_turns)
         filters, by_fields = settings.filters, Filters(where=settings.filters.where)
         by_name = msgspec.structs.replace(filters, where=())
@@ -100,7 +102,9 @@ class TrustedJudge(Judge):
         only_names = not msgspec.structs.replace(by_name, **dict.fromkeys(NAME_FILTERS, ()))
         # A line with a sure label has these names as they are spelled; no other value matters.
         starts = tuple(b'{"schema_version":%b,' % _encode(label) for label in schema.sure_labels)
-        self._starts = starts if by_name and only_names else None
+        # A metric is among these names, unless it is an unknown key, which comes after all others.
+        has_all_names = only_names and (has_metrics or not filters.metric)
+        self._starts = starts if by_name and has_all_names else None
         self._filtered_out: dict[bytes, FilteredOut] = {}
 
     def judge_chunk(self, data: bytes, into: bytearray, *, line: int = 1, offset: int = 0) -> Batch:

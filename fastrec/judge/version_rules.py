@@ -16,7 +16,7 @@ from stringzilla import count, find
 from fastrec.filters import Filters
 from fastrec.judge.known_inputs import KNOWN_INPUT_BYTES, KnownInput, Learn
 from fastrec.schemas.hashes import Hash, remembering
-from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
+from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TARGETS, chosen_schema
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.upgrade import upgrade_input
 from fastrec.schemas.widen import LearningDecoder
@@ -27,6 +27,12 @@ SampleHashMode = Literal["replace", "fill", "verify"]
 REFUSALS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises if it refuses a line."""
 
+NO_METRIC: Final = None | bool | int | float
+"""The type of an unknown key `evaluation_result_id` where text would name a metric, which decides the target.
+
+The decoder refuses text there, so that the slow path sees it. Other records are judged at full speed.
+"""
+
 
 class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a judge; versions are given by name."""
@@ -36,9 +42,10 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     target: str | None = None
     """The version that records are upgraded to; None if each keeps its version."""
     target_is_guess: bool = False
-    """The target becomes the newest version as soon as there is a record of a later version (`--schema auto`).
+    """The target becomes the newest version as soon as there is a newer record (`--schema auto`).
 
-    So such a record counts as one that repairs would keep.
+    That is a record of a later version than the default one, or one that names a metric. So such a record counts as one
+    that repairs would keep.
     """
     algorithm: str = "sha256"
     sample_hash: SampleHashMode = "replace"  # what to do with a wrong `sample_hash`
@@ -90,6 +97,7 @@ class RulesByVersion:
         self.target: Final = TARGETS[settings.target] if settings.target else None
         self.schemas: Final = [self.schema] if self.schema else list(SCHEMAS.values())
         self._algorithm = settings.algorithm
+        self._target_is_guess = settings.target_is_guess
         self._made: dict[tuple[str, str], VersionRules] = {}
 
     def of(self, schema: Schema, target: Schema | None = None) -> VersionRules:
@@ -114,7 +122,9 @@ class RulesByVersion:
 
     def _make(self, schema: Schema, target: Schema) -> VersionRules:
         # A record with `messages` beside `interactions` gets a note, which only the slow path makes.
-        decoder = LearningDecoder(schema.record, never=() if self.schema else ("messages",))
+        never = () if self.schema else ("messages",)
+        hints = {"evaluation_result_id": NO_METRIC} if self._target_is_guess and target is DEFAULT_SCHEMA else {}
+        decoder = LearningDecoder(schema.record, never, hints)
         compute_hash = target.hashes[self._algorithm]
         return VersionRules(
             schema,

@@ -21,6 +21,7 @@ from fastrec._version import __version__
 from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, SourcesEntry, key_entry, tree_hash
 from fastrec.corpus.output import Output
 from fastrec.corpus.rejects import RejectRange, write_rejects
+from fastrec.corpus.trust import taken_on_trust
 from fastrec.corpus.writer import SUFFIXES
 from fastrec.engine.base import Phase
 from fastrec.errors import DamagedFileError, FastrecError, counted, utf8
@@ -102,6 +103,7 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         rejects=rejects.entry if rejects else None,
         inputs=[entry for number, entry in enumerate(inputs) if number not in skipped],
         skipped=[str(error) for _, error in sorted(skipped.items())],
+        trusted=taken_on_trust(shards),
         refused=_why_refused(summary.line_counts, context.options.gate, context.output.old_marker()),
     )
     kept = frozenset[str]()
@@ -261,6 +263,7 @@ def _write_documents(
     rejects: RejectsEntry | None,
     inputs: list[InputEntry],
     skipped: list[str],
+    trusted: list[str],
     refused: str | None,
 ) -> Manifest:
     sort_fields = context.sort_fields
@@ -290,6 +293,7 @@ def _write_documents(
         inputs=inputs,
         filtered=sum(entry.filtered for entry in inputs),
         skipped=skipped,
+        trusted=trusted or msgspec.UNSET,
         refused=refused,
     )
     context.output.write_marker(manifest.to_json())

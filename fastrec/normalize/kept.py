@@ -305,7 +305,7 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_newer_version(self) -> bool:
-        """Whether an unchanged shard has a record of a later version than the default one."""
+        """Whether an unchanged shard has a record that decides for the newest version."""
         return any(task.is_newer_version for task in self.tasks)
 
     @cached_property

@@ -202,7 +202,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return recorded
 
     def settings_of(self, target: Schema) -> dict[str, Any]:
-        """Everything besides the records that determines the bytes of a corpus of this target."""
+        """Everything besides the records that determines the bytes of a corpus of this target.
+
+        Records that were taken on trust may be broken, so a run that judges them does not reuse them.
+        """
         limits, recorded = current_limits(), self.recorded
         return {
             "build": identity(),
@@ -215,6 +218,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             "map": [*self.map, self.keep_names] if self.map else "none",
             "labels": self.labels.sha256 if self.labels else "none",
             "fixes": self.fixes.sha256 if self.fixes else "none",
+            "trust": "yes" if self.trust else "no",
         }
 
     @property

@@ -6,8 +6,8 @@ A task takes pieces of shards and returns counts, fences of its runs, and the lo
 only move through files.
 
 The target is the schema version of a corpus, to which all of its records are upgraded. With `--schema auto` it follows
-from the content alone: the default version if every valid record is of that version, also if there is none; else the
-newest one. Nobody knows before everything is read, so a run guesses:
+from the content alone: the default version if every valid record is of that version and none names a metric, also if
+there is none; else the newest one. Nobody knows before everything is read, so a run guesses:
 
 1. The target of an interrupted run whose finished work can be reused. Else the one that the first lines of some shards
    give.
@@ -53,9 +53,6 @@ from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, fingerprint
 from fastrec.summary.rows import row_maker
 
-_VALID_ELSEWHERE: Final = ("version.newer", "hash.mismatch")
-"""Codes of lines that follow a schema version, but are rejected: by the target, or by `--sample-hash verify`."""
-
 _PEEKED_SHARDS: Final = 4  # shards whose first lines are read for a guess
 _PEEKED_BYTES: Final = 16 << 10  # text that is judged of each of them
 _PEEKED_TEXT: Final = 128 << 10  # text that is decompressed at a time
@@ -71,9 +68,9 @@ class WrongTargetError(Exception):
 
     def __str__(self) -> str:
         if self.target is NEWEST_SCHEMA:
-            reason = f"there are records of a later schema version than {DEFAULT_SCHEMA.name}"
+            reason = f"there are records of a later schema version than {DEFAULT_SCHEMA.name}, or that name metrics"
         else:
-            reason = f"all records are of schema version {DEFAULT_SCHEMA.name}"
+            reason = f"all records are of schema version {DEFAULT_SCHEMA.name}, and none names a metric"
         return f"{reason}: starting again with --schema {self.target.name}; pass it explicitly to avoid this restart"
 
 
@@ -84,14 +81,15 @@ def _judge_of(settings: JudgeSettings, *, trusted: bool = False) -> Judge:
 
 
 def _has_later(batch: Batch) -> bool:
-    """Whether a chunk has a record of a later version than the default one, whichever target it is judged for.
+    """Whether a chunk has a record that decides for the newest version, whichever target it is judged for.
 
-    A record counts even if its `sample_hash` is the reason to reject it.
+    It is of a later version than the default one, or names a metric. It counts even if its `sample_hash` is the reason
+    to reject it.
     """
-    default = DEFAULT_SCHEMA.name
-    return any(name != default for name, count in batch.versions.items() if count) or any(
-        line.is_newer_version or (line.version != default and line.findings[0].code in _VALID_ELSEWHERE)
-        for line in batch.rejected
+    return (
+        any(name != DEFAULT_SCHEMA.name for name, count in batch.versions.items() if count)
+        or "upgrade.result_id" in batch.notes
+        or any(line.is_newer_version for line in batch.rejected)
     )
 
 
@@ -119,7 +117,7 @@ def choose_target(shards: Sequence[Shard], options: Options) -> Schema:
 
 
 def _begins_with_later(shard: Shard, judge: JudgeSettings, options: Options) -> bool:
-    """Whether the first lines of a shard have a record of a later version than the default one."""
+    """Whether the first lines of a shard have a record that decides for the newest version."""
     # An unreadable shard is reported when it is read completely.
     with suppress(ShardError, OSError, MemoryError):
         chunks = shard.read(

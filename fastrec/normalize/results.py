@@ -64,7 +64,7 @@ class PieceCounts(msgspec.Struct, frozen=True, kw_only=True):
     filtered: int = 0  # records that the filters remove
     repaired: dict[str, int] = {}  # repaired lines by code
     rejects: tuple[int, int] = (0, 0)  # where its rejected lines begin and end in the file of the task
-    is_newer_version: bool = False  # whether a line is a record of a later version than the default one
+    is_newer_version: bool = False  # whether a line is a record that decides for the newest version
     first: bytes = b""  # the lowest key of its records
     last: bytes = b""  # the highest key
     error: ShardError | None = None  # why the piece could not be read completely; all counts are 0 then

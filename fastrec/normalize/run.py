@@ -160,7 +160,8 @@ def run(
             made.refuse()
         else:
             made.publish()
-            remember(manifest.to_json())
+            if not manifest.trusted:
+                remember(manifest.to_json())
             made.remove_refused()
         made.kept = _files_to_keep(made, corpus.kept)
     seconds = time.perf_counter() - started

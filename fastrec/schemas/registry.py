@@ -43,6 +43,11 @@ def contradicts_itself(value: Any) -> bool:
     return isinstance(value, dict) and value.get("interactions") is not None and value.get("messages") is not None
 
 
+def names_metric(value: dict[str, Any]) -> bool:
+    """Whether a record names its metric. In the versions without metrics, this is an unknown key."""
+    return isinstance(value.get("evaluation_result_id"), str)
+
+
 def version_of(value: Any, is_valid: Callable[[Any, Schema], bool]) -> Schema | None:
     if is_valid(value, V0_2_0):
         return V0_2_0
@@ -109,7 +114,10 @@ SCHEMAS: Final[dict[str, Schema]] = {schema.name: schema for schema in (V0_2_0, 
 """Every version by name, the oldest first."""
 
 DEFAULT_SCHEMA: Final = V0_2_0
-"""The version of a corpus if all of its records are of this version. `Record` is its Struct."""
+"""The version of a corpus if all of its records are of this version, and none names a metric.
+
+`Record` is its Struct.
+"""
 
 NEWEST_SCHEMA: Final = V0_3_0  # the version of a corpus otherwise: all records are upgraded to it
 

@@ -132,8 +132,16 @@ def can_widen(key: str) -> bool:
     return len(key) <= _LONGEST_KEY and _UNSPELLABLE.isdisjoint(key)
 
 
-def widen(struct: type[AnyStruct], unknown: Mapping[str, Collection[str]], path: str = "") -> type[AnyStruct]:
-    """Make a subclass of a Struct with fields for these unknown keys, given by the path of their object."""
+def widen(
+    struct: type[AnyStruct],
+    unknown: Mapping[str, Collection[str]],
+    path: str = "",
+    hints: Mapping[str, Any] = types.MappingProxyType({}),
+) -> type[AnyStruct]:
+    """Make a subclass of a Struct with fields for these unknown keys, given by the path of their object.
+
+    `hints` has the types of keys of this object that may not have every value.
+    """
     fields: list[tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(struct):
 
@@ -148,7 +156,7 @@ def widen(struct: type[AnyStruct], unknown: Mapping[str, Collection[str]], path:
         plain = key.isidentifier() and not key.startswith("unknown_") and not hasattr(struct, key)
         name = key if plain else f"unknown_{number}"
         rename[name] = key
-        fields.append((name, Free, UNSET))
+        fields.append((name, hints.get(key, Free), UNSET))
     if not fields:
         return struct
     # A redefined field keeps its position; a new one goes to the end.
@@ -160,10 +168,16 @@ def widen(struct: type[AnyStruct], unknown: Mapping[str, Collection[str]], path:
 class LearningDecoder:
     """Decodes lines into records, and learns unknown keys, so that further records with them decode at full speed."""
 
-    def __init__(self, record: type[Any], never: Collection[str] = ()) -> None:
-        """Decode records of this class; `never` are keys of the root that are not learned."""
+    def __init__(
+        self, record: type[Any], never: Collection[str] = (), hints: Mapping[str, Any] = types.MappingProxyType({})
+    ) -> None:
+        """Decode records of this class. `never` and `hints` are about unknown keys of the root.
+
+        Those of `never` are not learned. Those of `hints` are, but a line with a value of another type is refused.
+        """
         self._record = record
         self._never = frozenset(never)
+        self._hints = hints
         self._learned: dict[str, set[str]] = {}
         self._seen: set[tuple[str, str]] = set()  # unknown keys that the next decoder will know
         self._wait = 1  # records with unknown keys until the next decoder is built
@@ -194,7 +208,7 @@ class LearningDecoder:
         self._seen.clear()
         self.built += 1
         self._wait = 2**self.built
-        self._use(widen(self._record, self._learned))
+        self._use(widen(self._record, self._learned, hints=self._hints))
 
     def _use(self, record: type[Any]) -> None:
         self._known = record  # the class with fields for all keys learned so far

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -446,6 +447,55 @@ def test_signals(tmp_path: Path, number: int, code: int, said: str) -> None:
     assert output == b""
     assert errors.decode().strip() == said
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize("name", ["fastrec.cli", "click"])
+def test_an_interrupt_during_imports(name: str) -> None:
+    """Ctrl-C in the first tenths of a second, while the program imports its modules: exit 130, and no traceback."""
+    project = tomllib.loads((Path(fastrec.__file__).parents[1] / "pyproject.toml").read_text())
+    module, _, function = project["project"]["scripts"]["fastrec"].partition(":")
+    code = f"""
+import os, signal, sys
+
+class Interrupt:
+    @staticmethod
+    def find_spec(name, *_):
+        if name == "{name}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt)
+sys.argv = ["fastrec", "--version"]
+from {module} import {function}
+{function}()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+@pytest.mark.usefixtures("corpus")
+@pytest.mark.parametrize(
+    ("command", "closed", "code", "said"),
+    [
+        ("normalize good.jsonl -o out", "2>&-", 0, b""),
+        ("normalize bad.jsonl -o out --quiet", ">&- 2>&-", 1, b""),
+        ("normalize good.jsonl -o out", "<&- >&- 2>&-", 0, b""),
+        ("validate bad.jsonl", "2>&-", 1, b""),
+        ("validate good.jsonl", ">&-", 3, b"error: standard output: Bad file descriptor\n"),
+        ("--version", ">&-", 3, b"error: standard output: Bad file descriptor\n"),
+        ("schema", ">&- 2>&-", 3, b""),
+        ("validate -", "<&- 2>&1 >/dev/null", 3, b"error: -: cannot be read: Bad file descriptor"),
+    ],
+)
+def test_closed_streams(command: str, closed: str, code: int, said: bytes) -> None:
+    """A command that needs no output works without it; a result that cannot be printed is an error."""
+    line = f"exec {sys.executable} -m fastrec {command} {closed}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, timeout=60, check=False)
+    assert done.returncode == code
+    messages = done.stdout if "2>&1" in closed else done.stderr
+    assert messages.startswith(said)
+    assert bool(messages) is bool(said)
+    if "-o out" in command:
+        assert fastrec.verify("out").ok
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGINT", 130), ("SIGTERM", 143)])

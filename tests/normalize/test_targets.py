@@ -23,6 +23,7 @@ from fastrec.commands.generate import Recipe, lines
 from fastrec.commands.verify import verify
 from fastrec.engine.base import SerialEngine
 from fastrec.errors import UsageError
+from fastrec.judge.judge import Judge
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import pass1, pass1_driver
 from fastrec.normalize import pass1 as targets
@@ -166,7 +167,9 @@ def test_a_later_record_starts_a_run_again(jobs: int, version: str, tmp_path: Pa
     write(tmp_path / "in" / "2.jsonl", [*old(6, 90), line_of(version, 100), *old(6, 101), b"{"])
     report = use_limits(A_TASK_EACH)(run)(shards, tmp_path / "out", Options(jobs=jobs))
     (notice,) = (notice for notice in report.notices if AGAIN in notice)
-    assert notice.startswith("there are records of a later schema version than 0.2.0: starting again with --schema 0.3")
+    assert notice.startswith(
+        "there are records of a later schema version than 0.2.0, or that name metrics: starting again with --schema 0.3"
+    )
     corpus = audited(tmp_path / "out", report)
     pinned = normalized(shards, tmp_path / "pinned", schema=NEW, limits=A_TASK_EACH)
     assert corpus.same_for_all == pinned.same_for_all
@@ -217,6 +220,70 @@ def test_a_repaired_record_counts(guess: str, tmp_path: Path, monkeypatch: pytes
     assert plain.summary["repairable"]["lines"] == 1
     repaired = normalized(shard, tmp_path / "repaired", repair=("repair.result_id_null",))
     assert (name_of(repaired), repaired.line_counts["rejected"]) == (NEW, 0)
+
+
+def named(number: int, metric: object, **changes: Any) -> bytes:
+    """A record in the shape of 0.2.0 with this `evaluation_result_id`, which is an unknown key there."""
+    return line_of(OLD, number, evaluation_result_id=metric, **changes)
+
+
+@pytest.mark.parametrize("guess", [OLD, NEW])
+@pytest.mark.parametrize("label", ["0.2.0", "0.3.0"])
+def test_records_that_name_metrics_count(
+    guess: str, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record in the shape of 0.2.0 that names its metric decides for the version that has metrics."""
+    guess_always(monkeypatch, guess)
+    some = [named(number, metric, schema_version=label) for number in range(8) for metric in ("em", "f1")]
+    corpus = normalized(write(tmp_path / "in.jsonl", [*old(3, 90), *some]), tmp_path / "out")
+    assert name_of(corpus) == NEW
+    assert corpus.line_counts["kept"] == 19
+    assert corpus.summary["notes"]["upgrade.result_id"] == 16
+    assert {"em", "f1"} <= {evaluation["metric"] for evaluation in corpus.summary["evaluations"]}
+    for options in ({"metric": "f1"}, {"where": "sample_id != q-90", "metric": ["em", "f1"]}):
+        chosen = normalized(tmp_path / "in.jsonl", tmp_path / str(len(options)), **options)
+        assert (name_of(chosen), chosen.line_counts["kept"]) == (NEW, 8 * len(options))
+
+
+@pytest.mark.parametrize("guess", [OLD, NEW])
+def test_only_text_names_a_metric(guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another value of that unknown key changes nothing; such lines are judged as fast as others."""
+    guess_always(monkeypatch, guess)
+    some = [named(number, value) for number, value in enumerate([None, 5, 2.5, True] * 5)]
+    shard = write(tmp_path / "in.jsonl", [*some, *old(2, 50), named(60, ["em"]), named(61, {"em": 1})])
+    corpus = normalized(shard, tmp_path / "out")
+    assert corpus.same_for_all == normalized(shard, tmp_path / "pinned", schema=OLD).same_for_all
+    judge = Judge(Options().for_judge(DEFAULT_SCHEMA))
+    judge.judge_chunk(b"\n".join(some[:6]), bytearray())
+    assert judge.judge_chunk(b"\n".join(some), bytearray()).slow == 0
+
+
+@pytest.mark.parametrize("guess", [OLD, NEW])
+def test_a_rejected_record_that_names_a_metric_counts(
+    guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guess_always(monkeypatch, guess)
+    unhashed = {key: value for key, value in sample().items() if key != "sample_hash"}
+    shard = write(tmp_path / "in.jsonl", [json.dumps(unhashed).encode(), named(1, "em")])
+    corpus = normalized(shard, tmp_path / "out", sample_hash="verify")
+    assert name_of(corpus) == NEW
+    assert corpus.summary["rejected_by_code"] == {"hash.mismatch": 1}
+
+
+@pytest.mark.parametrize("guess", [OLD, NEW])
+def test_a_trusted_corpus_with_metrics_as_unknown_keys(
+    guess: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an explicit 0.2.0 the key stays unknown; a later run without it finds the metrics, judged or trusted."""
+    some = [named(number, metric) for number in range(4, 8) for metric in ("em", "f1")]
+    corpus = normalized(write(tmp_path / "in.jsonl", [*old(4), *some]), tmp_path / "old", schema=OLD)
+    assert (name_of(corpus), corpus.line_counts["kept"]) == (OLD, 12)
+    guess_always(monkeypatch, guess)
+    for number, options in enumerate([{}, {"metric": "f1"}]):
+        trusted = normalized(corpus.path, tmp_path / f"trusted {number}", **options)
+        judged = normalized(corpus.path, tmp_path / f"judged {number}", judge=True, **options)
+        assert name_of(trusted) == NEW
+        assert trusted.same_for_all == judged.same_for_all
 
 
 @pytest.mark.usefixtures("first_line_only")

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import fastrec
+from fastrec.commands.verify import verify
 from fastrec.corpus import trust
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import BadShardsError, FastrecError, NoMatchError
@@ -147,10 +148,11 @@ def test_only_the_evaluation_of_a_record_counts(tmp_path: Path, odd: Any) -> Non
     assert contents(tmp_path / "trusted") == contents(tmp_path / "judged")
 
 
-def forge(corpus: Path) -> Path:
+def forge(corpus: Path, old: bytes = b'"is_correct":true', new: bytes = b'"is_correct":"so"') -> Path:
     """Make an invalid record part of a corpus, with a manifest that is consistent."""
     [part] = corpus.glob("part-*")
-    text = part.read_bytes().replace(b'"is_correct":true', b'"is_correct":"so"', 1)
+    assert old in part.read_bytes()
+    text = part.read_bytes().replace(old, new, 1)
     part.write_bytes(text)
     manifest = json.loads((corpus / "manifest.json").read_bytes())
     manifest["parts"][0] |= {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
@@ -178,8 +180,56 @@ def test_trust_takes_lines_as_they_are(corpus: Path, tmp_path: Path, monkeypatch
         assert not seen
         assert not run([corpus], tmp_path / "trusted", make_options(part_size=6_000, trust=True)).notices
     assert seen
-    assert contents(tmp_path / "judged") == contents(tmp_path / "trusted")
+    judged, trusted = contents(tmp_path / "judged"), contents(tmp_path / "trusted")
+    documents = [json.loads(files.pop("manifest.json")) for files in (judged, trusted)]
+    assert judged == trusted
+    assert documents[1].pop("trusted") == [str(corpus)]
+    assert documents[0] == documents[1]
     assert (tmp_path / "other user" / "published").stat().st_mode & 0o777 == 0o600
+
+
+BROKEN: dict[str, tuple[bytes, bytes]] = {
+    "not JSON": (b'"output":{"raw"', b'"output":{raw'),
+    "not UTF-8": (b"It is 42", b"It is \xff"),
+    "a key twice": (b'"raw":"It is 42: sure"', b'"raw":"a","raw":"b"'),
+    "a field is missing": (b'"reference":"42",', b""),
+    "a wrong type": (b'"choices":["41","42"]', b'"choices":7'),
+    "a wrong sample_hash": (b'"sample_hash":"', b'"sample_hash":"0'),
+}
+"""Lines that --trust takes as they are."""
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_what_was_taken_on_trust_is_judged_the_next_time(kind: str, tmp_path: Path) -> None:
+    """A corpus made with --trust is not one that this user has judged: a broken line does not become one of theirs."""
+    fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a", 3)), tmp_path / "theirs", compression="none")
+    theirs = forge(tmp_path / "theirs", *BROKEN[kind])
+    for made in (tmp_path / "ours", tmp_path / "next"):  # the corpus of a corpus
+        result = run([theirs], made, make_options(trust=True, compression="none"))
+        assert result.summary.line_counts.kept == 3
+        assert read_manifest(made).trusted == [str(theirs)]
+        assert not verify(made).ok
+        theirs = made
+    result = run([theirs], tmp_path / "out", make_options())
+    assert "are judged again: it was made with --trust" in result.notices[0]
+    counts = result.summary
+    assert counts.line_counts.rejected or counts.sample_hash.replaced
+    assert verify(tmp_path / "out").ok
+    assert b'"trusted"' not in (tmp_path / "out" / "manifest.json").read_bytes()
+
+
+def test_kept_work_that_was_taken_on_trust_is_judged_without_trust(tmp_path: Path) -> None:
+    """An incremental run that does not trust a corpus does not build on what one that did has kept."""
+    fastrec.normalize(write(tmp_path / "a.jsonl", lines("org/a")), tmp_path / "theirs", compression="none")
+    theirs = forge(tmp_path / "theirs", *BROKEN["a key twice"])
+    night: Any = {"incremental": True, "overwrite": True}
+    assert run([theirs], tmp_path / "out", make_options(**night, trust=True)).summary.line_counts.rejected == 0
+    again = run([theirs], tmp_path / "out", make_options(**night, trust=True))
+    assert again.unchanged == 1
+    assert read_manifest(tmp_path / "out").trusted == [str(theirs)]
+    result = run([theirs], tmp_path / "out", make_options(**night))
+    assert result.summary.line_counts.rejected == 1
+    assert any("it was made with trust yes instead of no" in notice for notice in result.notices)
 
 
 @pytest.mark.parametrize(

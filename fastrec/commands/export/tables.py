@@ -14,6 +14,7 @@ DuckDB sees Arrow data sets only. So a connection can be locked: it cannot read 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -258,25 +259,42 @@ def _write_tables(corpus: str, folder: Path, jobs: int, progress: Progress | Non
 
 
 def _data_set(corpus: str, jobs: int, progress: Progress | None, *, records: bool = False) -> pa.dataset.Dataset:
-    """The table of a corpus as an Arrow data set; make its files if they are not in the cache directory."""
+    """The table of a corpus as an Arrow data set; make its files if they are not in the cache directory.
+
+    If that cannot be written, they stay in that of temporary files until the process ends.
+    """
     read_manifest(corpus)  # UsageError if it is no corpus
     checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
     directory = cache_directory()
     folder = directory / f"{checksum}-{'records' if records else 'answers'}-{_FORMAT}{TABLES_SUFFIX}"
-    if not folder.is_dir():
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        close_to_others(directory)
+    if not os.path.isdir(folder):  # noqa: PTH112 - it is none, too, if only somebody else may see it
         remove_unused(directory)
-        building = Path(tempfile.mkdtemp(BUILDING, "", directory))
+        building = _new_folder(directory)
         try:
             _write_tables(corpus, building, jobs, progress, records=records)
-            with contextlib.suppress(OSError):  # another process may have made it meanwhile
-                building.rename(folder)
+            if building.parent == directory:
+                with contextlib.suppress(OSError):  # another process may have made it meanwhile
+                    building.rename(folder)
+            else:
+                folder = building
         finally:
-            shutil.rmtree(building, ignore_errors=True)
+            if folder != building:
+                shutil.rmtree(building, ignore_errors=True)
     with contextlib.suppress(OSError):
         os.utime(folder)  # it is in use
     return _open(folder, None if records else _schema())
+
+
+def _new_folder(directory: Path) -> Path:
+    """Make a folder in a directory. If that cannot be written, make a temporary one, which is removed at exit."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        close_to_others(directory)
+        return Path(tempfile.mkdtemp(BUILDING, "", directory))
+    except OSError:
+        folder = Path(tempfile.mkdtemp(BUILDING, "fastrec-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return folder
 
 
 def _open(folder: Path, schema: pa.Schema | None) -> pa.dataset.Dataset:
