@@ -393,7 +393,10 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
             sample_id=_required(cells, columns.id_column) if columns.id_column else None,
             input=Input(raw=question, reference=reference, choices=choices or UNSET),
             output=Output(raw=_texts(cells, columns.output_column)),
-            scores=[_score(cells[one], one, names[one], is_truth=one == columns.correct_column) for one in metrics],
+            scores=[
+                _score(cells.get(column), column, names[column], is_truth=column == columns.correct_column)
+                for column in metrics
+            ],
             error=" ".join(_texts(cells, columns.error_column)),
             metadata={}
             if cells.keys() <= named

@@ -77,19 +77,26 @@ def plain(value: Any, *, is_finite: bool = True) -> Any:
     return value
 
 
+def number_in(text: str) -> float:
+    """The number that a text spells; ValueError if it spells none. Unlike in Python, `1_0` is none."""
+    if "_" in text:
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
+
+
 def number_of(value: Any) -> float | None:
     """A value as a finite number, or None if it is none; True is 1.
 
     Text counts if it spells a number or a truth value: lm-eval writes values of numpy as text.
 
-    >>> [number_of(value) for value in (1, True, "0.5", "False", "A", float("nan"), [1])]
-    [1.0, 1.0, 0.5, 0.0, None, None, None]
+    >>> [number_of(value) for value in (1, True, "0.5", "False", "A", "1_0", float("nan"), [1])]
+    [1.0, 1.0, 0.5, 0.0, None, None, None, None]
     """
     if isinstance(value, str):
         if value in ("True", "False"):
             return float(value == "True")
         try:
-            value = float(value)
+            value = number_in(value)
         except ValueError:
             return None
     if isinstance(value, int | float):

@@ -117,6 +117,29 @@ def test_types_are_checked(tmp_path: Path) -> None:
     assert last["sample_id"] == last["sample_hash"][:16]
 
 
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl", "t.json.zst"])
+def test_a_row_without_the_key_of_a_score_is_a_record_with_an_error(tmp_path: Path, name: str) -> None:
+    """A key that is missing in a row of JSON is an empty cell."""
+    rows = [{"q": "x", "ok": True, "f1": 0.5}, {"q": "y", "f1": 1}, {"q": "z", "ok": False}, {"q": "w"}]
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "correct_column": "ok", "score_column": "f1"}
+    [log] = fastrec.import_logs(write(tmp_path / name, rows), tmp_path / "out", **meaning).logs
+    assert (log.samples, log.records, log.errors, log.left_out) == (4, 8, 4, {})
+    found = records_of(tmp_path / "out")
+    errors = [(one["input"]["raw"], one["error"]) for one in found if "error" in one]
+    empty = [("y", "'ok' is empty"), ("z", "'f1' is empty"), ("w", "'ok' is empty"), ("w", "'f1' is empty")]
+    assert errors == empty
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
+@pytest.mark.parametrize("score", ["1_0", "1_000.5", "_1"])
+def test_a_score_with_an_underscore_is_no_number(tmp_path: Path, name: str, score: str) -> None:
+    rows = [{"q": "x", "s": "1"}, {"q": "y", "s": score}]
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [log] = fastrec.import_logs(write(tmp_path / name, rows), tmp_path / "out", **meaning).logs
+    assert [reason.partition(": ")[2] for reason in log.left_out] == [f"'s' is not a number: {score!r}"]
+    assert [one["evaluation"]["score"] for one in records_of(tmp_path / "out")] == [1.0]
+
+
 def test_several_columns_are_several_metrics(tmp_path: Path) -> None:
     rows = [{"q": "x", "ok": 1, "f1": 0.5, "bleu": 0.25}]
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "correct_column": "ok", "score_column": "f1,bleu"}
