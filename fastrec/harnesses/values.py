@@ -114,13 +114,15 @@ def as_list(value: Any) -> list[Any]:
 
 
 def spell(value: Any) -> str:
-    """Spell a value as text for metadata and arguments: text as it is, anything else as compact JSON.
+    """Spell a value as text for metadata and arguments: text as it is, bytes in base64, the rest as compact JSON.
 
-    >>> spell("a"), spell(2), spell({"b": [1, None]})
-    ('a', '2', '{"b":[1,null]}')
+    >>> spell("a"), spell(b"a"), spell(2), spell({"b": [1, None]})
+    ('a', 'YQ==', '2', '{"b":[1,null]}')
     """
     if isinstance(value, str):
         return value
+    if isinstance(value, bytes):
+        return encode(value).decode()[1:-1]
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except TypeError:  # a Struct or Raw

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import shlex
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -228,6 +230,46 @@ def test_a_guess_is_a_command_that_works(tmp_path: Path) -> None:
     assert {"--model-column", "--id-column", "--input-column", "--reference-column", "--correct-column"} < set(words)
     assert run_command(*words[1:]).returncode == 0
     assert [one["metadata"]["subject"] for one in records_of(tmp_path / "out")] == ["x"] * 3
+
+
+def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
+    """Arrow spells them, in lists and objects too, whatever Python or pandas can hold; decimals can be scores."""
+    nanoseconds = pa.array([1_700_000_000_123_456_789, None], pa.int64()).cast(pa.timestamp("ns"))
+    price = pa.array([Decimal("1.50"), Decimal("2.00")])
+    columns = {
+        "q": pa.array(["x", "y"]),
+        "score": pa.array([Decimal("0.50"), Decimal("1.00")]),
+        "day": pa.array([19_000, 2**31 - 1], pa.int32()).cast(pa.date32()),
+        "at": pa.array([1_767_323_045, None], pa.int64()).cast(pa.timestamp("s")),
+        "exact": nanoseconds,
+        "price": price,
+        "days": pa.array([[date(2026, 1, 2)], []]),
+        "more": pa.array([{"price": Decimal("1.50"), "n": 1}, None]),
+        "category": nanoseconds.cast(pa.string()).dictionary_encode(),
+        "bytes": pa.array([b"\xff", None]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "score", "output_column": "days"}
+    [log] = fastrec.import_logs(tmp_path / "t.parquet", tmp_path / "out", **meaning).logs
+    assert (log.records, log.left_out) == (2, {})
+    first, second = records_of(tmp_path / "out")
+    assert [one["evaluation"]["score"] for one in (first, second)] == [0.5, 1.0]
+    assert [one["output"]["raw"] for one in (first, second)] == [["2026-01-02"], []]
+    expected = {"day": "2022-01-08", "at": "2026-01-02 03:04:05.000", "exact": "2023-11-14 22:13:20.123456789"}
+    expected |= {"price": "1.50", "more": '{"price":"1.50","n":1}', "category": expected["exact"], "bytes": "/w=="}
+    assert first["metadata"].items() >= expected.items()
+    assert (second["metadata"]["day"], second["metadata"]["price"]) == ("<value out of range: 2147483647>", "2.00")
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_two_columns_of_the_same_name_are_refused(tmp_path: Path, name: str) -> None:
+    if name == "t.csv":
+        (tmp_path / name).write_text("q,s,a,a\nx,1,2,3\n")
+    else:
+        pq.write_table(pa.table([["x"], [1], [2], [3]], names=["q", "s", "a", "a"]), tmp_path / name)
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [bad] = fastrec.import_logs(tmp_path / name, tmp_path / "out", **meaning).bad_logs
+    assert bad.reason == "has two columns of the same name: q, s, a, a"
 
 
 @pytest.mark.parametrize("text", ["\r\n\n\tq\ts\n0\tx\t1\n\n1\ty\t0\n", "\tq\ts\r\n0\tx\t1\r\n1\ty\t0"])
