@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import chain, islice
@@ -26,7 +29,7 @@ from fastrec.harnesses.lighteval.files import parquet_module
 from fastrec.harnesses.log import Log, LogPlan, PlainSample, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import chosen_names, own_names
 from fastrec.harnesses.registry import PARQUET_MAGIC, head_of
-from fastrec.harnesses.values import as_list, decoder, encode, number_of, read_at, spell
+from fastrec.harnesses.values import REFUSALS, as_list, encode, integer_in, number_of, read_at, spell
 from fastrec.schemas.newest import Input, Output
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
@@ -129,7 +132,7 @@ def _rows_of(
         return "row", _parquet_rows(path, piece)
     if head[:1] == b"[":
         blocks = shard_at(path).read_text()
-        found = JsonArray(path, lambda _: next(blocks, b""), None).items(_decode_cells)
+        found = JsonArray(path, lambda _: next(blocks, b""), None).items(_json_row)
         return "row", ((number, cells) for number, (_, _, cells) in enumerate(found, 1))
     if head[:1] == b"{":
         return "line", _json_rows(path, piece)
@@ -158,17 +161,88 @@ def _range(path: str, start: int, end: int) -> Iterator[bytes]:
             yield read_at(file, min(_BLOCK, end - at), at)
 
 
-_decode_cells: Final = decoder(dict[str, Any])
+_decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_KEY_END: Final = re.compile(rb'"[ \t\r\n]*+:')
+# Without these, each quote after a backslash is escaped, and no whitespace comes between a key and its colon.
+_SPACED: Final = (b'\\\\"', b'" :', b'"  ', b'"\t', b'"\r', b'"\n')
 
 
 def _json_rows(path: str, piece: _Piece) -> Iterator[_Row]:
-    rows = (row for block in _whole_lines(path, piece) for row in block.removesuffix(b"\n").split(b"\n"))
-    for line, row in enumerate(rows, 1 + (piece[2] if piece else 0)):
-        if row and not row.isspace():
-            try:
-                yield line, _decode_cells(row)
-            except ValueError as exc:
-                yield line, f"it is no JSON object: {exc}"
+    line = piece[2] if piece else 0
+    for block in _whole_lines(path, piece):
+        texts = block.removesuffix(b"\n").split(b"\n")
+        numbered = [(number, text) for number, text in enumerate(texts, line + 1) if text and not text.isspace()]
+        line += len(texts)
+        try:
+            rows = [(number, _decode_cells(text)) for number, text in numbered]
+            # Keys of a whole block are counted at once: row by row, it takes ten times as long.
+            is_plain = _key_ends(block) == sum(_keys_in(cells) for _, cells in rows)
+        except REFUSALS:
+            is_plain = False
+        yield from rows if is_plain else ((number, _row_or_problem(text)) for number, text in numbered)
+
+
+def _row_or_problem(text: bytes) -> dict[str, Any] | str:
+    try:
+        return _json_row(text)
+    except ValueError as exc:
+        return f"it is no JSON object: {exc}"
+
+
+def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
+    """Decode a row, or say why it does not fit. ValueError if it is not JSON.
+
+    msgspec takes the last of several equal keys. They are told by the number of keys in the text. It also refuses some
+    of what Python's `json` writes. Such rows are read by `json`.
+    """
+    problem = ""
+    try:
+        cells = _decode_cells(text)
+        if _key_ends(text) == _keys_in(cells):
+            return cells
+    except REFUSALS as refusal:
+        problem = str(refusal)
+    twice: list[str] = []
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) < len(pairs):
+            twice.append(next(name for name, number in Counter(name for name, _ in pairs).items() if number > 1))
+        return members
+
+    try:
+        found = json.loads(bytes(text), object_pairs_hook=object_of, parse_int=integer_in)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise ValueError(problem) from None
+    if not isinstance(found, dict):
+        return "it is no JSON object"
+    if twice:
+        return f"it has the key {twice[0]!r} twice"
+    for name, value in found.items():
+        try:
+            spell([name, value]).encode()
+        except UnicodeEncodeError:
+            return f"{name!r} contains half of a surrogate pair, which UTF-8 cannot encode"
+    return found
+
+
+def _keys_in(value: Any) -> int:
+    """Count the keys of all objects in a value."""
+    if value.__class__ is dict:
+        return len(value) + sum(_keys_in(item) for item in value.values() if item.__class__ in _CONTAINERS)
+    return sum(_keys_in(item) for item in value if item.__class__ in _CONTAINERS)
+
+
+_CONTAINERS: Final = (dict, list)
+
+
+def _key_ends(text: bytes | memoryview) -> int:
+    """Count quotes with a colon after them that may end a key: all that do, and the first of texts like `": a"`."""
+    if not any(count(text, spaced) for spaced in _SPACED):
+        return int(count(text, b'":') - count(text, b'\\":'))
+    return len(_KEY_END.findall(bytes(text).replace(b"\\\\", b"").replace(b'\\"', b"")))
 
 
 def _csv_rows(path: str, piece: _Piece, head: str, plain: Callable[[list[str]], _PlainMaker]) -> Iterator[_Row]:

@@ -27,12 +27,20 @@ _LARGEST: Final = 1 << 63
 encode: Final = msgspec.json.Encoder().encode
 
 
+def integer_in(digits: str) -> int | str:
+    """The integer of some digits; the digits themselves, if they are more than Python converts."""
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
 def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memoryview], _T]:
     """Make a function that decodes JSON as a type; unknown keys are skipped. `has_raw`: whether it has Raw in it.
 
     Harnesses write bare NaN and Infinity, and escaped lone surrogates. msgspec refuses them. Such a text is parsed by
-    Python's `json`, which is slower, and lone surrogates become U+FFFD. With Raw, it is written again as JSON, where
-    NaN and Infinity are texts.
+    Python's `json`, which is slower; lone surrogates become U+FFFD, integers of more than 4,300 digits become texts.
+    With Raw, it is written again as JSON, where NaN and Infinity are texts.
 
     The function raises ValueError if the text is no JSON either way, or not of that type.
     """
@@ -43,7 +51,7 @@ def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memor
             return fast(text)
         except REFUSALS as refusal:
             try:
-                value = plain(json.loads(bytes(text)), is_finite=has_raw)
+                value = plain(json.loads(bytes(text), parse_int=integer_in), is_finite=has_raw)
             except RecursionError:
                 raise ValueError("it is nested too deeply") from None
             except ValueError:

@@ -261,6 +261,71 @@ def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
     assert (second["metadata"]["day"], second["metadata"]["price"]) == ("<value out of range: 2147483647>", "2.00")
 
 
+ODD_ROWS = {
+    '{"q": "a", "s": 1, "q": "b"}': "it has the key 'q' twice",
+    '{"q": "a", "s": 1, "\\u0071": "b"}': "it has the key 'q' twice",
+    '{"q": "a", "s": 1, "q" :"b"}': "it has the key 'q' twice",
+    '{"q": "a", "s": 1, "\\\\": 1, "\\\\": 2, "t": "\\\\\\":"}': r"it has the key '\\' twice",
+    '{"q": "a", "s": 1, "t": [{"u": [], "u": []}]}': "it has the key 'u' twice",
+    '{"q": "\\ud800", "s": 1}': "'q' contains half of a surrogate pair, which UTF-8 cannot encode",
+    '{"q": "a", "s": 1, "t": {"\\udc00": ["b"]}}': "'t' contains half of a surrogate pair, which UTF-8 cannot encode",
+    '["q", 1]': "it is no JSON object",
+}
+
+
+@pytest.mark.parametrize("indent", ["", "  "])
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
+def test_rows_of_json_that_would_lose_something_are_left_out(tmp_path: Path, name: str, indent: str) -> None:
+    """Each is named by its line or row and the reason. All other rows are samples."""
+    good = ['{"q": "x", "s": 1, "t": "a \\": b"}', '{"q" : ": \\ud83d\\ude00", "s": 0, "t": [{"q": ":"}, NaN]}', "{}"]
+    rows = [indent + row for row in (*good, *ODD_ROWS)]
+    (tmp_path / name).write_text("[" + ",\n".join(rows) + "]" if name == "t.json" else "\n".join(rows))
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [log] = fastrec.import_logs(tmp_path / name, tmp_path / "out", **meaning).logs
+    reasons = dict(reason.split(": ", 1) for reason in log.left_out)
+    word = "row" if name == "t.json" else "line"
+    assert reasons.pop(f"{word} 3") == "'q' is empty"
+    assert reasons == {f"{word} {number}": reason for number, reason in enumerate(ODD_ROWS.values(), 4)}
+    assert [one["input"]["raw"] for one in records_of(tmp_path / "out")] == ["x", ": \U0001f600"]
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
+def test_integers_of_any_length_are_read(tmp_path: Path, name: str) -> None:
+    """Python converts no more than 4,300 digits. Longer integers are texts, and no scores."""
+    digits = "7" * 5_000
+    rows = [f'{{"q": {digits}, "s": 1, "t": -{digits}}}', f'{{"q": "x", "s": {digits}}}', '{"q": "y", "s": 1}']
+    (tmp_path / name).write_text("[" + ",".join(rows) + "]" if name == "t.json" else "\n".join(rows))
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [log] = fastrec.import_logs(tmp_path / name, tmp_path / "out", **meaning).logs
+    assert [reason.partition(": ")[2] for reason in log.left_out] == [f"'s' is not a number: '{digits[:40]}'"]
+    first, second = records_of(tmp_path / "out")
+    assert (first["input"]["raw"], first["metadata"]["t"], second["input"]["raw"]) == (digits, f"-{digits}", "y")
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.text(st.sampled_from('a":\\ '), max_size=3),
+            st.recursive(
+                st.text(st.sampled_from('a":\\ \n'), max_size=4),
+                lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from('":'), inner, max_size=2),
+                max_leaves=3,
+            ),
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from([(",", ":"), (", ", ": "), (" ,", " :"), (",\t", "\t\r:")]),
+)
+@settings(max_examples=examples(120, 5_000))
+def test_keys_are_counted_in_the_text(rows: list[dict[str, Any]], separators: tuple[str, str]) -> None:
+    """Wherever a text has quotes and colons, no fewer ends of keys are counted than there are."""
+    text = "\n".join(json.dumps(row, separators=separators) for row in rows).encode()
+    assert table._key_ends(text) >= sum(map(table._keys_in, rows))
+    assert [table._json_row(line) for line in text.split(b"\n")] == rows
+
+
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
 def test_two_columns_of_the_same_name_are_refused(tmp_path: Path, name: str) -> None:
     if name == "t.csv":
