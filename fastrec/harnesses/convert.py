@@ -112,9 +112,14 @@ class LineMaker:
 _decode: Final = msgspec.msgpack.Decoder(list[Bundle | bytes]).decode
 
 
-def write_bundles(bundles: Sequence[Bundle | bytes]) -> bytes:
-    data = msgspec.msgpack.encode(bundles)
-    return len(data).to_bytes(_LENGTH_BYTES, "little") + data
+_encode_into: Final = msgspec.msgpack.Encoder().encode_into
+
+
+def write_bundles(bundles: Sequence[Bundle | bytes]) -> bytearray:
+    data = bytearray(_LENGTH_BYTES)
+    _encode_into(bundles, data, _LENGTH_BYTES)
+    data[:_LENGTH_BYTES] = (len(data) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
+    return data
 
 
 def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle | bytes]]:

@@ -140,19 +140,28 @@ def _rows_of(
 
 
 def _whole_lines(path: str, piece: _Piece) -> Iterator[bytes]:
-    """Read text in blocks that end with a line."""
+    """Read text in blocks that end with a line. Parts of a long line are joined once."""
     start, end, _ = piece or (0, 0, 0)
-    rest = b""
-    for block in _range(path, start, end) if piece else shard_at(path).read_text():
-        if not rest and not start:
+    blocks = _range(path, start, end) if piece else shard_at(path).read_text()
+    parts: list[bytes] = []
+    for block in blocks:
+        if not parts and not start:
             block = block.removeprefix(_BOM)
         before, newline, after = block.rpartition(b"\n")
         if newline:
-            yield rest + before + newline
-            rest = after
+            parts += (before, newline)
+            yield _joined(parts)
+            parts.append(after)
         else:
-            rest += block
-    yield rest
+            parts.append(block)
+    yield _joined(parts)
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    """Join parts of a text, and empty the list: the caller keeps no second copy."""
+    text = b"".join(parts)
+    parts.clear()
+    return text
 
 
 def _range(path: str, start: int, end: int) -> Iterator[bytes]:
@@ -169,17 +178,24 @@ _SPACED: Final = (b'\\\\"', b'" :', b'"  ', b'"\t', b'"\r', b'"\n')
 
 def _json_rows(path: str, piece: _Piece) -> Iterator[_Row]:
     line = piece[2] if piece else 0
-    for block in _whole_lines(path, piece):
-        texts = block.removesuffix(b"\n").split(b"\n")
-        numbered = [(number, text) for number, text in enumerate(texts, line + 1) if text and not text.isspace()]
-        line += len(texts)
-        try:
-            rows = [(number, _decode_cells(text)) for number, text in numbered]
-            # Keys of a whole block are counted at once: row by row, it takes ten times as long.
-            is_plain = _key_ends(block) == sum(_keys_in(cells) for _, cells in rows)
-        except REFUSALS:
-            is_plain = False
-        yield from rows if is_plain else ((number, _row_or_problem(text)) for number, text in numbered)
+    for lines, rows in map(_json_block, _whole_lines(path, piece)):
+        for number, cells in rows:
+            yield line + number, cells
+        line += lines
+
+
+def _json_block(block: bytes) -> tuple[int, Iterable[_Row]]:
+    """Decode whole lines: their number, and the rows with their lines, from 1."""
+    texts = block.removesuffix(b"\n").split(b"\n")
+    numbered = [(number, text) for number, text in enumerate(texts, 1) if text and not text.isspace()]
+    try:
+        rows = [(number, _decode_cells(text)) for number, text in numbered]
+        # Keys of a whole block are counted at once: row by row, it takes ten times as long.
+        if _key_ends(block) == sum(_keys_in(cells) for _, cells in rows):
+            return len(texts), rows
+    except REFUSALS:
+        pass
+    return len(texts), ((number, _row_or_problem(text)) for number, text in numbered)
 
 
 def _row_or_problem(text: bytes) -> dict[str, Any] | str:
@@ -246,9 +262,8 @@ def _key_ends(text: bytes | memoryview) -> int:
 
 
 def _csv_rows(path: str, piece: _Piece, head: str, plain: Callable[[list[str]], _PlainMaker]) -> Iterator[_Row]:
-    csv.field_size_limit(_LONGEST_CELL)
     delimiter = max(_DELIMITERS, key=head.partition("\n")[0].count)
-    columns = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), [])
+    columns = _column_names(path, head, delimiter)
     if len(set(columns)) != len(columns):
         raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
     width, plain_of = len(columns), plain(columns)
@@ -274,8 +289,19 @@ def _csv_rows(path: str, piece: _Piece, head: str, plain: Callable[[list[str]], 
                         samples = []
                     yield line, found
             line += lines
+        rows, row = [], []  # a long cell is not kept while its sample is converted
         if samples:
             yield line, samples
+
+
+def _column_names(path: str, head: str, delimiter: str) -> list[str]:
+    """The first row that is not blank; of the whole text, if the head may end inside of it."""
+    text = io.StringIO(head, newline="")
+    columns = next(csv.reader(text, delimiter=delimiter), [])
+    if text.read(1):
+        return columns
+    rows = (row for _, rows, _ in _csv_blocks(path, None, delimiter) for _, row in rows if row)
+    return [_text_of(cell.decode(errors="replace").encode()) for cell in next(rows, [])]
 
 
 def _text_of(cell: bytes) -> str:
@@ -298,21 +324,25 @@ def _csv_blocks(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int,
     """
     line = 1 + (piece[2] if piece else 0)
     blocks = _whole_lines(path, piece)
-    held, quotes = b"", 0
+    parts: list[bytes] = []
+    quotes = 0
     for block in chain(blocks, [b""]):
         quotes += count(block, b'"')
-        held = held + block if held else block
+        parts.append(block)
         if block and quotes % 2:
             continue  # it ends inside of a cell
+        held = _joined(parts)
         if (rows := _plain_rows(held, delimiter.encode())) is None:
             break
-        yield line, rows, _is_utf8(held)
+        is_utf8 = _is_utf8(held)
+        block = held = b""  # a long cell is not kept while its row is converted
+        yield line, rows, is_utf8
         line += sum(lines for lines, _ in rows)
-        held = b""
     else:
         return
     texts = (block.decode(errors="surrogateescape") for block in chain([held], blocks))
     rest = (one for text in texts for one in io.StringIO(text, newline=""))
+    csv.field_size_limit(_LONGEST_CELL)
     reader = csv.reader(rest, delimiter=delimiter, strict=True)  # it refuses a piece that ends inside of a cell
     start = line
     try:
@@ -341,9 +371,11 @@ def _plain_rows(text: bytes, delimiter: bytes) -> list[_Cells] | None:
         if character != delimiter:
             text = text.replace(character, _CONTROLS[character])
     has_returns = b"\r" in text
-    parts = ((b"\n" + text).removesuffix(b"\n") + b"\n").split(b'"')
+    parts = text.split(b'"')
     if len(parts) % 2 == 0:
         return None
+    parts[0] = b"\n" + parts[0]
+    parts[-1] = parts[-1].removesuffix(b"\n") + b"\n"
     if has_returns:
         outside = b'"'.join(parts[::2]).replace(b"\r\n", b"\n")
         if b"\r" in outside:
@@ -388,7 +420,11 @@ def _pieces(path: str, *, is_csv: bool) -> list[_Piece]:
         while block := read_at(file, _PIECE_BYTES, at):
             quotes += count(block, b'"')
             is_inside, end = quotes % 2, len(block)
-            while (newline := block.rfind(b"\n", 0, end)) >= 0:
+            while True:
+                if is_csv and is_inside:  # go to the quote before the cell
+                    end, is_inside = max(block.rfind(b'"', 0, end), 0), 0
+                if (newline := block.rfind(b"\n", 0, end)) < 0:
+                    break
                 is_inside ^= block.count(b'"', newline, end) % 2
                 end = newline
                 if not (is_csv and is_inside):

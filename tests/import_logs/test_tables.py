@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shlex
+import tracemalloc
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -20,10 +21,11 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.errors import LogError, UsageError
 from fastrec.harnesses import table
-from fastrec.harnesses.log import FoundFile, Log
+from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Log
 from tests.lazily import Library
 from tests.running import run_command
 from tests.sizes import examples
+from tests.timing import grows_linearly
 
 pa: Any = Library("pyarrow")
 pq: Any = Library("pyarrow.parquet")
@@ -318,7 +320,7 @@ def test_integers_of_any_length_are_read(tmp_path: Path, name: str) -> None:
     ),
     st.sampled_from([(",", ":"), (", ", ": "), (" ,", " :"), (",\t", "\t\r:")]),
 )
-@settings(max_examples=examples(120, 5_000))
+@settings(max_examples=examples(40, 5_000))
 def test_keys_are_counted_in_the_text(rows: list[dict[str, Any]], separators: tuple[str, str]) -> None:
     """Wherever a text has quotes and colons, no fewer ends of keys are counted than there are."""
     text = "\n".join(json.dumps(row, separators=separators) for row in rows).encode()
@@ -439,6 +441,57 @@ def test_rows_are_those_of_csv(text: str, block: int) -> None:
     except csv.Error:
         expected = None
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "cell", "end"),
+    [
+        (b'q,s,a\nx,1,"', b"some words, ", b'"\n'),
+        (b'q,s,a\nx,1,"', b"some words\n", b'"\n'),
+        (b'q,s,a\n5" x,1,"', b"some words\n", b'"\n'),
+        (b'{"q":"x","s":1,"a":"', b"some words, ", b'"}\n'),
+    ],
+)
+def test_time_is_linear_in_the_size_of_a_cell(
+    start: bytes, cell: bytes, end: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(blocks: int) -> None:
+        texts = [start, *[cell] * blocks, end]
+        monkeypatch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: iter(texts)))
+        if start.startswith(b"{"):
+            assert len(list(table._json_rows("t.jsonl", None))) == 1
+        else:
+            assert sum(len(rows) for _, rows, _ in table._csv_blocks("t.csv", None, ",")) == 2
+
+    assert grows_linearly(read, 8_000)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_a_long_cell_takes_few_copies_of_itself(tmp_path: Path, name: str) -> None:
+    size = 8 << 20
+    path = write(tmp_path / name, [{"q": "x", "s": 1, "said": "some words, " * (size // 12)}])
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s", "output_column": "said"}
+    fastrec.import_logs(write(tmp_path / f"small-{name}", ROWS[:1]), tmp_path / "out", **MEANING)  # imports modules
+    tracemalloc.start()
+    try:
+        fastrec.import_logs(path, tmp_path / "out", **meaning)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * size
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_a_table_may_have_many_columns(tmp_path: Path, delimiter: str) -> None:
+    """The names of the columns may be longer than what tells the format, and have lines of their own."""
+    names = ["q", "s", *(f"column {number}\nof many" for number in range(4_000))]
+    rows = [dict.fromkeys(names, str(number)) | {"q": f"question {number}"} for number in range(2)]
+    path = write(tmp_path / ("t.csv" if delimiter == "," else "t.tsv"), rows)
+    assert path.read_bytes().index(b"question 0") > HEAD_BYTES
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s", "metadata": names[-1]}
+    [log] = fastrec.import_logs(path, tmp_path / "out", **meaning).logs
+    assert (log.records, log.left_out) == (2, {})
+    assert [one["metadata"][names[-1]] for one in records_of(tmp_path / "out")] == ["0", "1"]
 
 
 def test_rows_have_their_lines() -> None:
