@@ -172,8 +172,9 @@ def _range(path: str, start: int, end: int) -> Iterator[bytes]:
 
 _decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
 _KEY_END: Final = re.compile(rb'"[ \t\r\n]*+:')
-# Without these, each quote after a backslash is escaped, and no whitespace comes between a key and its colon.
-_SPACED: Final = (b'\\\\"', b'" :', b'"  ', b'"\t', b'"\r', b'"\n')
+# What whitespace between a key and its colon begins with, with the quote, and ends with, with the colon
+_SPACE_AFTER: Final = (b'" :', b'"  ', b'"\t', b'"\r', b'"\n')
+_SPACE_BEFORE: Final = (b" :", b"\t:", b"\r:", b"\n:")
 
 
 def _json_rows(path: str, piece: _Piece) -> Iterator[_Row]:
@@ -256,7 +257,8 @@ _CONTAINERS: Final = (dict, list)
 
 def _key_ends(text: bytes | memoryview) -> int:
     """Count quotes with a colon after them that may end a key: all that do, and the first of texts like `": a"`."""
-    if not any(count(text, spaced) for spaced in _SPACED):
+    is_spaced = any(count(text, end) for end in _SPACE_BEFORE) and any(count(text, start) for start in _SPACE_AFTER)
+    if not is_spaced and not count(text, b'\\\\"'):  # so each quote after a backslash is escaped
         return int(count(text, b'":') - count(text, b'\\":'))
     return len(_KEY_END.findall(bytes(text).replace(b"\\\\", b"").replace(b'\\"', b"")))
 
