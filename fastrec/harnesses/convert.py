@@ -41,7 +41,7 @@ from typing import Final, Self
 import msgspec
 from msgspec import UNSET, field
 
-from fastrec.harnesses.log import PlainSample, RunInfo, Sample, Score
+from fastrec.harnesses.log import NOT_SCORED, PlainSample, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import NO_PLACE, FieldCounts, MetadataKeeper, row_of
 from fastrec.schemas.hashes import LIST_HASHES
 from fastrec.schemas.newest import SCHEMA
@@ -112,9 +112,14 @@ class LineMaker:
 _decode: Final = msgspec.msgpack.Decoder(list[Bundle | bytes]).decode
 
 
-def write_bundles(bundles: Sequence[Bundle | bytes]) -> bytes:
-    data = msgspec.msgpack.encode(bundles)
-    return len(data).to_bytes(_LENGTH_BYTES, "little") + data
+_encode_into: Final = msgspec.msgpack.Encoder().encode_into
+
+
+def write_bundles(bundles: Sequence[Bundle | bytes]) -> bytearray:
+    data = bytearray(_LENGTH_BYTES)
+    _encode_into(bundles, data, _LENGTH_BYTES)
+    data[:_LENGTH_BYTES] = (len(data) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
+    return data
 
 
 def read_bundles(read: Callable[[int], bytes]) -> Iterator[list[Bundle | bytes]]:
@@ -137,7 +142,7 @@ NO_METRIC: Final = "no metric matches --metric"
 
 _hash: Final = LIST_HASHES["sha256"]
 _SINGLE_TURN: Final = (b',"is_correct":false}', b',"is_correct":true}')
-_NOT_SCORED: Final = Score(metric="", value=None, problem="the log has no score for this sample")
+_NOT_SCORED: Final = Score(metric="", value=None, problem=NOT_SCORED)
 
 
 def _right(scores: Sequence[float]) -> int:

@@ -16,7 +16,7 @@ A harness never guesses a score and never writes: `convert` turns samples into r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -155,6 +155,22 @@ class PlainSample(msgspec.Struct, gc=False):
     output: bytes
     score: Score  # without answers, output and metadata of its own
     metadata: bytes  # members of an object, each after a comma
+
+
+NOT_SCORED: Final = "the log has no score for this sample"
+
+
+def with_every_metric(samples: Iterable[Sample]) -> list[Sample]:
+    """Give samples of a run that failed or have no score an error for each metric that other samples have."""
+    found = list(samples)
+    metrics = dict.fromkeys(score.metric for sample in found for score in sample.scores)
+    for sample in found:
+        if sample.error or not sample.scores:
+            missing = metrics.keys() - {score.metric for score in sample.scores}
+            sample.scores += [
+                Score(metric=metric, value=None, problem=NOT_SCORED) for metric in metrics if metric in missing
+            ]
+    return found
 
 
 def extracted(text: str, method: str, turn: int = 0, source: str = "output.raw") -> AnswerAttribution:

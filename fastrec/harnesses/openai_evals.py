@@ -4,7 +4,7 @@ event       becomes
 sampling    prompt and answers; of several, the first is the model's, and others may be those of a grader
 match       the metric `match`: whether the answer is correct, with the expected answers
 metrics     a metric for each number
-error       the error of a sample without a score
+error       the error of a sample without a score, for every metric of the run
 any other   nothing; counted
 """
 
@@ -16,7 +16,18 @@ from typing import Any, Final
 
 from fastrec.errors import LogError
 from fastrec.harnesses.lm_eval.questions import prompt_of
-from fastrec.harnesses.log import Aggregate, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score, extracted
+from fastrec.harnesses.log import (
+    Aggregate,
+    FoundFile,
+    Grouped,
+    Log,
+    LogPlan,
+    RunInfo,
+    Sample,
+    Score,
+    extracted,
+    with_every_metric,
+)
 from fastrec.harnesses.values import as_list, number_of, read_rows, spell
 from fastrec.schemas.newest import Input, Output
 
@@ -60,7 +71,7 @@ def plan(log: Log) -> LogPlan:
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
-    return _samples(read_rows(log.path, "an event of OpenAI evals"))
+    yield from with_every_metric(_samples(read_rows(log.path, "an event of OpenAI evals")))
 
 
 def _samples(rows: list[dict[str, Any]]) -> Iterator[Sample]:

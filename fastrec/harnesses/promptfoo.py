@@ -4,7 +4,7 @@
     description of the config      evaluation_name; without one, `promptfoo`
     provider                       model_id; its label, if the provider has one, is metadata
     prompt                         input.raw as it was sent; chats as JSON have their last question there
-    score, named scores            metrics `score`, `pass` and `score:NAME`; failed calls have an error
+    score, named scores            metrics `score`, `pass` and `score:NAME`; failed calls have an error for each
     vars, metadata of the test     metadata
 
 Assertions are not references: what they expect may be a rubric or a function.
@@ -18,7 +18,18 @@ from typing import Any, Final
 
 from fastrec.errors import LogError
 from fastrec.harnesses.lm_eval.questions import prompt_of
-from fastrec.harnesses.log import Aggregate, BadLog, FoundFile, Grouped, Log, LogPlan, RunInfo, Sample, Score
+from fastrec.harnesses.log import (
+    Aggregate,
+    BadLog,
+    FoundFile,
+    Grouped,
+    Log,
+    LogPlan,
+    RunInfo,
+    Sample,
+    Score,
+    with_every_metric,
+)
 from fastrec.harnesses.values import as_list, decoder, number_of, read_document, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 
@@ -94,6 +105,10 @@ def plan(log: Log) -> LogPlan:
 
 
 def samples(log: Log, run: RunInfo, log_slice: Any) -> Iterator[Sample]:  # noqa: ARG001 - the protocol has them
+    yield from with_every_metric(_samples(log))
+
+
+def _samples(log: Log) -> Iterator[Sample]:
     for row in _rows(_document(log.path)):
         if _name(row) != log.task:
             continue

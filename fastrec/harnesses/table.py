@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import chain, islice
@@ -26,7 +29,7 @@ from fastrec.harnesses.lighteval.files import parquet_module
 from fastrec.harnesses.log import Log, LogPlan, PlainSample, RunInfo, Sample, Score
 from fastrec.harnesses.metadata import chosen_names, own_names
 from fastrec.harnesses.registry import PARQUET_MAGIC, head_of
-from fastrec.harnesses.values import as_list, decoder, encode, number_of, read_at, spell
+from fastrec.harnesses.values import REFUSALS, as_list, encode, integer_in, number_of, read_at, spell
 from fastrec.schemas.newest import Input, Output
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
@@ -129,7 +132,7 @@ def _rows_of(
         return "row", _parquet_rows(path, piece)
     if head[:1] == b"[":
         blocks = shard_at(path).read_text()
-        found = JsonArray(path, lambda _: next(blocks, b""), None).items(_decode_cells)
+        found = JsonArray(path, lambda _: next(blocks, b""), None).items(_json_row)
         return "row", ((number, cells) for number, (_, _, cells) in enumerate(found, 1))
     if head[:1] == b"{":
         return "line", _json_rows(path, piece)
@@ -137,19 +140,28 @@ def _rows_of(
 
 
 def _whole_lines(path: str, piece: _Piece) -> Iterator[bytes]:
-    """Read text in blocks that end with a line."""
+    """Read text in blocks that end with a line. Parts of a long line are joined once."""
     start, end, _ = piece or (0, 0, 0)
-    rest = b""
-    for block in _range(path, start, end) if piece else shard_at(path).read_text():
-        if not rest and not start:
+    blocks = _range(path, start, end) if piece else shard_at(path).read_text()
+    parts: list[bytes] = []
+    for block in blocks:
+        if not parts and not start:
             block = block.removeprefix(_BOM)
         before, newline, after = block.rpartition(b"\n")
         if newline:
-            yield rest + before + newline
-            rest = after
+            parts += (before, newline)
+            yield _joined(parts)
+            parts.append(after)
         else:
-            rest += block
-    yield rest
+            parts.append(block)
+    yield _joined(parts)
+
+
+def _joined(parts: list[bytes]) -> bytes:
+    """Join parts of a text, and empty the list: the caller keeps no second copy."""
+    text = b"".join(parts)
+    parts.clear()
+    return text
 
 
 def _range(path: str, start: int, end: int) -> Iterator[bytes]:
@@ -158,23 +170,102 @@ def _range(path: str, start: int, end: int) -> Iterator[bytes]:
             yield read_at(file, min(_BLOCK, end - at), at)
 
 
-_decode_cells: Final = decoder(dict[str, Any])
+_decode_cells: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_KEY_END: Final = re.compile(rb'"[ \t\r\n]*+:')
+# What whitespace between a key and its colon begins with, with the quote, and ends with, with the colon
+_SPACE_AFTER: Final = (b'" :', b'"  ', b'"\t', b'"\r', b'"\n')
+_SPACE_BEFORE: Final = (b" :", b"\t:", b"\r:", b"\n:")
 
 
 def _json_rows(path: str, piece: _Piece) -> Iterator[_Row]:
-    rows = (row for block in _whole_lines(path, piece) for row in block.removesuffix(b"\n").split(b"\n"))
-    for line, row in enumerate(rows, 1 + (piece[2] if piece else 0)):
-        if row and not row.isspace():
-            try:
-                yield line, _decode_cells(row)
-            except ValueError as exc:
-                yield line, f"it is no JSON object: {exc}"
+    line = piece[2] if piece else 0
+    for lines, rows in map(_json_block, _whole_lines(path, piece)):
+        for number, cells in rows:
+            yield line + number, cells
+        line += lines
+
+
+def _json_block(block: bytes) -> tuple[int, Iterable[_Row]]:
+    """Decode whole lines: their number, and the rows with their lines, from 1."""
+    texts = block.removesuffix(b"\n").split(b"\n")
+    numbered = [(number, text) for number, text in enumerate(texts, 1) if text and not text.isspace()]
+    try:
+        rows = [(number, _decode_cells(text)) for number, text in numbered]
+        # Keys of a whole block are counted at once: row by row, it takes ten times as long.
+        if _key_ends(block) == sum(_keys_in(cells) for _, cells in rows):
+            return len(texts), rows
+    except REFUSALS:
+        pass
+    return len(texts), ((number, _row_or_problem(text)) for number, text in numbered)
+
+
+def _row_or_problem(text: bytes) -> dict[str, Any] | str:
+    try:
+        return _json_row(text)
+    except ValueError as exc:
+        return f"it is no JSON object: {exc}"
+
+
+def _json_row(text: bytes | memoryview) -> dict[str, Any] | str:
+    """Decode a row, or say why it does not fit. ValueError if it is not JSON.
+
+    msgspec takes the last of several equal keys. They are told by the number of keys in the text. It also refuses some
+    of what Python's `json` writes. Such rows are read by `json`.
+    """
+    problem = ""
+    try:
+        cells = _decode_cells(text)
+        if _key_ends(text) == _keys_in(cells):
+            return cells
+    except REFUSALS as refusal:
+        problem = str(refusal)
+    twice: list[str] = []
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) < len(pairs):
+            twice.append(next(name for name, number in Counter(name for name, _ in pairs).items() if number > 1))
+        return members
+
+    try:
+        found = json.loads(bytes(text), object_pairs_hook=object_of, parse_int=integer_in)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    except ValueError:
+        raise ValueError(problem) from None
+    if not isinstance(found, dict):
+        return "it is no JSON object"
+    if twice:
+        return f"it has the key {twice[0]!r} twice"
+    for name, value in found.items():
+        try:
+            spell([name, value]).encode()
+        except UnicodeEncodeError:
+            return f"{name!r} contains half of a surrogate pair, which UTF-8 cannot encode"
+    return found
+
+
+def _keys_in(value: Any) -> int:
+    """Count the keys of all objects in a value."""
+    if value.__class__ is dict:
+        return len(value) + sum(_keys_in(item) for item in value.values() if item.__class__ in _CONTAINERS)
+    return sum(_keys_in(item) for item in value if item.__class__ in _CONTAINERS)
+
+
+_CONTAINERS: Final = (dict, list)
+
+
+def _key_ends(text: bytes | memoryview) -> int:
+    """Count quotes with a colon after them that may end a key: all that do, and the first of texts like `": a"`."""
+    is_spaced = any(count(text, end) for end in _SPACE_BEFORE) and any(count(text, start) for start in _SPACE_AFTER)
+    if not is_spaced and not count(text, b'\\\\"'):  # so each quote after a backslash is escaped
+        return int(count(text, b'":') - count(text, b'\\":'))
+    return len(_KEY_END.findall(bytes(text).replace(b"\\\\", b"").replace(b'\\"', b"")))
 
 
 def _csv_rows(path: str, piece: _Piece, head: str, plain: Callable[[list[str]], _PlainMaker]) -> Iterator[_Row]:
-    csv.field_size_limit(_LONGEST_CELL)
     delimiter = max(_DELIMITERS, key=head.partition("\n")[0].count)
-    columns = next(csv.reader(io.StringIO(head, newline=""), delimiter=delimiter), [])
+    columns = _column_names(path, head, delimiter)
     if len(set(columns)) != len(columns):
         raise LogError(path, f"has two columns of the same name: {listed(columns, 30)}")
     width, plain_of = len(columns), plain(columns)
@@ -200,8 +291,19 @@ def _csv_rows(path: str, piece: _Piece, head: str, plain: Callable[[list[str]], 
                         samples = []
                     yield line, found
             line += lines
+        rows, row = [], []  # a long cell is not kept while its sample is converted
         if samples:
             yield line, samples
+
+
+def _column_names(path: str, head: str, delimiter: str) -> list[str]:
+    """The first row that is not blank; of the whole text, if the head may end inside of it."""
+    text = io.StringIO(head, newline="")
+    columns = next(csv.reader(text, delimiter=delimiter), [])
+    if text.read(1):
+        return columns
+    rows = (row for _, rows, _ in _csv_blocks(path, None, delimiter) for _, row in rows if row)
+    return [_text_of(cell.decode(errors="replace").encode()) for cell in next(rows, [])]
 
 
 def _text_of(cell: bytes) -> str:
@@ -224,21 +326,25 @@ def _csv_blocks(path: str, piece: _Piece, delimiter: str) -> Iterator[tuple[int,
     """
     line = 1 + (piece[2] if piece else 0)
     blocks = _whole_lines(path, piece)
-    held, quotes = b"", 0
+    parts: list[bytes] = []
+    quotes = 0
     for block in chain(blocks, [b""]):
         quotes += count(block, b'"')
-        held = held + block if held else block
+        parts.append(block)
         if block and quotes % 2:
             continue  # it ends inside of a cell
+        held = _joined(parts)
         if (rows := _plain_rows(held, delimiter.encode())) is None:
             break
-        yield line, rows, _is_utf8(held)
+        is_utf8 = _is_utf8(held)
+        block = held = b""  # a long cell is not kept while its row is converted
+        yield line, rows, is_utf8
         line += sum(lines for lines, _ in rows)
-        held = b""
     else:
         return
     texts = (block.decode(errors="surrogateescape") for block in chain([held], blocks))
     rest = (one for text in texts for one in io.StringIO(text, newline=""))
+    csv.field_size_limit(_LONGEST_CELL)
     reader = csv.reader(rest, delimiter=delimiter, strict=True)  # it refuses a piece that ends inside of a cell
     start = line
     try:
@@ -267,9 +373,11 @@ def _plain_rows(text: bytes, delimiter: bytes) -> list[_Cells] | None:
         if character != delimiter:
             text = text.replace(character, _CONTROLS[character])
     has_returns = b"\r" in text
-    parts = ((b"\n" + text).removesuffix(b"\n") + b"\n").split(b'"')
+    parts = text.split(b'"')
     if len(parts) % 2 == 0:
         return None
+    parts[0] = b"\n" + parts[0]
+    parts[-1] = parts[-1].removesuffix(b"\n") + b"\n"
     if has_returns:
         outside = b'"'.join(parts[::2]).replace(b"\r\n", b"\n")
         if b"\r" in outside:
@@ -314,7 +422,11 @@ def _pieces(path: str, *, is_csv: bool) -> list[_Piece]:
         while block := read_at(file, _PIECE_BYTES, at):
             quotes += count(block, b'"')
             is_inside, end = quotes % 2, len(block)
-            while (newline := block.rfind(b"\n", 0, end)) >= 0:
+            while True:
+                if is_csv and is_inside:  # go to the quote before the cell
+                    end, is_inside = max(block.rfind(b'"', 0, end), 0), 0
+                if (newline := block.rfind(b"\n", 0, end)) < 0:
+                    break
                 is_inside ^= block.count(b'"', newline, end) % 2
                 end = newline
                 if not (is_csv and is_inside):
@@ -393,7 +505,10 @@ def _sample_maker(columns: TableColumns, started: str) -> Callable[[dict[str, An
             sample_id=_required(cells, columns.id_column) if columns.id_column else None,
             input=Input(raw=question, reference=reference, choices=choices or UNSET),
             output=Output(raw=_texts(cells, columns.output_column)),
-            scores=[_score(cells[one], one, names[one], is_truth=one == columns.correct_column) for one in metrics],
+            scores=[
+                _score(cells.get(column), column, names[column], is_truth=column == columns.correct_column)
+                for column in metrics
+            ],
             error=" ".join(_texts(cells, columns.error_column)),
             metadata={}
             if cells.keys() <= named

@@ -27,12 +27,20 @@ _LARGEST: Final = 1 << 63
 encode: Final = msgspec.json.Encoder().encode
 
 
+def integer_in(digits: str) -> int | str:
+    """The integer of some digits; the digits themselves, if they are more than Python converts."""
+    try:
+        return int(digits)
+    except ValueError:
+        return digits
+
+
 def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memoryview], _T]:
     """Make a function that decodes JSON as a type; unknown keys are skipped. `has_raw`: whether it has Raw in it.
 
     Harnesses write bare NaN and Infinity, and escaped lone surrogates. msgspec refuses them. Such a text is parsed by
-    Python's `json`, which is slower, and lone surrogates become U+FFFD. With Raw, it is written again as JSON, where
-    NaN and Infinity are texts.
+    Python's `json`, which is slower; lone surrogates become U+FFFD, integers of more than 4,300 digits become texts.
+    With Raw, it is written again as JSON, where NaN and Infinity are texts.
 
     The function raises ValueError if the text is no JSON either way, or not of that type.
     """
@@ -43,7 +51,7 @@ def decoder(kind: type[_T], *, has_raw: bool = False) -> Callable[[bytes | memor
             return fast(text)
         except REFUSALS as refusal:
             try:
-                value = plain(json.loads(bytes(text)), is_finite=has_raw)
+                value = plain(json.loads(bytes(text), parse_int=integer_in), is_finite=has_raw)
             except RecursionError:
                 raise ValueError("it is nested too deeply") from None
             except ValueError:
@@ -77,19 +85,26 @@ def plain(value: Any, *, is_finite: bool = True) -> Any:
     return value
 
 
+def number_in(text: str) -> float:
+    """The number that a text spells; ValueError if it spells none. Unlike in Python, `1_0` is none."""
+    if "_" in text:
+        raise ValueError(f"{text!r} is not a number")
+    return float(text)
+
+
 def number_of(value: Any) -> float | None:
     """A value as a finite number, or None if it is none; True is 1.
 
     Text counts if it spells a number or a truth value: lm-eval writes values of numpy as text.
 
-    >>> [number_of(value) for value in (1, True, "0.5", "False", "A", float("nan"), [1])]
-    [1.0, 1.0, 0.5, 0.0, None, None, None]
+    >>> [number_of(value) for value in (1, True, "0.5", "False", "A", "1_0", float("nan"), [1])]
+    [1.0, 1.0, 0.5, 0.0, None, None, None, None]
     """
     if isinstance(value, str):
         if value in ("True", "False"):
             return float(value == "True")
         try:
-            value = float(value)
+            value = number_in(value)
         except ValueError:
             return None
     if isinstance(value, int | float):
@@ -107,13 +122,15 @@ def as_list(value: Any) -> list[Any]:
 
 
 def spell(value: Any) -> str:
-    """Spell a value as text for metadata and arguments: text as it is, anything else as compact JSON.
+    """Spell a value as text for metadata and arguments: text as it is, bytes in base64, the rest as compact JSON.
 
-    >>> spell("a"), spell(2), spell({"b": [1, None]})
-    ('a', '2', '{"b":[1,null]}')
+    >>> spell("a"), spell(b"a"), spell(2), spell({"b": [1, None]})
+    ('a', 'YQ==', '2', '{"b":[1,null]}')
     """
     if isinstance(value, str):
         return value
+    if isinstance(value, bytes):
+        return encode(value).decode()[1:-1]
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except TypeError:  # a Struct or Raw

@@ -143,6 +143,22 @@ def test_what_has_no_partner_is_counted(tmp_path):
     assert found.records[1]["error"] == "the log has no score for this sample"
 
 
+def test_a_request_without_scores_has_an_error_for_each_metric_of_its_kind(tmp_path):
+    """Its kind is its split and perturbation: metrics of others are not about it."""
+    scored = [instance(1), instance(2, perturbation=TYPOS), instance(3, split="valid")]
+    unscored = [instance(4), instance(5, perturbation=TYPOS), instance(6, split="train")]
+    entries = [entry(of, exact_match=1.0, f1=0.5) for of in scored]
+    found = imported(write_run(tmp_path, [state(of) for of in (*unscored, *scored)], entries))
+    errors = [(one["sample_id"], one.get("evaluation_result_id")) for one in found.records if one.get("error")]
+    assert errors == [
+        ("id4", "exact_match:test"),
+        ("id4", "f1:test"),
+        ("id5", "exact_match:test:typos"),
+        ("id5", "f1:test:typos"),
+        ("id6", None),
+    ]
+
+
 def test_requests_of_one_key_belong_together_wherever_they_are(tmp_path, monkeypatch):
     """With several trials of one prompt, HELM writes all requests again after the first ones."""
     monkeypatch.setattr(helm, "_SLICE_BYTES", 4000)

@@ -415,6 +415,16 @@ def test_an_unscored_sample_has_an_error_for_each_metric(log):
     assert "error" not in half["match"]
 
 
+def test_an_error_belongs_to_the_scorers_of_other_samples_if_the_log_declares_none(log):
+    """A run that was stopped has no results, and older logs declare no scorers."""
+    scores = {"judge": {"value": {"tone": 1, "facts": 0}}, "match": {"value": "C"}}
+    samples = [sample(1, scores=None, error={"message": "OSError('disk')"}), sample(2, scores=scores)]
+    head = header(status="error", results=None)
+    found = imported(log(*samples, head=head)).by_metric(sample_id="1")
+    assert list(found) == ["judge:tone", "judge:facts", "match"]
+    assert all(one["error"].startswith("OSError('disk'); not scored") for one in found.values())
+
+
 def test_a_log_without_scorers(log):
     record = only(log(sample(scores=None), head=header()))
     assert "evaluation_result_id" not in record

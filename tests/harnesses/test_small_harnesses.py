@@ -224,6 +224,35 @@ def test_an_error_of_openai_evals_is_that_of_its_sample(tmp_path: Path) -> None:
     assert found == [("2+2?", said, False), ("3+3?", None, True)]
 
 
+def test_an_error_of_openai_evals_belongs_to_every_metric_of_the_run(tmp_path: Path) -> None:
+    """Sample 0 failed before the first score of the run, sample 2 after it: both count for each metric."""
+    path = write_lines(
+        tmp_path / "run.jsonl",
+        SPEC,
+        event(0, "error", type="Timeout", message="no answer"),
+        event(2, "sampling", prompt="3+3?", sampled=["6"]),
+        event(2, "match", correct=True, expected="6", picked="6"),
+        event(3, "metrics", f1=0.5),
+        event(4, "sampling", prompt="4+4?", sampled=["?"]),
+        event(5, "error", type="Timeout", message="no grade"),
+        {"final_report": {"accuracy": 1.0, "f1": 0.5}},
+    )
+    result, records = imported(tmp_path, path)
+    (log,) = result.logs
+    assert {name: (metric.records, metric.scored) for name, metric in log.metrics.items()} == {
+        "match": (3, 1),
+        "f1": (3, 1),
+    }
+    assert (log.samples, log.records, log.errors, log.disagreements) == (3, 6, 4, [])
+    errors = [(one["sample_id"], one["evaluation_result_id"], one["error"]) for one in records if one.get("error")]
+    unscored = "the log has no score for this sample"
+    assert errors == [
+        (sample, metric, f"{message}; {unscored}")
+        for sample, message in (("t.s1.0", "no answer"), ("t.s1.2", "no grade"))
+        for metric in ("match", "f1")
+    ]
+
+
 def test_an_unfinished_run_of_openai_evals(tmp_path: Path) -> None:
     twice = [event(0, "sampling", prompt="2+2?", sampled=[text]) for text in ("4", "grade: A")]
     path = write_lines(
@@ -291,6 +320,22 @@ def test_promptfoo(tmp_path: Path) -> None:
         first["metadata"].items()
         >= {"text": "hello", "topic": "words", "explanation": "ok", "provider_label": "x"}.items()
     )
+
+
+def test_a_failed_call_of_promptfoo_has_an_error_for_each_named_score(tmp_path: Path) -> None:
+    """Named scores are those of the same provider and prompt: others are other runs."""
+    broken = {"failureReason": 2, "error": "HTTP 500", "response": None, "gradingResult": None, "namedScores": {}}
+    rows = [promptfoo_row(0, **broken), promptfoo_row(1), promptfoo_row(2, namedScores={})]
+    rows += [promptfoo_row(0, promptIdx=1, namedScores={"length": 1})]
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"version": 3, "timestamp": "t", "results": rows}))
+    result, records = imported(tmp_path, path)
+    counts = [{name: (one.records, one.scored) for name, one in log.metrics.items()} for log in result.logs]
+    assert counts == [
+        {"pass": (3, 2), "score": (3, 2), "score:tone": (2, 1)},
+        {"pass": (1, 1), "score": (1, 1), "score:length": (1, 1)},
+    ]
+    assert {one["error"].partition(";")[0] for one in records if one.get("error")} == {"HTTP 500"}
 
 
 def test_promptfoo_without_an_envelope(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ import csv
 import io
 import json
 import shlex
+import tracemalloc
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,10 +21,11 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.errors import LogError, UsageError
 from fastrec.harnesses import table
-from fastrec.harnesses.log import FoundFile, Log
+from fastrec.harnesses.log import HEAD_BYTES, FoundFile, Log
 from tests.lazily import Library
 from tests.running import run_command
 from tests.sizes import examples
+from tests.timing import grows_linearly
 
 pa: Any = Library("pyarrow")
 pq: Any = Library("pyarrow.parquet")
@@ -117,6 +121,29 @@ def test_types_are_checked(tmp_path: Path) -> None:
     assert last["sample_id"] == last["sample_hash"][:16]
 
 
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl", "t.json.zst"])
+def test_a_row_without_the_key_of_a_score_is_a_record_with_an_error(tmp_path: Path, name: str) -> None:
+    """A key that is missing in a row of JSON is an empty cell."""
+    rows = [{"q": "x", "ok": True, "f1": 0.5}, {"q": "y", "f1": 1}, {"q": "z", "ok": False}, {"q": "w"}]
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "correct_column": "ok", "score_column": "f1"}
+    [log] = fastrec.import_logs(write(tmp_path / name, rows), tmp_path / "out", **meaning).logs
+    assert (log.samples, log.records, log.errors, log.left_out) == (4, 8, 4, {})
+    found = records_of(tmp_path / "out")
+    errors = [(one["input"]["raw"], one["error"]) for one in found if "error" in one]
+    empty = [("y", "'ok' is empty"), ("z", "'f1' is empty"), ("w", "'ok' is empty"), ("w", "'f1' is empty")]
+    assert errors == empty
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.parquet"])
+@pytest.mark.parametrize("score", ["1_0", "1_000.5", "_1"])
+def test_a_score_with_an_underscore_is_no_number(tmp_path: Path, name: str, score: str) -> None:
+    rows = [{"q": "x", "s": "1"}, {"q": "y", "s": score}]
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [log] = fastrec.import_logs(write(tmp_path / name, rows), tmp_path / "out", **meaning).logs
+    assert [reason.partition(": ")[2] for reason in log.left_out] == [f"'s' is not a number: {score!r}"]
+    assert [one["evaluation"]["score"] for one in records_of(tmp_path / "out")] == [1.0]
+
+
 def test_several_columns_are_several_metrics(tmp_path: Path) -> None:
     rows = [{"q": "x", "ok": 1, "f1": 0.5, "bleu": 0.25}]
     meaning = {"evaluation": "e", "model": "m", "input_column": "q", "correct_column": "ok", "score_column": "f1,bleu"}
@@ -205,6 +232,111 @@ def test_a_guess_is_a_command_that_works(tmp_path: Path) -> None:
     assert {"--model-column", "--id-column", "--input-column", "--reference-column", "--correct-column"} < set(words)
     assert run_command(*words[1:]).returncode == 0
     assert [one["metadata"]["subject"] for one in records_of(tmp_path / "out")] == ["x"] * 3
+
+
+def test_dates_and_decimals_of_parquet_are_plain_texts(tmp_path: Path) -> None:
+    """Arrow spells them, in lists and objects too, whatever Python or pandas can hold; decimals can be scores."""
+    nanoseconds = pa.array([1_700_000_000_123_456_789, None], pa.int64()).cast(pa.timestamp("ns"))
+    price = pa.array([Decimal("1.50"), Decimal("2.00")])
+    columns = {
+        "q": pa.array(["x", "y"]),
+        "score": pa.array([Decimal("0.50"), Decimal("1.00")]),
+        "day": pa.array([19_000, 2**31 - 1], pa.int32()).cast(pa.date32()),
+        "at": pa.array([1_767_323_045, None], pa.int64()).cast(pa.timestamp("s")),
+        "exact": nanoseconds,
+        "price": price,
+        "days": pa.array([[date(2026, 1, 2)], []]),
+        "more": pa.array([{"price": Decimal("1.50"), "n": 1}, None]),
+        "category": nanoseconds.cast(pa.string()).dictionary_encode(),
+        "bytes": pa.array([b"\xff", None]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "score", "output_column": "days"}
+    [log] = fastrec.import_logs(tmp_path / "t.parquet", tmp_path / "out", **meaning).logs
+    assert (log.records, log.left_out) == (2, {})
+    first, second = records_of(tmp_path / "out")
+    assert [one["evaluation"]["score"] for one in (first, second)] == [0.5, 1.0]
+    assert [one["output"]["raw"] for one in (first, second)] == [["2026-01-02"], []]
+    expected = {"day": "2022-01-08", "at": "2026-01-02 03:04:05.000", "exact": "2023-11-14 22:13:20.123456789"}
+    expected |= {"price": "1.50", "more": '{"price":"1.50","n":1}', "category": expected["exact"], "bytes": "/w=="}
+    assert first["metadata"].items() >= expected.items()
+    assert (second["metadata"]["day"], second["metadata"]["price"]) == ("<value out of range: 2147483647>", "2.00")
+
+
+ODD_ROWS = {
+    '{"q": "a", "s": 1, "q": "b"}': "it has the key 'q' twice",
+    '{"q": "a", "s": 1, "\\u0071": "b"}': "it has the key 'q' twice",
+    '{"q": "a", "s": 1, "q" :"b"}': "it has the key 'q' twice",
+    '{"q": "a", "s": 1, "\\\\": 1, "\\\\": 2, "t": "\\\\\\":"}': r"it has the key '\\' twice",
+    '{"q": "a", "s": 1, "t": [{"u": [], "u": []}]}': "it has the key 'u' twice",
+    '{"q": "\\ud800", "s": 1}': "'q' contains half of a surrogate pair, which UTF-8 cannot encode",
+    '{"q": "a", "s": 1, "t": {"\\udc00": ["b"]}}': "'t' contains half of a surrogate pair, which UTF-8 cannot encode",
+    '["q", 1]': "it is no JSON object",
+}
+
+
+@pytest.mark.parametrize("indent", ["", "  "])
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
+def test_rows_of_json_that_would_lose_something_are_left_out(tmp_path: Path, name: str, indent: str) -> None:
+    """Each is named by its line or row and the reason. All other rows are samples."""
+    good = ['{"q": "x", "s": 1, "t": "a \\": b"}', '{"q" : ": \\ud83d\\ude00", "s": 0, "t": [{"q": ":"}, NaN]}', "{}"]
+    rows = [indent + row for row in (*good, *ODD_ROWS)]
+    (tmp_path / name).write_text("[" + ",\n".join(rows) + "]" if name == "t.json" else "\n".join(rows))
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [log] = fastrec.import_logs(tmp_path / name, tmp_path / "out", **meaning).logs
+    reasons = dict(reason.split(": ", 1) for reason in log.left_out)
+    word = "row" if name == "t.json" else "line"
+    assert reasons.pop(f"{word} 3") == "'q' is empty"
+    assert reasons == {f"{word} {number}": reason for number, reason in enumerate(ODD_ROWS.values(), 4)}
+    assert [one["input"]["raw"] for one in records_of(tmp_path / "out")] == ["x", ": \U0001f600"]
+
+
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
+def test_integers_of_any_length_are_read(tmp_path: Path, name: str) -> None:
+    """Python converts no more than 4,300 digits. Longer integers are texts, and no scores."""
+    digits = "7" * 5_000
+    rows = [f'{{"q": {digits}, "s": 1, "t": -{digits}}}', f'{{"q": "x", "s": {digits}}}', '{"q": "y", "s": 1}']
+    (tmp_path / name).write_text("[" + ",".join(rows) + "]" if name == "t.json" else "\n".join(rows))
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [log] = fastrec.import_logs(tmp_path / name, tmp_path / "out", **meaning).logs
+    assert [reason.partition(": ")[2] for reason in log.left_out] == [f"'s' is not a number: '{digits[:40]}'"]
+    first, second = records_of(tmp_path / "out")
+    assert (first["input"]["raw"], first["metadata"]["t"], second["input"]["raw"]) == (digits, f"-{digits}", "y")
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.text(st.sampled_from('a":\\ '), max_size=3),
+            st.recursive(
+                st.text(st.sampled_from('a":\\ \n'), max_size=4),
+                lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from('":'), inner, max_size=2),
+                max_leaves=3,
+            ),
+            max_size=4,
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+    st.sampled_from([(",", ":"), (", ", ": "), (" ,", " :"), (",\t", "\t\r:")]),
+)
+@settings(max_examples=examples(40, 5_000))
+def test_keys_are_counted_in_the_text(rows: list[dict[str, Any]], separators: tuple[str, str]) -> None:
+    """Wherever a text has quotes and colons, no fewer ends of keys are counted than there are."""
+    text = "\n".join(json.dumps(row, separators=separators) for row in rows).encode()
+    assert table._key_ends(text) >= sum(map(table._keys_in, rows))
+    assert [table._json_row(line) for line in text.split(b"\n")] == rows
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_two_columns_of_the_same_name_are_refused(tmp_path: Path, name: str) -> None:
+    if name == "t.csv":
+        (tmp_path / name).write_text("q,s,a,a\nx,1,2,3\n")
+    else:
+        pq.write_table(pa.table([["x"], [1], [2], [3]], names=["q", "s", "a", "a"]), tmp_path / name)
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s"}
+    [bad] = fastrec.import_logs(tmp_path / name, tmp_path / "out", **meaning).bad_logs
+    assert bad.reason == "has two columns of the same name: q, s, a, a"
 
 
 @pytest.mark.parametrize("text", ["\r\n\n\tq\ts\n0\tx\t1\n\n1\ty\t0\n", "\tq\ts\r\n0\tx\t1\r\n1\ty\t0"])
@@ -309,6 +441,57 @@ def test_rows_are_those_of_csv(text: str, block: int) -> None:
     except csv.Error:
         expected = None
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("start", "cell", "end"),
+    [
+        (b'q,s,a\nx,1,"', b"some words, ", b'"\n'),
+        (b'q,s,a\nx,1,"', b"some words\n", b'"\n'),
+        (b'q,s,a\n5" x,1,"', b"some words\n", b'"\n'),
+        (b'{"q":"x","s":1,"a":"', b"some words, ", b'"}\n'),
+    ],
+)
+def test_time_is_linear_in_the_size_of_a_cell(
+    start: bytes, cell: bytes, end: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(blocks: int) -> None:
+        texts = [start, *[cell] * blocks, end]
+        monkeypatch.setattr(table, "shard_at", lambda _: SimpleNamespace(read_text=lambda: iter(texts)))
+        if start.startswith(b"{"):
+            assert len(list(table._json_rows("t.jsonl", None))) == 1
+        else:
+            assert sum(len(rows) for _, rows, _ in table._csv_blocks("t.csv", None, ",")) == 2
+
+    assert grows_linearly(read, 8_000)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl"])
+def test_a_long_cell_takes_few_copies_of_itself(tmp_path: Path, name: str) -> None:
+    size = 8 << 20
+    path = write(tmp_path / name, [{"q": "x", "s": 1, "said": "some words, " * (size // 12)}])
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s", "output_column": "said"}
+    fastrec.import_logs(write(tmp_path / f"small-{name}", ROWS[:1]), tmp_path / "out", **MEANING)  # imports modules
+    tracemalloc.start()
+    try:
+        fastrec.import_logs(path, tmp_path / "out", **meaning)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 6 * size
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_a_table_may_have_many_columns(tmp_path: Path, delimiter: str) -> None:
+    """The names of the columns may be longer than what tells the format, and have lines of their own."""
+    names = ["q", "s", *(f"column {number}\nof many" for number in range(4_000))]
+    rows = [dict.fromkeys(names, str(number)) | {"q": f"question {number}"} for number in range(2)]
+    path = write(tmp_path / ("t.csv" if delimiter == "," else "t.tsv"), rows)
+    assert path.read_bytes().index(b"question 0") > HEAD_BYTES
+    meaning = {"evaluation": "e", "model": "m", "input_column": "q", "score_column": "s", "metadata": names[-1]}
+    [log] = fastrec.import_logs(path, tmp_path / "out", **meaning).logs
+    assert (log.records, log.left_out) == (2, {})
+    assert [one["metadata"][names[-1]] for one in records_of(tmp_path / "out")] == ["0", "1"]
 
 
 def test_rows_have_their_lines() -> None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET
 
 from fastrec.errors import LogError
-from fastrec.harnesses.log import Log, RunInfo, Sample, Score, extracted
+from fastrec.harnesses.log import NOT_SCORED, Log, RunInfo, Sample, Score, extracted
 from fastrec.harnesses.values import decoder, number_of, open_plain, read_at, spell
 from fastrec.schemas.newest import Input, Output, Performance, TokenUsage
 from fastrec.storage import parent_and_name
@@ -431,10 +431,27 @@ def samples(log: Log, run: RunInfo, log_slice: LogSlice) -> Iterator[Sample]:
         requests.setdefault(key, []).append(one)
     method = run.metadata.get(METHOD, "")
     names: dict[tuple[MetricName, str], str] = {}
+    unscored = _metrics_by_kind(entries, log_slice) if requests.keys() - entries.keys() else {}
     for key, some in requests.items():
         adds_up = method == LANGUAGE_MODELING
         found = _scores_of(entries.get(key, ()), key.perturbation, log_slice, names, adds_up=adds_up)
+        if key not in entries:
+            metrics = unscored.get((key.perturbation, some[0].instance.split, some[0].instance.sub_split), ())
+            found[0].extend(Score(metric=metric, value=None, problem=NOT_SCORED) for metric in metrics)
         yield _sample_of(key, some, found, method, log_slice.labels)
+
+
+def _metrics_by_kind(
+    entries: dict[Key, list[Entry[Stat]]], log_slice: LogSlice
+) -> dict[tuple[str, str | None, str | None], list[str]]:
+    """The metrics of the samples of each perturbation, split and part of a split."""
+    found: dict[tuple[str, str | None, str | None], dict[str, None]] = {}
+    for key, some in entries.items():
+        label = log_slice.labels.get(key.perturbation, key.perturbation)
+        for name in {stat.name: None for entry in some for stat in entry.stats or ()}:
+            metrics = found.setdefault((key.perturbation, name.split, name.sub_split), {})
+            metrics[metric_id(name, label)] = None
+    return {kind: [one for one in metrics if one not in log_slice.empty_metrics] for kind, metrics in found.items()}
 
 
 def _read(path: str, ranges: Sequence[tuple[int, int]], decode: Any) -> Iterator[Any]:

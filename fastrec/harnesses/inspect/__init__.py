@@ -184,6 +184,7 @@ def _scorers_of(header: Header, seen: Seen) -> dict[str, Scorer]:
             name = declared.name.rpartition("/")[2]
             if not seen or name in seen:
                 keys[name] = _declared_keys(declared.metrics)
+    keys = keys or {name: [] for name in seen}
     return {name: Scorer(name, tuple(some) or _keys(seen, name), is_complete=bool(some)) for name, some in keys.items()}
 
 

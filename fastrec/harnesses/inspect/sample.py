@@ -28,7 +28,7 @@ from fastrec.harnesses.inspect.messages import (
     said_in,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import spell
+from fastrec.harnesses.values import number_in, spell
 from fastrec.schemas.newest import AnswerAttribution, Input, Output, Performance, TokenUsage
 
 _NOTHING: Final = msgspec.Raw(b"")
@@ -214,8 +214,8 @@ class Answers(NamedTuple):
 def _number_or_problem(value: Any) -> tuple[float | None, str]:
     """A value as a finite number, or the reason why it is none.
 
-    >>> [_number_or_problem(value) for value in ("P", True, "No", "0.25")]
-    [(0.5, ''), (1.0, ''), (0.0, ''), (0.25, '')]
+    >>> [_number_or_problem(value) for value in ("P", True, "No", "0.25", "1_0")]
+    [(0.5, ''), (1.0, ''), (0.0, ''), (0.25, ''), (None, "the score '1_0' is not a number")]
     >>> _number_or_problem(float("nan")), _number_or_problem([1, 0])
     ((None, 'not scored: the score is NaN'), (None, 'the score is a list, which is not a number'))
     """
@@ -223,7 +223,7 @@ def _number_or_problem(value: Any) -> tuple[float | None, str]:
         number = _LETTERS.get(value, _WORDS.get(value.lower()))
         if number is None:
             try:
-                number = float(value)
+                number = number_in(value)
             except ValueError:
                 return None, f"the score {value[:80]!r} is not a number"
     elif isinstance(value, int | float):

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastrec.errors import LogError
+from fastrec.errors import LogError, listed
 from fastrec.harnesses.values import ReaderFile
 from fastrec.storage import storage_of
 
@@ -41,11 +41,17 @@ class Table:
         self.rows: int = batch.num_rows
 
     def values(self, column: str, field: str = "") -> list[Any]:
-        """The values of a column, or of a field of it; nulls if the file does not have it."""
+        """The values of a column, or of a field of it; nulls if the file does not have it.
+
+        Arrow spells dates, times and decimals: Python has no dates after 9999 and no nanoseconds, and with pandas
+        installed, the values would be those of pandas.
+        """
         array = self._array(column, field)
         if array is None:
             return [None] * self.rows
         with _errors_of(self._path):  # for example bytes that are no text
+            if _has_spelled(array.type):
+                array = array.cast(_spelled(array.type))
             values: list[Any] = array.to_pylist()
         return values
 
@@ -84,6 +90,8 @@ def survey(path: str) -> Survey:
             field.name: [child.name for child in field.type] if pa.types.is_struct(field.type) else []
             for field in file.schema_arrow
         }
+        if len(columns) < len(file.schema_arrow):
+            raise LogError(path, f"has two columns of the same name: {listed(file.schema_arrow.names, 30)}")
         filled = [
             f"{field.name}.{child.name}" if child is not field else field.name
             for field in file.schema_arrow
@@ -124,6 +132,24 @@ def tables(path: str, wanted: Sequence[str], groups: tuple[int, int] | None = No
                 batch_size=min(rows, _BATCH_ROWS), row_groups=[index], columns=list(wanted), use_threads=False
             ):
                 yield Table(path, batch)
+
+
+def _has_spelled(kind: pa.DataType) -> bool:
+    """Whether a type has dates, times or decimals in it, in lists and structs too."""
+    if pa.types.is_struct(kind) or pa.types.is_list(kind):
+        return any(_has_spelled(kind.field(index).type) for index in range(kind.num_fields))
+    return bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
+
+
+def _spelled(kind: pa.DataType) -> pa.DataType:
+    """The type with text in place of dates, times and decimals."""
+    if not _has_spelled(kind):
+        return kind
+    if pa.types.is_list(kind):
+        return pa.list_(_spelled(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _spelled(field.type)) for field in kind])
+    return pa.string()
 
 
 def _is_list(kind: pa.DataType) -> bool:

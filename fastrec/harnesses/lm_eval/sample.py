@@ -35,7 +35,7 @@ from fastrec.harnesses.lm_eval.questions import (
     with_and_without_context,
 )
 from fastrec.harnesses.log import Sample, Score, extracted
-from fastrec.harnesses.values import REFUSALS, encode, number_of, plain, replace_lone_surrogates, spell
+from fastrec.harnesses.values import REFUSALS, encode, number_in, number_of, plain, replace_lone_surrogates, spell
 from fastrec.schemas.newest import Input, Output
 
 _MOST_SHOWN: Final = 60  # characters of a value in an error
@@ -227,7 +227,7 @@ class SampleMaker:
             return None
         found = row.filtered_resps or row.resps
         try:
-            likelihood = float((texts_in(_decode(found)) if found else [])[0] or "")
+            likelihood = number_in((texts_in(_decode(found)) if found else [])[0] or "")
         except (ValueError, IndexError):
             return None
         draft.metadata["log_likelihood"] = spell(likelihood)
