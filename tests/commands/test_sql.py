@@ -18,7 +18,8 @@ from fastrec.commands.generate import lines as lines_of
 from fastrec.errors import UsageError
 from tests.lazily import Library
 from tests.normalize.normalizing import Corpus, write
-from tests.running import run_command
+from tests.running import run_command, run_here
+from tests.samples import sample
 
 duckdb: Any = Library("duckdb")
 pytestmark = pytest.mark.skipif(
@@ -96,6 +97,26 @@ def test_no_cut_between_parts_separates_the_trials_of_a_question(tmp_path: Path)
     rows = fastrec.table(tmp_path / "corpus", columns=["trial"]).to_pylist()
     assert [row["trial"] for row in rows] == list(range(1, 41))
     assert len(Corpus(tmp_path / "corpus").manifest["parts"]) == 1
+
+
+def test_token_counts_of_any_size(tmp_path: Path) -> None:
+    """Those that fit into 64 bits are exact. `sql --schema` says where larger ones are."""
+    counts = [0, 2**53 + 1, 2**63 - 1, 2**63, 10**400]
+    record = sample()
+    lines = []
+    for number, count in enumerate(counts):
+        usage = {"input_tokens": count, "output_tokens": 1, "total_tokens": 1}
+        lines.append(json.dumps(record | {"sample_id": number, "token_usage": usage}).encode())
+    write(tmp_path / "in.jsonl", lines)
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus")
+    rows = fastrec.table(tmp_path / "corpus", columns=["sample_id", "tokens_in"]).to_pylist()
+    found = {int(row["sample_id"]): row["tokens_in"] for row in rows}
+    assert found == dict(enumerate([*counts[:3], None, None]))
+    with fastrec.connect(tmp_path / "corpus", records=True) as ours:
+        (extra,) = ours.execute("select extra from records where sample_id = '4'").fetchone()
+    assert json.loads(extra) == {"$.token_usage.input_tokens": 10**400}
+    described = run_here("sql", "--schema").stdout.decode()
+    assert described.count("null if it is 2^63 or more: such a number is in `extra` of `records`") == 2
 
 
 # (over the tables of `sql`, over the exported records)

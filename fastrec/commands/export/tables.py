@@ -46,13 +46,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
-_FORMAT: Final = 2  # to be increased whenever the content of the files changes
+_FORMAT: Final = 3  # to be increased whenever the content of the files changes
 _BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
 _GROUP_ROWS: Final = 50_000
 _LARGEST_INTEGER: Final = 2**63 - 1
 _REPEATED: Final = ("evaluation", "metric", "model", "question", "sample_id", "input", "reference", "error", "source")
 """Columns whose values occur several times; trying it with the others takes time."""
 
+_AS_DOUBLE: Final = "as a double; infinite if it is larger than any double"
+_AS_INTEGER: Final = "null if it is 2^63 or more: such a number is in `extra` of `records`"
 ANSWERS: Final = {
     "evaluation": "evaluation_name",
     "metric": "evaluation_result_id; null if the record has none",
@@ -63,10 +65,10 @@ ANSWERS: Final = {
     "reference": "the references, one per line",
     "output": "everything that the model said: outputs and turns of the assistant, one per line",
     "correct": "evaluation.is_correct",
-    "score": "evaluation.score",
-    "tokens_in": "token_usage.input_tokens",
-    "tokens_out": "token_usage.output_tokens",
-    "latency_ms": "performance.latency_ms",
+    "score": f"evaluation.score {_AS_DOUBLE}",
+    "tokens_in": f"token_usage.input_tokens; {_AS_INTEGER}",
+    "tokens_out": f"token_usage.output_tokens; {_AS_INTEGER}",
+    "latency_ms": f"performance.latency_ms {_AS_DOUBLE}",
     "error": "null if there is none",
     "turns": "turns of the conversation; 1 for a single turn",
     "tool_calls": "calls of tools in all turns",
@@ -194,8 +196,8 @@ def _columns(lines: Sequence[Any], questions: _Questions) -> dict[str, Sequence[
         "output": [_said(line) for line in lines],
         "correct": [line.evaluation.is_correct for line in lines],
         "score": [_number(line.evaluation.score) for line in lines],
-        "tokens_in": [_integer(usage.input_tokens) for usage in usages],
-        "tokens_out": [_integer(usage.output_tokens) for usage in usages],
+        "tokens_in": [_count(usage.input_tokens) for usage in usages],
+        "tokens_out": [_count(usage.output_tokens) for usage in usages],
         "latency_ms": [_number(line.performance.latency_ms) if line.performance else None for line in lines],
         "error": [line.error or None for line in lines],
         "turns": [len(each) or 1 for each in turns],
@@ -230,12 +232,13 @@ def _number(value: Raw) -> float | None:
     return float(text) if text not in (b"true", b"false") else float(text == b"true")
 
 
-def _integer(value: Raw) -> int | None:
-    number = _number(value)
-    if number is None or abs(number) > _LARGEST_INTEGER or not number.is_integer():
-        return None
+def _count(value: Raw) -> int | None:
+    """A number of tokens; None if there is none, or if a column of 64 bits cannot hold it."""
     text = bytes(value)
-    return int(text) if text.lstrip(b"-").isdigit() else int(number)
+    if not text.isdigit() or len(text) > len(str(_LARGEST_INTEGER)):
+        return None
+    number = int(text)
+    return number if number <= _LARGEST_INTEGER else None
 
 
 def _write_tables(corpus: str, folder: Path, jobs: int, progress: Progress | None, *, records: bool = False) -> None:
