@@ -71,10 +71,10 @@ def _find(path: str | None) -> tuple[str, dict[str, Any]]:
     if path is None and Path("fastrec.toml").exists():
         path = "fastrec.toml"
     if path is not None:
-        return shown(path), _read(Path(path))
+        return shown(path), _read(path)
     if Path("pyproject.toml").exists():
         try:
-            tool = _read(Path("pyproject.toml")).get("tool", {})
+            tool = _read("pyproject.toml").get("tool", {})
         except UsageError:
             return "", {}  # other tools report a broken pyproject.toml
         if isinstance(tool, dict) and isinstance(tool.get("fastrec"), dict):
@@ -82,15 +82,10 @@ def _find(path: str | None) -> tuple[str, dict[str, Any]]:
     return "", {}
 
 
-def _read(path: Path) -> dict[str, Any]:
-    import tomllib
+def _read(path: str) -> dict[str, Any]:
+    from fastrec.toml_file import read_toml
 
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise UsageError(f"{shown(str(path))}: the settings cannot be read: {exc.strerror}") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise UsageError(f"{shown(str(path))}: the settings are not TOML: {exc}") from exc
+    return read_toml(path, "the settings")
 
 
 def _options(command: click.Command | None) -> dict[str, click.Option]:

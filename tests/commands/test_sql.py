@@ -16,6 +16,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -397,6 +398,21 @@ def test_a_result_that_fails_replaces_no_file(corpus: Corpus, tmp_path: Path) ->
     done = run_command("sql", str(corpus.path), "select 1 as x", "--format", "csv", "-o", tmp_path / "no" / "x")
     assert done.returncode == 3
     assert done.stderr == f"error: {tmp_path}/no/x cannot be written: No such file or directory\n".encode()
+
+
+@pytest.mark.each_value
+def test_lack_of_memory_is_not_a_bug(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while libraries are loaded, nor while a query runs."""
+    query = "select count(*) from answers"
+    error = ImportError("libarrow.so.2600: failed to map segment from shared object")
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "connect", Mock(side_effect=error))
+        loading = run_command("sql", str(corpus.path), query)
+    monkeypatch.setattr(tables, "_start", Mock(side_effect=duckdb.OutOfMemoryException("no memory")))
+    running = run_command("sql", str(corpus.path), query)
+    for done in (loading, running):
+        assert done.returncode == 3
+        assert done.stderr == b"error: this needs more memory than there is: try fewer --jobs\n"
 
 
 @pytest.mark.each_value
