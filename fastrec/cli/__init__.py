@@ -2,7 +2,8 @@
 
 Settings are defaults of options. They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the
 current directory. A table has the settings of one command; settings outside of tables are for every command that has
-the option. The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings.
+the option. The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings. A file
+that the user has not named may come with somebody else's directory, so it cannot choose where the work is done.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ def _read_settings(path: str | None, context: click.Context) -> dict[str, dict[s
     options = {name: _options(group.get_command(context, name)) for name in group.list_commands(context)}
     tables = {key: value for key, value in found.items() if isinstance(value, dict)}
     shared = {key: value for key, value in found.items() if key not in tables}
+    if path is None:
+        for table in (shared, *tables.values()):
+            _check_trust(file, table)
     _check(file, tables, options, "there is no command")
     _check(file, shared, {key for some in options.values() for key in some}, "no command has an option")
     for command, table in tables.items():
@@ -56,6 +60,16 @@ def _check(file: str, names: Iterable[str], known: Collection[str], problem: str
     for name in names:
         if name not in known:
             raise UsageError(f"{file}: {problem} {name!r}{_did_you_mean(name, known)}")
+
+
+def _check_trust(file: str, names: Collection[str]) -> None:
+    """Refuse settings that only the user may choose."""
+    for name in ("engine", "scheduler"):
+        if name in names:
+            raise UsageError(
+                f"{file}: a directory cannot choose the {name}: give --{name}, set FASTREC_{name.upper()}, or name a "
+                "settings file with --config"
+            )
 
 
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
