@@ -115,8 +115,8 @@ def _settings() -> Iterator[str]:
         "A key at the top level applies to every command that has the option; a key in the table of a command applies "
         "to that command. "
         "The command line takes precedence over the environment, and the environment over the settings. "
-        "`engine` and `scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: no directory can send "
-        "its visitors to a scheduler."
+        "`engine` and `scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: the directory of "
+        "somebody else cannot choose them."
     )
     example = paragraphs(cli.help or "")[1]["Settings"]
     yield from ("", "```toml", *(row.strip() for row in example), "```", "", "| key | commands |", "|---|---|")
