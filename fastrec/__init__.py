@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     from fastrec.errors import FastrecError, RefusedError, ShardError, UsageError
     from fastrec.judge.findings import Finding, InvalidRecordError
     from fastrec.normalize.run import normalize
-    from fastrec.opened import OpenCorpus, open  # noqa: A004 - a function of this package
+    from fastrec.opened import OpenCorpus
+    from fastrec.opened import open as open  # noqa: A004 - a function of this package
     from fastrec.record_writer import Writer
     from fastrec.schemas.hashes import sample_hash
     from fastrec.schemas.registry import Record
@@ -59,10 +60,11 @@ __all__ = [
     "Leaderboard", "OpenCorpus", "PairCheck", "Questions", "Record", "RefusedError", "Rejects", "SchemaVersion",
     "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError", "Validation", "Verdict", "Verification",
     "Writer", "__version__", "batches", "cat", "check_pairs", "clean", "compare", "connect", "decode", "diff",
-    "encode", "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "open", "questions", "read",
+    "encode", "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "questions", "read",
     "rejects", "report", "sample_hash", "schema", "schema_versions", "show", "stats", "table", "trend", "validate",
     "verify", "view",
 ]  # fmt: skip
+# `open` is public, too. It is left out so that `from fastrec import *` does not hide the builtin function.
 
 # Where names are: a command is in the module of its name, and others are in these.
 _HOMES = {name: f"fastrec.commands.{name}" for name in __all__ if name.islower() and name != "__version__"} | {
@@ -105,7 +107,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return [*__all__, "open"]
 
 
 class _Package(ModuleType):

@@ -273,10 +273,13 @@ def is_out_of_memory(exc: BaseException) -> bool:
     """Whether memory ran out, whichever library says so.
 
     Most raise a MemoryError: Python itself, SQLite, pyarrow, zlib, bz2 and lzma. zstandard has one class for all
-    errors, which says "Allocation error : not enough memory", and the operating system has a number.
+    errors, which says "Allocation error : not enough memory", and the operating system has a number. The loader of
+    native libraries has a text only.
     """
     if isinstance(exc, OSError):
         return exc.errno == errno.ENOMEM
+    if isinstance(exc, ImportError):
+        return str(exc).lower().endswith(("failed to map segment from shared object", "cannot allocate memory"))
     is_zstd = type(exc).__module__.startswith("zstandard")
     return isinstance(exc, MemoryError) or (is_zstd and "not enough memory" in str(exc))
 

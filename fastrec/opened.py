@@ -86,10 +86,11 @@ class OpenCorpus:
         return "fastrec.open({!r}): {:,} evaluations, {:,} models, {:,} records".format(self.path, *counts)
 
     def _repr_html_(self) -> str:
+        """A page about the corpus. It must be instant, so it has no ranks, which need the index."""
         counts = self.summary.line_counts
         lines = (f"{counts.lines:,} lines: {counts.kept:,} kept, {counts.duplicates:,} duplicates, "
                  f"{counts.rejected:,} rejected, {counts.blank:,} blank")  # fmt: skip
-        return tag("div", tag("p", repr(self)), html_table(self.stats().rows()), tag("p", lines))
+        return tag("div", tag("p", repr(self)), html_table(self.stats(no_ranks=True).rows()), tag("p", lines))
 
 
 def open(corpus: str | os.PathLike[str]) -> OpenCorpus:  # noqa: A001 - the name in the package

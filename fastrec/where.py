@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -34,6 +35,7 @@ _CONDITION: Final = re.compile(rf"\s*(!?)\s*({_KEY}(?:\.{_KEY})*)\s*(=~|!=|<=|>=
 _KEYS: Final = re.compile(_KEY)
 _COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,40})?(?:[eE][+-]?\d{1,2})?")
+_LARGEST: Final = 2**1023  # a larger integer may be no double
 
 
 class Condition(NamedTuple):
@@ -165,9 +167,13 @@ def number_of(value: Any) -> float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
+# What msgspec does not encode is a `LongInteger`: its representation is its digits.
+_spell = msgspec.json.Encoder(enc_hook=lambda integer: msgspec.Raw(repr(integer).encode())).encode
+
+
 def text_of(value: Any) -> str:
     """A text as it is, and anything else as JSON."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else _spell(value).decode()
 
 
 def _regular_expression(pattern: str) -> Callable[[str], object]:
@@ -213,11 +219,16 @@ class GroupBy(msgspec.Struct, frozen=True):
         >>> [GroupBy(("n",), 3, (1.0, 2.5))._bin(number) for number in (1, 2, 3)]
         ['up to 1', '1 to 2.5', 'above 2.5']
         """
-        at, edges = bisect_left(self.edges, number), [f"{edge:.6g}" for edge in self.edges]
+        at, edges = bisect_left(self.edges, number), list(map(_spell_edge, self.edges))
         if not edges:
             return "all numbers"
         ends = edges[max(at - 1, 0) : at + 1]
         return " to ".join(ends) if len(ends) == 2 else f"above {ends[0]}" if at else f"up to {ends[0]}"
+
+
+def _spell_edge(edge: float) -> str:
+    """Spell the border of two bins with six digits. An integer may be too large for a double."""
+    return f"{edge if abs(edge) < _LARGEST else Decimal(edge):.6g}"
 
 
 _GROUP_MARK: Final = "\x1f"

@@ -35,7 +35,7 @@ ROWS = [
     ["schemas"],
     ["filters"],
     ["where"],
-    ["wording", "notebook"],
+    ["wording", "notebook", "toml_file"],
     ["build", "csv_writer", "errors", "html", "limits", "progress"],
     ["_version"],
 ]
@@ -44,6 +44,7 @@ ROWS = [
 EDGES = {
     "__main__": {"cli"},
     "cli": {
+        "toml_file",
         "wording",
         "answers",
         "_version",
@@ -64,6 +65,7 @@ EDGES = {
     "notebook": {"html"},
     "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},
     "commands": {
+        "toml_file",
         "wording",
         "answers",
         "_version",
@@ -88,6 +90,7 @@ EDGES = {
         "where",
     },
     "normalize": {
+        "toml_file",
         "_version",
         "answers",
         "build",
@@ -108,6 +111,7 @@ EDGES = {
     },
     "trends": {"wording", "answers", "corpus", "errors", "filters", "storage", "summary"},
     "answers": {
+        "toml_file",
         "html",
         "notebook",
         "wording",
@@ -150,7 +154,7 @@ EDGES = {
     },
     "sorting": {"errors", "limits", "schemas", "sources", "storage"},
     "judge": {"errors", "filters", "limits", "schemas", "sources", "where"},
-    "harnesses": {"errors", "schemas", "sources", "storage"},
+    "harnesses": {"errors", "schemas", "sources", "storage", "toml_file"},
     "sources": {"errors", "limits", "storage"},
     "engine": {"build", "errors", "limits"},
     "storage": {"errors", "limits"},
@@ -164,6 +168,7 @@ EDGES = {
     "limits": set(),
     "progress": set(),
     "wording": {"errors"},
+    "toml_file": {"errors"},
     "_version": set(),
 }
 

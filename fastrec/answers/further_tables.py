@@ -21,13 +21,11 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import combinations
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -42,6 +40,7 @@ from fastrec.filters import Filters
 from fastrec.judge.parse import parse
 from fastrec.summary.present_ranking import ModelCost, SimilarModels
 from fastrec.summary.significance import Calibration, calibrate
+from fastrec.toml_file import read_toml
 from fastrec.where import number_of, parse_path, values_of
 from fastrec.wording import cost_text
 
@@ -83,10 +82,9 @@ class _Record(msgspec.Struct, gc=False):
 def read_prices(path: str) -> dict[str, Price]:
     """Read prices by model or pattern; UsageError if the file cannot be read or understood."""
     try:
-        return msgspec.convert(tomllib.loads(Path(path).read_text(encoding="utf-8")), dict[str, Price])
-    except (OSError, ValueError) as exc:  # not UTF-8, not TOML, or not prices
-        reason = exc.strerror if isinstance(exc, OSError) else exc
-        raise UsageError(f"the prices {shown(path)} cannot be read: {reason}") from exc
+        return msgspec.convert(read_toml(path, "the prices"), dict[str, Price])
+    except msgspec.ValidationError as exc:
+        raise UsageError(f"{shown(path)}: the prices are wrong: {exc}") from exc
 
 
 def find_costs(

@@ -303,13 +303,29 @@ class Index(Database):
         number = self.number_of(query, name)
         return None if number is None else self._one(query, number)
 
-    def neighbours(self, query: Query, name: str) -> tuple[QuestionRow | None, QuestionRow | None]:
-        """The questions before and after one, in the order of the query; None if there is none, or it is not chosen."""
+    def neighbours(
+        self, query: Query, name: str, model: str | None = None
+    ) -> tuple[QuestionRow | None, QuestionRow | None]:
+        """The questions before and after one, in the order of the query; None if there is none, or it is not chosen.
+
+        With a model, the nearest questions that it has a record of.
+        """
         ids, at = self._position(query, name)
         if at is None:
             return None, None
-        before = self._one(query, ids[at - 1]) if at else None
-        return before, self._one(query, ids[at + 1]) if at + 1 < len(ids) else None
+        return self._first(query, ids[:at][::-1], model), self._first(query, ids[at + 1 :], model)
+
+    def _first(self, query: Query, ids: Sequence[int], model: str | None) -> QuestionRow | None:
+        """The first of some questions, or the first that a model has a record of."""
+        scope = self.scope(query)
+        if model is None or scope is None:
+            return self._one(query, ids[0]) if ids else None
+        cut, _ = cut_of(scope, [model])
+        for names, flags in self.marks(query, ids, cut, "flags"):
+            for name, flag in zip(names, flags, strict=True):
+                if any(flag):
+                    return self.row(query, name)
+        return None
 
     def next_disagreement(self, query: Query, name: str) -> QuestionRow | None:
         """The next question on which the models disagree; the first one if the query does not choose the question."""

@@ -205,8 +205,9 @@ def _facts_of_flags(flags: bytes) -> Facts:
 def _mean_of(values: Sequence[float]) -> float:
     try:
         return math.fsum(values) / len(values)
-    except OverflowError:
-        return math.fsum([value / len(values) for value in values])
+    except OverflowError:  # rounding must not lead beyond the largest double
+        mean = 2 * math.fsum([value / len(values) / 2 for value in values])
+        return sorted([min(values), mean, max(values)])[1]
 
 
 def _spread(values: Sequence[float]) -> float:

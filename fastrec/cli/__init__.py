@@ -2,7 +2,8 @@
 
 Settings are defaults of options. They are in `fastrec.toml`, or in `pyproject.toml` under `[tool.fastrec]`, in the
 current directory. A table has the settings of one command; settings outside of tables are for every command that has
-the option. The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings.
+the option. The command line overrides the environment (FASTREC_JOBS and others), which overrides the settings. A file
+that the user has not named may come with somebody else's directory, so it cannot choose where the work is done.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ def _read_settings(path: str | None, context: click.Context) -> dict[str, dict[s
     options = {name: _options(group.get_command(context, name)) for name in group.list_commands(context)}
     tables = {key: value for key, value in found.items() if isinstance(value, dict)}
     shared = {key: value for key, value in found.items() if key not in tables}
+    if path is None:
+        for table in (shared, *tables.values()):
+            _check_trust(file, table)
     _check(file, tables, options, "there is no command")
     _check(file, shared, {key for some in options.values() for key in some}, "no command has an option")
     for command, table in tables.items():
@@ -58,6 +62,16 @@ def _check(file: str, names: Iterable[str], known: Collection[str], problem: str
             raise UsageError(f"{file}: {problem} {name!r}{_did_you_mean(name, known)}")
 
 
+def _check_trust(file: str, names: Collection[str]) -> None:
+    """Refuse settings that only the user may choose."""
+    for name in ("engine", "scheduler"):
+        if name in names:
+            raise UsageError(
+                f"{file}: a directory cannot choose the {name}: give --{name}, set FASTREC_{name.upper()}, or name a "
+                "settings file with --config"
+            )
+
+
 def _did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return the end of a message that suggests a known word with a similar spelling; empty if there is none."""
     from difflib import get_close_matches
@@ -71,10 +85,10 @@ def _find(path: str | None) -> tuple[str, dict[str, Any]]:
     if path is None and Path("fastrec.toml").exists():
         path = "fastrec.toml"
     if path is not None:
-        return shown(path), _read(Path(path))
+        return shown(path), _read(path)
     if Path("pyproject.toml").exists():
         try:
-            tool = _read(Path("pyproject.toml")).get("tool", {})
+            tool = _read("pyproject.toml").get("tool", {})
         except UsageError:
             return "", {}  # other tools report a broken pyproject.toml
         if isinstance(tool, dict) and isinstance(tool.get("fastrec"), dict):
@@ -82,15 +96,10 @@ def _find(path: str | None) -> tuple[str, dict[str, Any]]:
     return "", {}
 
 
-def _read(path: Path) -> dict[str, Any]:
-    import tomllib
+def _read(path: str) -> dict[str, Any]:
+    from fastrec.toml_file import read_toml
 
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise UsageError(f"{shown(str(path))}: the settings cannot be read: {exc.strerror}") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-        raise UsageError(f"{shown(str(path))}: the settings are not TOML: {exc}") from exc
+    return read_toml(path, "the settings")
 
 
 def _options(command: click.Command | None) -> dict[str, click.Option]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -35,17 +36,20 @@ from fastrec.cli.options import (
     shared,
 )
 from fastrec.cli.progress import make_progress
-from fastrec.cli.tables import Table, columns, csv_table, markdown_table, print_table
+from fastrec.cli.tables import Table, columns, markdown_table, print_table
 from fastrec.errors import FastrecError, UsageError, counted, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
+    from fastrec.commands.export.tables import Result
+
 _MOST_ROWS: Final = 1000  # printed as a table for people
 _WIDEST: Final = 60  # characters of a cell in such a table
 _KEYWORDS: Final = ("select", "from", "where", "group", "by", "order", "limit", "count", "avg", "distinct", "ilike")
 _NUMBERS: Final = ("int", "float", "double", "decimal")
+_PLAIN: Final = frozenset({int, float, str})  # types of cells that CSV has as they are
 
 
 @command("Ask a corpus anything in SQL.", usage="the command line or the query is wrong",
@@ -107,7 +111,8 @@ def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...
     if not arguments:
         raise UsageError('name a corpus, and a query such as "select * from answers limit 10"')
     *before, last = arguments
-    if before and (" " in last.strip() or "\n" in last) and not Path(last).exists():
+    # Unlike `Path.exists`, this does not fail if the text is too long for a name.
+    if before and (" " in last.strip() or "\n" in last) and not os.path.exists(last):  # noqa: PTH110
         return tuple(before), last
     return arguments, None
 
@@ -122,51 +127,74 @@ def _print_schema() -> None:
 
 
 def _run(connection: DuckDBPyConnection, query: str, output_format: str, output: str | None) -> None:
-    from fastrec.commands.export.tables import run_query
+    from fastrec.commands.export.tables import replacing, run_query, write_result
 
-    found = run_query(connection, query)
-    if found is None:
-        return
-    if output is None:
-        _print(found, output_format)
-        return
-    if output_format == "parquet":
-        import pyarrow.parquet as pq
+    with run_query(connection, query, as_text=output_format != "parquet") as result, contextlib.ExitStack() as stack:
+        if result is None:
+            return
+        path = None if output is None else stack.enter_context(replacing(output))
+        if path is not None and output_format == "parquet":
+            write_result(result, path)
+            return
+        if path is not None:
+            out = stack.enter_context(open(path, "w", encoding="utf-8", newline=""))  # noqa: PTH123
+            stack.enter_context(contextlib.redirect_stdout(out))
+        printers = {"json": _print_json, "csv": _print_csv}
+        printers.get(output_format, partial(_print_rows, output_format=output_format))(result)
 
-        pq.write_table(found, output, compression="zstd")
-        return
-    with open(output, "w", encoding="utf-8", newline="") as out, contextlib.redirect_stdout(out):  # noqa: PTH123
-        _print(found, output_format)
+
+def _print_json(result: Result) -> None:
+    """Print what `msgspec.json.format` makes of a list of all rows."""
+    import msgspec
+
+    encode, names = _encoder(), result.schema.names
+    before = "["
+    for batch in result.batches:
+        documents = [encode(dict(zip(names, row, strict=True))) for row in _rows(batch)]
+        texts = [msgspec.json.format(document).decode().replace("\n", "\n  ") for document in documents]
+        if texts:
+            click.echo(f"{before}\n  " + ",\n  ".join(texts), nl=False)
+            before = ","
+    click.echo("[]" if before == "[" else "\n]")
 
 
-def _print(found: pa.Table, output_format: str) -> None:
-    names = found.column_names
-    rows: list[tuple[Any, ...]] = list(zip(*map(_values, found.columns), strict=True))
-    if output_format == "json":
-        import msgspec
+def _print_csv(result: Result) -> None:
+    from fastrec.csv_writer import CsvWriter
 
-        document = msgspec.json.encode([dict(zip(names, row, strict=True)) for row in rows], enc_hook=str)
-        click.echo(msgspec.json.format(document, indent=2))
-        return
-    if output_format == "csv":
-        cells = [[cell if isinstance(cell, (int, float, str)) else _text(cell) for cell in row] for row in rows]
-        click.echo(csv_table(names, cells, raw_cells=False, spell=str), nl=False)
-        return
+    writer = CsvWriter(sys.stdout)
+    writer.writerow(result.schema.names)
+    for batch in result.batches:
+        for row in _rows(batch):
+            writer.writerow([cell if cell.__class__ in _PLAIN else _text(cell) for cell in row])
+    sys.stdout.flush()
+
+
+def _print_rows(result: Result, output_format: str) -> None:
+    """Print the first rows as a table or as Markdown, and count all."""
     widest = _WIDEST if output_format == "table" else None
-    shown = [[_cell(cell, widest) for cell in row] for row in rows[:_MOST_ROWS]]
-    left = [field.name for field in found.schema if not str(field.type).startswith(_NUMBERS)]
-    table = Table([column._replace(is_left=column.name in left) for column in columns(names)], shown)
+    shown: list[list[str]] = []
+    total = 0
+    for batch in result.batches:
+        shown += [[_cell(cell, widest) for cell in row] for row in _rows(batch.slice(0, _MOST_ROWS - len(shown)))]
+        total += batch.num_rows
+    left = [not str(field.type).startswith(_NUMBERS) for field in result.schema]
+    aligned = zip(columns(result.schema.names), left, strict=True)
+    table = Table([column._replace(is_left=is_left) for column, is_left in aligned], shown)
     if output_format == "markdown":
         for line in markdown_table(table):
             click.echo(line)
     elif shown:
         print_table(table)
-    more = f"; the first {_MOST_ROWS:,} are shown, --format csv has all" if len(rows) > _MOST_ROWS else ""
+    more = f"; the first {_MOST_ROWS:,} are shown, --format csv has all" if total > _MOST_ROWS else ""
     if more or output_format == "table":
-        print_notice(f"{counted(len(rows), 'row')}{more}")
+        print_notice(f"{counted(total, 'row')}{more}")
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    return zip(*map(_values, batch.columns), strict=True)
+
+
+def _values(column: pa.Array) -> list[Any]:
     values: list[Any] = column.to_pylist()
     if str(column.type).startswith("map<"):
         return [None if value is None else dict(value) for value in values]
@@ -180,11 +208,17 @@ def _cell(value: Any, widest: int | None) -> str:
 
 def _text(value: Any) -> str:
     """A text as it is, nothing for null, and anything else as JSON."""
-    import msgspec
-
     if value is None or isinstance(value, str):
         return value or ""
-    return msgspec.json.encode(value, enc_hook=str).decode()
+    return _encoder()(value).decode()
+
+
+@cache
+def _encoder() -> Callable[[Any], bytes]:
+    """Make a function that spells values as JSON: sums of integers are decimal numbers."""
+    import msgspec
+
+    return msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode
 
 
 def _prompt(connection: DuckDBPyConnection) -> None:

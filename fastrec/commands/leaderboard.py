@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from fastrec.answers.index import cache_of, open_index
@@ -18,6 +16,7 @@ from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
+from fastrec.toml_file import read_toml
 from fastrec.where import GroupBy, ungrouped_name
 
 if TYPE_CHECKING:
@@ -98,12 +97,7 @@ def _weights(weights: Mapping[str, float] | str | os.PathLike[str] | None) -> di
     found, where = {} if weights is None else weights, "weights"
     if not isinstance(found, Mapping):
         where = shown(os.fspath(found))
-        try:
-            found = tomllib.loads(Path(found).read_text(encoding="utf-8"))
-        except OSError as exc:
-            raise UsageError(f"{where}: the weights cannot be read: {exc.strerror}") from exc
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
-            raise UsageError(f"{where}: the weights are not TOML: {exc}") from exc
+        found = read_toml(os.fspath(found), "the weights")
     for name, value in found.items():
         if type(value) not in (int, float) or not 0 <= value < math.inf:
             raise UsageError(f"{where}: the weight of {name!r} must be a number of at least 0, not {value!r}")

@@ -23,7 +23,7 @@ from msgspec import UNSET
 from stringzilla import count, count_byteset
 from xxhash import xxh3_128
 
-from fastrec.errors import LogError, UsageError, listed
+from fastrec.errors import LogError, UsageError, listed, shown
 from fastrec.harnesses.json_array import JsonArray
 from fastrec.harnesses.lighteval.files import parquet_module
 from fastrec.harnesses.log import Log, LogPlan, PlainSample, RunInfo, Sample, Score
@@ -34,6 +34,7 @@ from fastrec.schemas.newest import Input, Output
 from fastrec.sources.formats import MAGIC_BYTES, Format, detect
 from fastrec.sources.shard import shard_at
 from fastrec.storage import storage_of
+from fastrec.toml_file import parse_toml
 
 _TRUTH: Final = {"true": 1.0, "yes": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "no": 0.0, "0": 0.0, "0.0": 0.0}
 _DELIMITERS: Final = ",\t;"
@@ -107,9 +108,9 @@ class TableColumns(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def columns_from(document: bytes, path: str) -> TableColumns:
     try:
-        return msgspec.toml.decode(document, type=TableColumns)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
-        raise UsageError(f"{path}: {exc}") from exc
+        return msgspec.convert(parse_toml(document, path, "the columns"), TableColumns)
+    except msgspec.ValidationError as exc:
+        raise UsageError(f"{shown(path)}: {exc}") from exc
 
 
 _Row = tuple[int, dict[str, Any] | list[PlainSample] | str]

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from hashlib import sha256
@@ -43,6 +42,7 @@ from fastrec.schemas.schema import Schema, Shape
 from fastrec.sorting.keys import METRIC
 from fastrec.summary.document import FixCounts, LabelCounts
 from fastrec.summary.same_run import TRIAL_FIELDS
+from fastrec.toml_file import read_toml
 
 PLACES: Final = ".places.jsonl"  # what the file beside extracted lines adds to their name
 
@@ -128,13 +128,8 @@ class NameRule(NamedTuple):
 
 def read_names(path: str) -> tuple[NameRule, ...]:
     """Read the rules of a file; UsageError if it cannot be read or understood."""
-    try:
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:  # not UTF-8, or not TOML
-        reason = exc.strerror if isinstance(exc, OSError) else exc
-        raise UsageError(f"the map {shown(path)} cannot be read: {reason}") from exc
     rules: list[NameRule] = []
-    for section, names in document.items():
+    for section, names in read_toml(path, "the names").items():
         if section not in _FIELDS or not isinstance(names, dict):
             known = ", ".join(f"[{name}]" for name in _FIELDS)
             raise UsageError(f"the map {shown(path)} has {section}: expected {known}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -59,6 +60,13 @@ def test_facts_are_those_of_the_chosen_models(seed: int, several: list[tuple[int
                 for row, marks in zip(rows, packed, strict=True)
                 for length in [mean_length(marks.flags, marks.lengths, chosen)]
             ]
+
+
+def test_the_mean_of_the_largest_doubles_is_one_of_them() -> None:
+    largest = sys.float_info.max
+    for score in (largest, -largest):
+        marks = mark([(model, RIGHT, score, 0, b"{}") for model in range(3)], 3)
+        assert facts_of(marks, range(3), graded=True).score == score
 
 
 def _marks(random: Random, scores: list[float]) -> Marks:

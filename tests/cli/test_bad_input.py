@@ -480,6 +480,32 @@ def test_wrong_value(arguments: list[str], said: str) -> None:
     assert_refused(arguments, "", 2, said)
 
 
+DEEP = {"arrays": f"a = {'[' * 5_000}{']' * 5_000}", "keys": f"a{'.a' * 5_000} = 1", "tables": f"[a{'.a' * 5_000}]"}
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["normalize", "shards", "-o", "new", "--map", "deep.toml"],
+        ["stats", "corpus", "--prices", "deep.toml"],
+        ["leaderboard", "corpus", "--weights", "deep.toml"],
+        ["import", "table.csv", "-o", "records", "--columns", "deep.toml"],
+        ["export", "corpus", "-o", "tables", "--format", "pairs", "--details", "deep.toml"],
+        ["--config", "deep.toml", "stats", "corpus"],
+    ],
+    ids=lambda words: " ".join(words[-2:]),
+)
+def test_toml_that_is_nested_deeply(
+    arguments: list[str], text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused before anything is read."""
+    monkeypatch.chdir(tmp_path)
+    Path("deep.toml").write_text(text)
+    assert_refused(arguments, "", 2, "deep.toml: the ", " have more than 100 levels of nesting")
+
+
 # Pipes and terminals
 
 

@@ -115,6 +115,27 @@ def test_wrong_settings(text: str, said: str) -> None:
     assert not Path("out").exists()
 
 
+@pytest.mark.parametrize("setting", ['scheduler = "tcp://localhost:1"', 'engine = "dask"'])
+@pytest.mark.parametrize(
+    ("file", "table"),
+    [("fastrec.toml", ""), ("fastrec.toml", "[normalize]"), ("pyproject.toml", "[tool.fastrec.normalize]")],
+)
+def test_a_directory_cannot_choose_where_work_is_done(setting: str, file: str, table: str) -> None:
+    """Whoever runs fastrec in the directory of somebody else does not connect to a scheduler of that person."""
+    Path(file).write_text(f"{table}\n{setting}\n")
+    done = fastrec("normalize", "in", "-o", "out")
+    assert done.returncode == 2
+    name = setting.split(maxsplit=1)[0]
+    assert f"{file}: a directory cannot choose the {name}: give --{name}, set FASTREC_{name.upper()}" in done.stderr
+    assert not Path("out").exists()
+
+
+def test_a_named_file_may_choose_where_work_is_done() -> None:
+    Path("own.toml").write_text('[normalize]\nengine = "pool"\nscheduler = "tcp://localhost:1"\n')
+    done = fastrec("--config", "own.toml", "normalize", "in", "-o", "out")
+    assert (done.returncode, done.stderr) == (2, "error: a scheduler needs the engine dask: give --engine dask\n")
+
+
 def test_missing_settings_file() -> None:
     """A file given with --config must exist."""
     done = fastrec("--config", "none.toml", "normalize", "in", "-o", "out")

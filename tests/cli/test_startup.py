@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import subprocess
 import sys
@@ -76,9 +77,14 @@ def test_every_public_name_resolves(name: str) -> None:
 
 
 def test_lazy_names_equal_all() -> None:
-    """`__all__` and the table of lazy names list the same names, both sorted, and `dir` shows them."""
-    assert set(fastrec._HOMES) | {"__version__"} == set(fastrec.__all__)
-    assert set(fastrec.__all__) <= set(dir(fastrec))
+    """`__all__`, with `open`, and the table of lazy names list the same names, both sorted, and `dir` shows them."""
+    assert set(fastrec._HOMES) | {"__version__"} == {*fastrec.__all__, "open"} == set(dir(fastrec))
+
+
+def test_importing_all_names_hides_no_builtin() -> None:
+    """After `from fastrec import *`, `open` still opens files."""
+    assert not set(fastrec.__all__) & set(dir(builtins))
+    assert fastrec.open is not open
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

@@ -59,6 +59,38 @@ def test_commands_show_huge_integers(arguments: list[str], expected: str, corpus
     assert expected in done.stdout.decode()
 
 
+@pytest.mark.parametrize(
+    ("condition", "records"),
+    [
+        ("token_usage!=x", 2),
+        ("token_usage~0000000000", 2),
+        ("token_usage.total_tokens>5", 2),
+        (f"token_usage.total_tokens={HUGE}", 2),
+        ("unknown!=x", 2),
+        ("evaluation~1000000000000", 1),
+    ],
+)
+def test_conditions_on_huge_integers(condition: str, records: int, corpus: Path) -> None:
+    done = run_here("cat", str(corpus), "--where", condition)
+    assert done.stderr == b""
+    assert len(done.stdout.splitlines()) == records
+
+
+def test_groups_by_huge_integers(tmp_path: Path) -> None:
+    """As values, and as borders of bins."""
+    ends = [("b", "0"), ("c", "00"), ("a", "")]
+    numbered = [line(model, False).replace(HUGE.encode(), (HUGE + end).encode()) for model, end in ends]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(numbered))
+    fastrec.normalize(tmp_path / "a.jsonl", tmp_path / "corpus")
+    found = fastrec.stats(tmp_path / "corpus", group_by=["token_usage.total_tokens:3"])
+    groups = {one.group["token_usage.total_tokens"] for one in found.evaluations if one.group}
+    assert groups == {"up to 1.00000e+5000", "1.00000e+5000 to 1.00000e+5001", "above 1.00000e+5001"}
+    found = fastrec.stats(tmp_path / "corpus", group_by=["token_usage.total_tokens"])
+    assert {one.group["token_usage.total_tokens"] for one in found.evaluations if one.group} == {
+        HUGE + end for _, end in ends
+    }
+
+
 def test_pages_show_huge_integers(corpus: Path) -> None:
     with open_index(corpus) as index:
         (row,) = index.page(Query(evaluation_name="arithmetic")).rows

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import importlib.util
 import io
 import json
+import signal
 import socket
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import msgspec
 import pytest
 
 import fastrec
+from fastrec.commands.export import tables
 from fastrec.commands.generate import Recipe
 from fastrec.commands.generate import lines as lines_of
 from fastrec.errors import UsageError
 from tests.lazily import Library
 from tests.normalize.normalizing import Corpus, write
-from tests.running import run_command
+from tests.running import run_command, run_here
+from tests.samples import sample
 
 duckdb: Any = Library("duckdb")
 pytestmark = pytest.mark.skipif(
@@ -96,6 +107,26 @@ def test_no_cut_between_parts_separates_the_trials_of_a_question(tmp_path: Path)
     rows = fastrec.table(tmp_path / "corpus", columns=["trial"]).to_pylist()
     assert [row["trial"] for row in rows] == list(range(1, 41))
     assert len(Corpus(tmp_path / "corpus").manifest["parts"]) == 1
+
+
+def test_token_counts_of_any_size(tmp_path: Path) -> None:
+    """Those that fit into 64 bits are exact. `sql --schema` says where larger ones are."""
+    counts = [0, 2**53 + 1, 2**63 - 1, 2**63, 10**400]
+    record = sample()
+    lines = []
+    for number, count in enumerate(counts):
+        usage = {"input_tokens": count, "output_tokens": 1, "total_tokens": 1}
+        lines.append(json.dumps(record | {"sample_id": number, "token_usage": usage}).encode())
+    write(tmp_path / "in.jsonl", lines)
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus")
+    rows = fastrec.table(tmp_path / "corpus", columns=["sample_id", "tokens_in"]).to_pylist()
+    found = {int(row["sample_id"]): row["tokens_in"] for row in rows}
+    assert found == dict(enumerate([*counts[:3], None, None]))
+    with fastrec.connect(tmp_path / "corpus", records=True) as ours:
+        (extra,) = ours.execute("select extra from records where sample_id = '4'").fetchone()
+    assert json.loads(extra) == {"$.token_usage.input_tokens": 10**400}
+    described = run_here("sql", "--schema").stdout.decode()
+    assert described.count("null if it is 2^63 or more: such a number is in `extra` of `records`") == 2
 
 
 # (over the tables of `sql`, over the exported records)
@@ -258,6 +289,160 @@ def test_formats(corpus: Corpus, tmp_path: Path) -> None:
     count = "select count(*) as n from answers"
     assert run_command("sql", str(corpus.path), count, "--format", "csv", "-o", str(tmp_path / "o.csv")).stdout == b""
     assert (tmp_path / "o.csv").read_text() == f"n\n{len(corpus.lines)}\n"
+
+
+@pytest.mark.each_value
+def test_columns_with_the_same_name_are_all_in_the_result(corpus: Corpus, tmp_path: Path) -> None:
+    query = "select 1 as a, 2 as a, 3 as a_1"
+    assert json.loads(run_command("sql", str(corpus.path), query, "--format", "json").stdout) == [
+        {"a": 1, "a_1": 2, "a_1_1": 3}
+    ]
+    output = tmp_path / "out.parquet"
+    run_command("sql", str(corpus.path), query, "--format", "parquet", "-o", str(output))
+    assert duckdb.sql(f"from '{output}'").columns == ["a", "a_1", "a_1_1"]
+
+
+TIMES = {
+    "date '12000-01-01'": "12000-01-01",
+    "date '-43-01-01'": "0044-01-01 (BC)",
+    "'infinity'::date": "infinity",
+    "timestamp '12000-01-01 01:02:03'": "12000-01-01 01:02:03",
+    "timestamp_ns '2020-01-01 01:02:03.123456789'": "2020-01-01 01:02:03.123456789",
+    "time '24:00:00'": "24:00:00",
+    "interval 40 month": "3 years 4 months",
+    "[date '12000-01-01']": ["12000-01-01"],
+    "[date '12000-01-01']::date[1]": ["12000-01-01"],
+    "{'x y': [date '12000-01-01'], 'size': 1}": {"x y": ["12000-01-01"], "size": 1},
+    "map {date '12000-01-01': 1}": {"12000-01-01": 1},
+    "union_value(d := date '12000-01-01')": "12000-01-01",
+    "1.50::decimal(9, 2)": 1.5,
+    "sum(5::bigint)": 5,
+}
+
+
+@pytest.mark.each_value
+def test_dates_and_times_of_any_year(corpus: Corpus, tmp_path: Path) -> None:
+    """They are spelled as DuckDB does: Python has the years 1 to 9999 only, and no infinity."""
+    query = "select " + ", ".join(TIMES)
+    (row,) = json.loads(run_command("sql", str(corpus.path), query, "--format", "json").stdout)
+    assert dict(zip(TIMES, row.values(), strict=True)) == TIMES
+    text = run_command("sql", str(corpus.path), query, "--format", "csv").stdout.decode()
+    _, cells = csv.reader(io.StringIO(text))
+    for cell, expected in zip(cells, TIMES.values(), strict=True):
+        assert cell == expected if isinstance(expected, str) else json.loads(cell) == expected
+    for output_format in ("table", "markdown"):
+        done = run_command("sql", str(corpus.path), query, "--format", output_format)
+        assert b"0044-01-01 (BC)" in done.stdout
+    done = run_command("sql", str(corpus.path), "select interval 1 day x", "--format", "parquet", "-o", tmp_path / "x")
+    assert done.returncode == 2
+    assert b"error: Parquet has no type for a column of this result" in done.stderr
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("output_format", ["table", "csv", "json", "parquet"])
+def test_results_are_streamed(
+    output_format: str, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At most some batches are held at a time, however many rows there are."""
+    monkeypatch.setattr(tables, "_RESULT_ROWS", 2_048)
+    alive: list[weakref.ref[Any]] = []
+    most = 0
+    run_query = tables.run_query
+
+    @contextlib.contextmanager
+    def counting(*arguments: Any, **options: Any) -> Iterator[Any]:
+        def batches() -> Iterator[Any]:
+            nonlocal most
+            for batch in result.batches:
+                alive.append(weakref.ref(batch))
+                most = max(most, sum(one() is not None for one in alive))
+                yield batch
+
+        with run_query(*arguments, **options) as result:
+            yield result._replace(batches=batches())
+
+    monkeypatch.setattr(tables, "run_query", counting)
+    monkeypatch.setattr(tables, "_GROUP_ROWS", 4_096)
+    output = tmp_path / "result"
+    query = "select range as n from range(40000)"
+    assert run_command("sql", str(corpus.path), query, "--format", output_format, "-o", str(output)).returncode == 0
+    assert len(alive) >= 10
+    assert most <= 3
+    if output_format == "csv":
+        assert output.read_text().split() == ["n", *map(str, range(40_000))]
+    if output_format == "json":
+        assert json.loads(output.read_text()) == [{"n": number} for number in range(40_000)]
+    if output_format == "parquet":
+        assert duckdb.sql(f"from read_parquet('{output}')").fetchall() == [(number,) for number in range(40_000)]
+
+
+@pytest.mark.each_value
+def test_json_is_spelled_as_one_document(corpus: Corpus) -> None:
+    for rows in (0, 1, 3):
+        text = run_command("sql", str(corpus.path), f"from range({rows})", "--format", "json").stdout
+        document = msgspec.json.encode([{"range": number} for number in range(rows)])
+        assert text == msgspec.json.format(document, indent=2) + b"\n"
+
+
+@pytest.mark.each_value
+def test_a_result_that_fails_replaces_no_file(corpus: Corpus, tmp_path: Path) -> None:
+    output = tmp_path / "result.csv"
+    output.write_text("before")
+    query = "select case when range > 30000 then error('no') else range end from range(40000)"
+    for output_format in ("csv", "parquet"):
+        done = run_command("sql", str(corpus.path), query, "--format", output_format, "-o", str(output))
+        assert done.returncode == 2
+        assert b"error: Invalid Input Error: no" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["result.csv"]
+    assert output.read_text() == "before"
+    done = run_command("sql", str(corpus.path), "select 1 as x", "--format", "csv", "-o", tmp_path / "no" / "x")
+    assert done.returncode == 3
+    assert done.stderr == f"error: {tmp_path}/no/x cannot be written: No such file or directory\n".encode()
+
+
+@pytest.mark.each_value
+def test_lack_of_memory_is_not_a_bug(corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while libraries are loaded, nor while a query runs."""
+    query = "select count(*) from answers"
+    error = ImportError("libarrow.so.2600: failed to map segment from shared object")
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "connect", Mock(side_effect=error))
+        loading = run_command("sql", str(corpus.path), query)
+    monkeypatch.setattr(tables, "_start", Mock(side_effect=duckdb.OutOfMemoryException("no memory")))
+    running = run_command("sql", str(corpus.path), query)
+    for done in (loading, running):
+        assert done.returncode == 3
+        assert done.stderr == b"error: this needs more memory than there is: try fewer --jobs\n"
+
+
+@pytest.mark.each_value
+def test_queries_of_any_length(corpus: Corpus) -> None:
+    """A text that is too long for the name of a file is a query."""
+    done = run_command("sql", str(corpus.path), f"select {' + '.join(['1'] * 900)} as n", "--format", "csv")
+    assert (done.returncode, done.stdout) == (0, b"n\n900\n")
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize(("number", "said"), [(signal.SIGTERM, "terminated"), (signal.SIGINT, "interrupted")])
+def test_a_signal_ends_a_query_at_once(number: signal.Signals, said: str, corpus: Corpus) -> None:
+    """Even a recursive one, which DuckDB runs in one call."""
+    command = [sys.executable, "-m", "fastrec", "sql", str(corpus.path)]
+    with subprocess.Popen(command, stdin=-1, stdout=-1, stderr=-1) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(b"select 1 as begun;\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"  begun\n"
+        process.stdin.write(b"with recursive t(n) as (select 1 union all select n + 1 from t) select max(n) from t;\n")
+        process.stdin.flush()
+        time.sleep(0.2)
+        process.send_signal(number)
+        try:
+            assert process.wait(timeout=10) == 128 + number
+        finally:
+            process.kill()
+        assert process.stderr.read().decode().split("\n")[-2] == f"error: {said}"
 
 
 def test_errors_show_the_place(corpus: Corpus) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import pytest
 from hypothesis import given, settings
@@ -108,6 +108,31 @@ def test_the_first_answer_and_its_neighbours_follow_the_same_order(client: Clien
             unescape(one) for one in re.findall(r'href="([^"]*)" class="button" data-key="l"', client.page(address))
         )
         assert f"answer {int(number)}<" in client.page(address)
+
+
+def test_steps_from_an_answer_pass_questions_that_the_model_did_not_answer(tmp_path: Path) -> None:
+    """Previous and next lead through all answers of a model, in the order of the table."""
+    some = [record for number, record in enumerate(plain_records()) if number % 5 not in (1, 2)]
+    corpus, query = make_corpus(tmp_path, some), Query(evaluation_name="sums")
+    answered: dict[str, list[str]] = {}
+    with open_index(corpus) as index:
+        names = [row.name for row in index.page(query).rows]
+        for name in names:
+            for model, outcome in index.outcomes(query, name).items():
+                if outcome != "none":
+                    answered.setdefault(model, []).append(name)
+    assert any(1 < len(found) < len(names) for found in answered.values())
+    with serving(corpus) as opened:
+        client = Client(opened.address)
+        for model, expected in answered.items():
+            for step, order in (("next", expected), ("prev", expected[::-1])):
+                address = f"/answer/{order[0]}?evaluation=sums&sort=order&show={quote(model)}"
+                for name in order:
+                    assert f"/answer/{name}?" in address
+                    page = client.page(address)
+                    found = re.search(rf'href="([^"]*)" class="button" data-key="\w \w" rel="{step}"', page)
+                    address = unescape(found[1]) if found else ""
+                assert address == ""
 
 
 def test_lower_scores_may_be_better(corpus: Path) -> None:

@@ -114,7 +114,9 @@ def _settings() -> Iterator[str]:
         "A key is the name of an option without the dashes. An option that may be repeated also takes a list. "
         "A key at the top level applies to every command that has the option; a key in the table of a command applies "
         "to that command. "
-        "The command line takes precedence over the environment, and the environment over the settings."
+        "The command line takes precedence over the environment, and the environment over the settings. "
+        "`engine` and `scheduler` count only in a file that `--config` or `FASTREC_CONFIG` names: the directory of "
+        "somebody else cannot choose them."
     )
     example = paragraphs(cli.help or "")[1]["Settings"]
     yield from ("", "```toml", *(row.strip() for row in example), "```", "", "| key | commands |", "|---|---|")

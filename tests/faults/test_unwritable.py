@@ -107,6 +107,16 @@ def test_a_limit_on_the_size_of_files(most: int, tmp_path: Path) -> None:
     audited(tmp_path / "out")
 
 
+def test_generate_names_the_shard_that_cannot_be_written() -> None:
+    done = fastrec(
+        "generate", "-n", "20", "--shards", "1", "--compression", "none", "-o", "made",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY)),
+        env=os.environ | WITHOUT_BYTECODE,
+    )  # fmt: skip
+    assert done.returncode == 3
+    assert done.stderr == b"error: made/shard-00000.jsonl: File too large\n"
+
+
 def test_a_small_file_system_that_fills_up(tmp_path: Path) -> None:
     """On a full file system, the error names the file; with more space, the next run resumes."""
     if not shutil.which("unshare"):

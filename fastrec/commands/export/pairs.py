@@ -29,6 +29,7 @@ from fastrec.corpus.scan import PartFile, decode_lines
 from fastrec.errors import UsageError, counted, shown
 from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
+from fastrec.toml_file import read_toml
 
 _SETTINGS: Final = ("temperature", "top_p", "top_k", "max_tokens")
 _HELD_BYTES: Final = 32 << 20  # rows that wait to be appended
@@ -178,8 +179,8 @@ def read_details(path: str | None) -> Details:
     if path is None:
         return Details()
     try:
-        return msgspec.toml.decode(Path(path).read_bytes(), type=Details)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as exc:
+        return msgspec.convert(read_toml(path, "the details"), Details)
+    except msgspec.ValidationError as exc:
         raise UsageError(f"{shown(path)}: {exc}") from exc
 
 

@@ -18,15 +18,18 @@ import atexit
 import contextlib
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -38,22 +41,28 @@ from fastrec.corpus.scan import SplitHashes, decode_lines, find_split_hashes, pa
 from fastrec.corpus.sources import has_sources, read_sources
 from fastrec.engine import check_jobs
 from fastrec.engine.base import collector_off
-from fastrec.errors import UsageError, shown
+from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import FilterArguments, make_filters
 from fastrec.progress import Progress
 from fastrec.storage import join, storage_of
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
+    from duckdb.sqltypes import DuckDBPyType
 
-_FORMAT: Final = 2  # to be increased whenever the content of the files changes
+_FORMAT: Final = 3  # to be increased whenever the content of the files changes
 _BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
 _GROUP_ROWS: Final = 50_000
+_GROUP_BYTES: Final = 64 << 20
+_RESULT_ROWS: Final = 10_000  # of a query, to hold at a time
 _LARGEST_INTEGER: Final = 2**63 - 1
 _REPEATED: Final = ("evaluation", "metric", "model", "question", "sample_id", "input", "reference", "error", "source")
 """Columns whose values occur several times; trying it with the others takes time."""
 
+_AS_DOUBLE: Final = "as a double; infinite if it is larger than any double"
+_AS_INTEGER: Final = "null if it is 2^63 or more: such a number is in `extra` of `records`"
 ANSWERS: Final = {
     "evaluation": "evaluation_name",
     "metric": "evaluation_result_id; null if the record has none",
@@ -64,10 +73,10 @@ ANSWERS: Final = {
     "reference": "the references, one per line",
     "output": "everything that the model said: outputs and turns of the assistant, one per line",
     "correct": "evaluation.is_correct",
-    "score": "evaluation.score",
-    "tokens_in": "token_usage.input_tokens",
-    "tokens_out": "token_usage.output_tokens",
-    "latency_ms": "performance.latency_ms",
+    "score": f"evaluation.score {_AS_DOUBLE}",
+    "tokens_in": f"token_usage.input_tokens; {_AS_INTEGER}",
+    "tokens_out": f"token_usage.output_tokens; {_AS_INTEGER}",
+    "latency_ms": f"performance.latency_ms {_AS_DOUBLE}",
     "error": "null if there is none",
     "turns": "turns of the conversation; 1 for a single turn",
     "tool_calls": "calls of tools in all turns",
@@ -195,8 +204,8 @@ def _columns(lines: Sequence[Any], questions: _Questions) -> dict[str, Sequence[
         "output": [_said(line) for line in lines],
         "correct": [line.evaluation.is_correct for line in lines],
         "score": [_number(line.evaluation.score) for line in lines],
-        "tokens_in": [_integer(usage.input_tokens) for usage in usages],
-        "tokens_out": [_integer(usage.output_tokens) for usage in usages],
+        "tokens_in": [_count(usage.input_tokens) for usage in usages],
+        "tokens_out": [_count(usage.output_tokens) for usage in usages],
         "latency_ms": [_number(line.performance.latency_ms) if line.performance else None for line in lines],
         "error": [line.error or None for line in lines],
         "turns": [len(each) or 1 for each in turns],
@@ -231,12 +240,13 @@ def _number(value: Raw) -> float | None:
     return float(text) if text not in (b"true", b"false") else float(text == b"true")
 
 
-def _integer(value: Raw) -> int | None:
-    number = _number(value)
-    if number is None or abs(number) > _LARGEST_INTEGER or not number.is_integer():
-        return None
+def _count(value: Raw) -> int | None:
+    """A number of tokens; None if there is none, or if a column of 64 bits cannot hold it."""
     text = bytes(value)
-    return int(text) if text.lstrip(b"-").isdigit() else int(number)
+    if not text.isdigit() or len(text) > len(str(_LARGEST_INTEGER)):
+        return None
+    number = int(text)
+    return number if number <= _LARGEST_INTEGER else None
 
 
 def _write_tables(corpus: str, folder: Path, jobs: int, progress: Progress | None, *, records: bool = False) -> None:
@@ -440,22 +450,165 @@ def mentions_records(query: str) -> bool:
     return re.search(r"\brecords\b", query, re.IGNORECASE) is not None
 
 
-def run_query(connection: DuckDBPyConnection, query: str) -> pa.Table | None:
-    """Run one or several statements, and return the result of the last; None if it has none.
+class Result(NamedTuple):
+    """The result of a query, read batch by batch, in bounded memory."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+@contextlib.contextmanager
+def run_query(connection: DuckDBPyConnection, query: str, *, as_text: bool = False) -> Iterator[Result | None]:
+    """Run one or several statements, and yield the result of the last; None if it has none.
+
+    DuckDB runs in a thread. The main thread waits for it in Python, so a signal ends the wait at once.
+
+    Args:
+        connection: The connection.
+        query: The statements.
+        as_text: Whether dates, times and intervals are spelled by DuckDB: Python has only the years 1 to 9999.
 
     Raises:
-        QueryError: DuckDB refuses it.
+        QueryError: DuckDB refuses it, or fails while batches are read.
     """
     import duckdb  # noqa: PLC0415 - an optional package
 
+    thread = ThreadPoolExecutor(1)
+
+    def wait_for(function: Callable[..., Any], *arguments: Any) -> Any:
+        return thread.submit(function, *arguments).result()
+
+    with contextlib.ExitStack() as stack:
+        stack.callback(thread.shutdown, wait=False)
+        try:
+            reader = wait_for(_start, connection, query, as_text)
+            if reader is not None:
+                stack.callback(wait_for, reader.close)  # else the connection refuses the next query
+            yield reader and Result(reader.schema, iter(partial(wait_for, _next_batch, reader), None))
+        except duckdb.OutOfMemoryException as exc:
+            raise MemoryError(str(exc)) from exc
+        except duckdb.Error as exc:
+            raise QueryError(_explain(connection, query, exc)) from exc
+        except (KeyboardInterrupt, SystemExit):
+            connection.interrupt()
+            stack.pop_all()  # the process ends without waiting for the thread
+            raise
+
+
+def _start(connection: DuckDBPyConnection, query: str, as_text: bool) -> pa.RecordBatchReader | None:
+    relation = connection.sql(query)
+    if relation is None:
+        return None
+    names = _distinct(relation.columns)
+    types = [_text_type(kind) if as_text else str(kind) for kind in relation.types]
+    if names != relation.columns or types != [*map(str, relation.types)]:
+        columns = zip(types, map(_quoted, names), strict=True)
+        spelled = [f"#{number}::{kind} as {name}" for number, (kind, name) in enumerate(columns, 1)]
+        relation = relation.project(", ".join(spelled))
+    # The name of the method in DuckDB 1 is deprecated in DuckDB 2.
+    read = getattr(relation, "to_arrow_reader", None) or relation.fetch_arrow_reader
+    return read(_RESULT_ROWS)
+
+
+def _next_batch(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
     try:
-        result = connection.sql(query)
-        return None if result is None else result.to_arrow_table()
-    except duckdb.Error as exc:
-        message = str(exc)
-        if isinstance(exc, duckdb.BinderException):
-            try:
-                connection.execute(query)  # fails again, but says where
-            except duckdb.Error as placed:
-                message = str(placed)
-        raise QueryError(message) from exc
+        return next(reader, None)
+    except OSError as exc:  # Arrow passes the errors of DuckDB on as these
+        error = MemoryError if str(exc).startswith("Out of Memory") else QueryError
+        raise error(str(exc)) from exc
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Add numbers to names that occur again, as DuckDB does in a subquery.
+
+    >>> _distinct(["a", "a", "a_1"])
+    ['a', 'a_1', 'a_1_1']
+    """
+    distinct: list[str] = []
+    for name in names:
+        candidates = chain([name], (f"{name}_{number}" for number in count(1)))
+        distinct.append(next(candidate for candidate in candidates if candidate not in distinct))
+    return distinct
+
+
+def _quoted(name: str) -> str:
+    return '"{}"'.format(name.replace('"', '""'))
+
+
+def _text_type(kind: DuckDBPyType) -> str:
+    """A type with text in place of dates, times and intervals, also in lists, maps and structs."""
+    name, spelled = kind.id, str(kind)
+    if name.startswith(("date", "time", "interval")):
+        return "VARCHAR"
+    if name not in ("list", "array", "map", "struct", "tuple", "union"):
+        return spelled
+    # An array also has its size, which is a number.
+    children = [(key, child) for key, child in kind.children if isinstance(child, type(kind))]
+    inner = [(key, _text_type(child)) for key, child in children]
+    if inner == [(key, str(child)) for key, child in children]:
+        return spelled
+    if name in ("list", "array"):
+        return inner[0][1] + spelled[spelled.rindex("[") :]
+    if name == "map":
+        return f"MAP({inner[0][1]}, {inner[1][1]})"
+    if name == "struct":
+        return f"STRUCT({', '.join(f'{_quoted(key)} {child}' for key, child in inner)})"
+    return "VARCHAR"
+
+
+def _explain(connection: DuckDBPyConnection, query: str, error: duckdb.Error) -> str:
+    """The message of an error, with its place in the query."""
+    import duckdb  # noqa: PLC0415 - an optional package
+
+    if isinstance(error, duckdb.BinderException):
+        try:
+            connection.execute(query)  # fails again, but says where
+        except duckdb.Error as placed:
+            return str(placed)
+    return str(error)
+
+
+def write_result(result: Result, path: str) -> None:
+    """Write the result of a query as a Parquet file.
+
+    Raises:
+        UsageError: Parquet has no type for a column.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - an optional package
+    import pyarrow.parquet as pq  # noqa: PLC0415 - an optional package
+
+    try:
+        with pq.ParquetWriter(path, result.schema, compression="zstd") as writer:
+            group: list[pa.RecordBatch] = []
+            for batch in result.batches:
+                group.append(batch)
+                if len(group) * _RESULT_ROWS >= _GROUP_ROWS or sum(one.nbytes for one in group) >= _GROUP_BYTES:
+                    writer.write_table(pa.Table.from_batches(group))
+                    group = []
+            if group:
+                writer.write_table(pa.Table.from_batches(group))
+    except pa.ArrowNotImplementedError as exc:
+        raise UsageError(
+            f"Parquet has no type for a column of this result: {exc}; cast it, such as to varchar"
+        ) from exc
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[str]:
+    """Yield the name of a new file. It replaces a file when the block ends without an error; a pipe is written itself.
+
+    Raises:
+        FastrecError: It cannot be written.
+    """
+    target = Path(path).resolve()  # of a symbolic link, the file that it points to
+    if target.exists() and not target.is_file():
+        yield path
+        return
+    temporary = target.with_name(f"{target.name[:60]}.{secrets.token_hex(4)}")
+    try:
+        yield str(temporary)
+        temporary.replace(target)
+    except OSError as exc:
+        raise FastrecError(f"{shown(path)} cannot be written: {exc.strerror or exc}") from exc
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from fastrec.commands.generate.invalid import INVALID_LINES, MISTAKES
 from fastrec.commands.generate.producers import producer
 from fastrec.commands.generate.records import VERSIONS, WARNINGS, Answer, add_unknown_keys, new_answer
 from fastrec.commands.generate.text import Rng
-from fastrec.errors import UsageError, check_choice
+from fastrec.errors import UsageError, check_choice, naming
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 _POOL = 256
@@ -259,7 +259,7 @@ def generate(
         count = records * (number + 1) // shards - records * number // shards
         suffix, compress = _COMPRESSORS[formats[number % len(formats)]]
         path = folder / f"shard-{number:05d}.jsonl{suffix}"
-        with path.open("wb") as file:
+        with naming(str(path)), path.open("wb") as file:
             for frame in _frames(islice(stream, count), number, kinds):
                 text_bytes += len(frame)
                 file_bytes += file.write(compress(frame))

@@ -175,7 +175,7 @@ def _links(here: QuestionAddresses, index: Index, chosen: AnswerName) -> Html:
     """Link to the same model's answers to other questions, and to other models' answers to this one."""
     query = here.state.query
     one = AnswerName(chosen.model)
-    rows = index.neighbours(query, here.name)
+    rows = index.neighbours(query, here.name, chosen.model)
     before, after = (here.answer(one, name=row.name) if row else None for row in rows)
     models = [model for model, outcome in index.outcomes(query, here.name).items() if outcome != "none"]
     number = models.index(chosen.model) if chosen.model in models else 0
