@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -68,11 +69,12 @@ class Writer:
             endings = ", ".join(SUFFIXES.values())
             raise UsageError(f"{shown(os.fspath(path))}: name a local file that ends with one of {endings}")
         self._partial = str(self._path.with_name(f".{self._path.name}.fastrec-partial"))
+        self._making = self._path.with_name(f".{self._path.name}.fastrec-making")
         self._judge = Judge(JudgeSettings(schema=SCHEMA.name, known_input_bytes=0))
         self._lock = threading.Lock()
         self._stack: contextlib.ExitStack | None = None
         self._log: Log
-        self._size = 0
+        self._size: int
         self._counts: dict[str, dict[str, int]] = {}  # by sample_id and metric
 
     def add(
@@ -169,8 +171,12 @@ class Writer:
         with contextlib.ExitStack() as stack:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             stack.enter_context(locked(self._path, 0))
+            shutil.rmtree(self._making, ignore_errors=True)  # a killed process left it
             if self._path.exists():
-                raise UsageError(f"{shown(str(self._path))} is complete: name another file, or remove it")
+                left = f" and {shown(self._partial)}" if LOCAL.exists(self._partial) else ""
+                name = shown(str(self._path))
+                raise UsageError(f"{name} is complete: name another file, or remove it{left}")
+            stack.callback(shutil.rmtree, self._making, ignore_errors=True)
             self._log = LOCAL.open_log(self._partial)
             stack.callback(self._log.close)
             self._continue()
@@ -180,6 +186,8 @@ class Writer:
     def _continue(self) -> None:
         """Read the records of a run that did not finish, and cut off what comes after its last complete line."""
         first = None
+        self._size = 0
+        self._counts = {}
         with self._log.reader() as lines:
             for number, line in enumerate(lines, 1):
                 if not line.endswith(b"\n"):
@@ -215,15 +223,19 @@ class Writer:
                 os.unlink(self._partial)  # noqa: PTH108 - there is nothing to continue
 
     def _publish(self) -> None:
+        """Make the shard in a hidden directory: a killed process leaves nothing that looks like a shard."""
         assert self._compression is not None
-        with (
-            naming(str(self._path)),
-            LOCAL.open_reader(self._partial) as lines,
-            ShardWriter(str(self._path), self._compression, 3) as shard,
-        ):
-            while block := lines.read(_BLOCK):
-                shard.write([block])
-            shard.finish()
+        made = self._making / "shard"
+        with naming(str(self._path)):
+            self._making.mkdir()
+            with (
+                LOCAL.open_reader(self._partial) as lines,
+                ShardWriter(str(made), self._compression, 3) as shard,
+            ):
+                while block := lines.read(_BLOCK):
+                    shard.write([block])
+                shard.finish()
+            made.replace(self._path)
         os.unlink(self._partial)  # noqa: PTH108
 
 

@@ -148,6 +148,52 @@ with fastrec.Writer({str(tmp_path / "run.jsonl.zst")!r}, evaluation="sums", mode
     assert len(list(values(tmp_path))) == 7
 
 
+@pytest.mark.parametrize("name", ["run.jsonl.zst", "run.jsonl"])
+def test_a_process_that_is_killed_while_it_publishes(tmp_path: Path, name: str) -> None:
+    """There is no file that `normalize` would take for a shard, and the next run publishes all records."""
+    program = f"""
+import fastrec, os, signal
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+with fastrec.Writer({str(tmp_path / name)!r}, evaluation="sums", model="org/m") as writer:
+    writer.add(sample_id=1, input="2 + 2?", output="4", score=1)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert [found for found in names(tmp_path) if not found.startswith(".")] == []
+    with writer(tmp_path, name) as one:
+        assert one.count(1) == 1
+    assert names(tmp_path) == [name]
+    assert len(list(values(tmp_path, name))) == 1
+
+
+def test_records_that_stay_after_publishing_are_named(tmp_path: Path) -> None:
+    """The process was killed before it removed them; a run that begins again must not continue with them."""
+    with pytest.raises(ZeroDivisionError), writer(tmp_path) as one:
+        one.add(sample_id=1, **ASKED, output="4", score=1)
+        raise ZeroDivisionError
+    left = partial(tmp_path).read_bytes()
+    with writer(tmp_path):
+        pass
+    partial(tmp_path).write_bytes(left)
+    with (
+        pytest.raises(fastrec.UsageError, match=r"remove it and .*\.run\.jsonl\.zst\.fastrec-partial"),
+        writer(tmp_path),
+    ):
+        pass
+
+
+def test_a_writer_that_is_used_again_continues(tmp_path: Path) -> None:
+    one = writer(tmp_path)
+    for number in range(3):
+        with pytest.raises(ZeroDivisionError), one:
+            assert [one.count(earlier) for earlier in range(4)] == [1] * number + [0] * (4 - number)
+            one.add(sample_id=number, **ASKED, output="4", score=1)
+            raise ZeroDivisionError
+    with one:
+        pass
+    assert [record["sample_id"] for record in values(tmp_path)] == ["0", "1", "2"]
+
+
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [

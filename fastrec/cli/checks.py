@@ -122,7 +122,8 @@ def check_pairs(directories: tuple[str, ...], jobs: int, output_format: str, no_
 
     Each aggregate has its samples file and each samples file its aggregate; path, format, checksum and number of rows
     are as stated; all rows are valid records with the ids of the aggregate and of one of its results; their mean is the
-    score of that result, within rounding. The names of files and folders follow the rule.
+    score of that result, within rounding, and its standard error that of the mean. Scores are within their bounds. The
+    names of files and folders follow the rule.
 
     Scores of metrics that are no means, such as BLEU, are not compared if they differ. They are counted.
 

@@ -31,7 +31,7 @@ def printed(done: object) -> str:
 def test_no_findings(tree: Tree) -> None:
     """Exit 0, and one line for scores and one for the verdict."""
     tree.add()
-    tree.add(None, result(), result(3.5, "elo", metric_name="elo"), uuid=UUIDS[1], stated={"checksum": ...})
+    tree.add(None, result(), result(0.5, "elo", metric_name="elo"), uuid=UUIDS[1], stated={"checksum": ...})
     tree.write(aggregate(), UUIDS[2])
     (tree.root / "manifest.json").write_text("{}")
     done = check(".")

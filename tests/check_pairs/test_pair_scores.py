@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from fastrec.commands.check_pairs import compare_score
 from fastrec.commands.check_pairs.aggregate import Metric, Result, ScoreDetails
 from fastrec.commands.check_pairs.rows import Tally
 from fastrec.judge.findings import Finding
-from tests.check_pairs.trees import Tree, result, row, rows
+from tests.check_pairs.trees import SCORES, Tree, result, row, rows
 
 ACCURACY = Metric(metric_name="accuracy", min_score=0, max_score=1)
 PERCENT = Metric(metric_name="accuracy", min_score=0, max_score=100)
@@ -118,8 +120,9 @@ def test_a_percentage_that_is_not_stated(tmp_path: Path) -> None:
     """The message says so."""
     tree = Tree(tmp_path)
     tree.add(None, result(75.0))
-    (group,) = tree.check().groups
-    assert group.path == "$.evaluation_results[0].score_details.score"
+    out_of_bounds, group = tree.check().groups
+    assert (group.code, out_of_bounds.code) == ("pair.score", "pair.out_of_bounds")
+    assert group.path == out_of_bounds.path == "$.evaluation_results[0].score_details.score"
     assert group.message == (
         "expected the mean of 4 rows, 0.75, found 75.0; it is 100 times the mean, but max_score is not 100"
     )
@@ -205,7 +208,7 @@ def test_results_are_compared_one_by_one(tmp_path: Path) -> None:
         result(0.375, "b"),
         result(0.1, "c"),
         result(0.3, "d"),
-        result(7.5, "e", metric_name="elo"),
+        result(7.5, "e", metric_name="elo", max_score="Infinity"),
     ]
     tree.add(lines, *results)
     found = tree.check()
@@ -237,3 +240,61 @@ def test_a_rounded_mean_agrees(scores: list[float], decimals: int) -> None:
     )
     assert compared(repr(mean), of(*scores)) == "same"
     assert compared(f"{mean + 2.5 * 10.0**-decimals + 2e-6:.{decimals}f}", of(*scores)) == "different"
+
+
+ERROR_OF_ROWS = statistics.stdev(SCORES) / 2
+ERROR_OF_ALL = statistics.stdev([*SCORES, 0.0]) / math.sqrt(5)
+
+
+@pytest.mark.parametrize(
+    ("stated", "more", "is_wrong"),
+    [
+        ({"value": ERROR_OF_ROWS, "method": "analytic"}, {"num_samples": 4}, False),
+        ({"value": ERROR_OF_ROWS}, {}, False),
+        ({"value": round(ERROR_OF_ROWS, 3)}, {}, False),
+        ({"value": ERROR_OF_ALL}, {"num_samples": 5}, False),
+        ({"value": statistics.pstdev(SCORES) / 2}, {}, False),
+        ({"value": 2 * ERROR_OF_ROWS, "method": "analytic"}, {"num_samples": 4}, True),
+        ({"value": statistics.stdev(SCORES)}, {}, True),
+        ({"value": 0.0}, {}, True),
+        ({"value": -ERROR_OF_ROWS}, {}, True),
+        ({"value": 0.9, "method": "bootstrap"}, {}, False),  # depends on random numbers
+        ({"value": 0.9}, {"num_samples": 2}, False),  # repeats: the errors of their means are something else
+        ({"value": "0.9"}, {}, False),
+        ({"value": None}, {}, False),
+        (0.9, {}, False),
+    ],
+)
+def test_standard_errors(tmp_path: Path, stated: Any, more: dict[str, Any], is_wrong: bool) -> None:
+    """It is that of the mean of the rows, with or without errors, and with n or n - 1 under the root."""
+    tree = Tree(tmp_path)
+    of_rows = result(0.75)
+    of_rows["score_details"]["uncertainty"] = {"standard_error": stated, **more}
+    tree.add([*rows(), row(9, 0.0, error="timeout")], of_rows)
+    found = tree.check()
+    assert found.codes == ({"pair.standard_error": 1} if is_wrong else {})
+    if is_wrong:
+        path = "$.evaluation_results[0].score_details.uncertainty.standard_error.value"
+        assert found.groups[0].path == path
+
+
+@pytest.mark.parametrize(
+    ("scores", "value", "is_wrong"),
+    [
+        ([75.0, 25.0], 25.0, False),
+        ([0.75, 0.25], 25.0, False),
+        ([0.3] * 10, 0.0, False),
+        ([0.3] * 10, 0.1, True),
+        ([1000.25, 1000.5, 1000.75], 0.25 / math.sqrt(3), False),
+        ([1000.25, 1000.5, 1000.75], 0.2, True),
+        ([1e200, 1e200], 7.0, False),
+        ([1.0], 7.0, False),
+    ],
+)
+def test_standard_errors_of_other_scores(tmp_path: Path, scores: list[float], value: float, is_wrong: bool) -> None:
+    """Percentages, scores that are all the same or far from 0, and those that cannot be compared."""
+    tree = Tree(tmp_path)
+    of_rows = result(statistics.fmean(scores), max_score="Infinity", metric_name="score", metric_unit="percent")
+    of_rows["score_details"]["uncertainty"] = {"standard_error": {"value": value}}
+    tree.add(rows(*scores), of_rows)
+    assert tree.codes() == ({"pair.standard_error": 1} if is_wrong else {})

@@ -73,17 +73,28 @@ def test_what_is_not_stated_is_counted(tree: Tree) -> None:
 
 
 def test_line_separators_inside_of_texts_are_no_line_ends(tree: Tree) -> None:
-    """U+2028, U+2029 and U+0085, which other tools split lines at; also \\r and blank lines."""
+    """U+2028, U+2029 and U+0085, which other tools split lines at; also \\r."""
     odd = "a\u2028b\u2029c\u0085d\x0b\x0c\x1c"
     lines = [
         row(number, 1.0, input={"raw": odd, "reference": [odd]}, sample_id=f"{odd}{number}") for number in range(3)
     ]
     text = text_of(lines)
     assert "\u2028".encode() in text
-    tree.add(text.replace(b"\n", b"\r\n\n  \n"), result(1.0), stated={"total_rows": 3})
+    tree.add(text.replace(b"\n", b"\r\n"), result(1.0), stated={"total_rows": 3})
     found = tree.check()
     assert found.ok
     assert found.rows == 3
+
+
+@pytest.mark.parametrize("chunk_bytes", [100, 1 << 20])
+def test_blank_lines_are_found(tree: Tree, chunk_bytes: int) -> None:
+    """The data store refuses them; they are no rows."""
+    first, *others = text_of(rows()).splitlines(keepends=True)
+    tree.add(first + b"\n \t\r\n" + b"".join(others) + b"\n", stated={"total_rows": 4})
+    with use_limits(Limits(chunk_bytes=chunk_bytes)):
+        found = tree.check()
+    assert (found.codes, found.rows, found.reproduced) == ({"pair.blank_line": 3}, 4, 1)
+    assert [place.line for place in found.groups[0].locations] == [2, 3, 7]
 
 
 def test_rows_of_all_versions(tree: Tree) -> None:
@@ -91,6 +102,8 @@ def test_rows_of_all_versions(tree: Tree) -> None:
     common = {"evaluation_id": "e", "model_id": "m", "evaluation_name": "n"}
     for uuid, version in zip(UUIDS, ("0.2.0", "0.2.0-released", "0.2.1"), strict=False):
         lines = [sample_of(version, **common, evaluation={"score": score, "is_correct": True}) for score in (0.5, 0.7)]
+        for line in lines:
+            del line["sample_hash"]
         info = {"name": "m", "id": "m"}
         results = result(0.6, None, "n"), result(0.1, None, "o")
         tree.add(lines, *results, uuid=uuid, evaluation_id="e", model_info=info)
@@ -255,7 +268,8 @@ def test_a_missing_row_is_noticed(tree: Tree) -> None:
 def test_there_must_be_a_row(tree: Tree, text: bytes, format_: Format) -> None:
     tree.add(text, format_=format_)
     found = tree.check()
-    assert found.codes == {"pair.no_rows": 1}
+    blank = {"pair.blank_line": text.count(b"\n")} if text else {}
+    assert found.codes == {"pair.no_rows": 1, **blank}
     assert found.not_compared == {"no rows": 1}
 
 
@@ -333,11 +347,24 @@ def test_result_ids_in_records_of_earlier_versions(tree: Tree) -> None:
         lines.append(sample(**common, sample_id=number, evaluation={"score": score, "is_correct": True}) | more)
     lines += [sample(**common, evaluation_result_id=odd) for odd in (None, [1], {"a": 1}, 7)]
     lines += [sample(**common, evaluation_result_id=f"unknown {number}") for number in range(3)]
+    for line in lines:
+        line.pop("sample_hash", None)
     tree.add(lines, *results, evaluation_id="e", model_info={"id": "m"})
     found = tree.check()
     assert found.invalid == 0
-    assert found.codes == {"pair.several_results": 8, "pair.unknown_result": 3}
-    assert (found.reproduced, found.not_compared) == (2, {"no rows": 1})
+    assert found.codes == {"pair.unknown_result": 3}
+    assert (found.reproduced, found.not_compared) == (3, {})
+
+
+def test_rows_with_and_without_a_metric(tree: Tree) -> None:
+    """Rows without an id belong to the only result of their name that has none, or else to several."""
+    with_id, without_id = result(1.0, "a"), result(0.0, None)
+    lines = [*rows(1, 1, result="a"), *rows(0, 0, result=None)]
+    tree.add(lines, with_id, without_id)
+    found = tree.check()
+    assert (found.codes, found.reproduced) == ({}, 2)
+    tree.add(lines, with_id, without_id, without_id)
+    assert tree.codes() == {"pair.several_results": 2}
 
 
 def test_an_aggregate_without_results(tree: Tree) -> None:
@@ -351,6 +378,63 @@ def test_results_with_the_same_id(tree: Tree) -> None:
     found = tree.check()
     assert found.codes == {"pair.duplicate_result": 2}
     assert (found.reproduced, found.not_compared) == (1, {"no rows": 2})
+
+
+# What the data store refuses in an aggregate
+
+
+@pytest.mark.parametrize("value", [..., None, "us", []])
+def test_an_aggregate_says_where_it_comes_from(tree: Tree, value: Any) -> None:
+    """The rest of the pair is compared nevertheless."""
+    path = tree.add()
+    document = json.loads(path.read_text())
+    del document["source_metadata"]
+    tree.write(document if value is ... else {**document, "source_metadata": value})
+    found = tree.check()
+    assert (found.codes, found.reproduced) == ({"pair.source_metadata": 1}, 1)
+    assert found.groups[0].path == "$.source_metadata"
+
+
+@pytest.mark.parametrize(
+    ("score", "bounds", "codes"),
+    [
+        (0.75, {"min_score": 1, "max_score": 0}, {"pair.bounds": 1}),
+        (0.75, {"min_score": "Infinity", "max_score": 0}, {"pair.bounds": 1}),
+        (0.75, {"min_score": 0.75, "max_score": 0.75}, {}),
+        (0.75, {"min_score": "-Infinity", "max_score": "Infinity"}, {}),
+        (0.75, {"min_score": None, "max_score": None}, {}),
+        (0.75, {"min_score": 0, "max_score": "one"}, {}),
+        (0.75, {"min_score": 0, "max_score": 0.5}, {"pair.out_of_bounds": 1}),
+        (0.75, {"min_score": None, "max_score": 0.5}, {"pair.out_of_bounds": 1}),
+        (0.75, {"min_score": 0.8, "max_score": "Infinity"}, {"pair.out_of_bounds": 1}),
+    ],
+)
+def test_scores_are_within_their_bounds(
+    tree: Tree, score: float, bounds: dict[str, Any], codes: dict[str, int]
+) -> None:
+    """An aggregate without rows has such mistakes, too."""
+    tree.add(None, result(score, **bounds))
+    assert tree.codes() == codes
+    tree.write(aggregate(result(score, **bounds)), UUIDS[1])
+    assert tree.codes() == {code: 2 * count for code, count in codes.items()}
+
+
+@pytest.mark.parametrize(
+    ("details", "paths"),
+    [
+        ({"deployment_type": "unknown", "model_availability": "open_weights"}, []),
+        ({"deployment_type": "cloud"}, ["deployment_type"]),
+        ({"deployment_type": None, "model_availability": "Open"}, ["deployment_type", "model_availability"]),
+        ({"deployment_type": ["unknown"]}, ["deployment_type"]),
+        ({"other": "cloud"}, []),
+        (None, []),
+    ],
+)
+def test_deployment_values(tree: Tree, details: Any, paths: list[str]) -> None:
+    tree.add(model_info={"name": "model", "id": MODEL_ID, "additional_details": details})
+    groups = tree.check().groups
+    assert {group.code for group in groups} <= {"pair.deployment"}
+    assert [group.path.rpartition(".")[2] for group in groups] == paths
 
 
 # Aggregates that cannot be used
@@ -509,7 +593,7 @@ def test_records_of_one_metric_need_no_result_id(tree: Tree) -> None:
     common = {"evaluation_id": "e", "model_id": "m"}
     lines = [sample(**common, sample_id=number, evaluation={"score": True, "is_correct": True}) for number in range(3)]
     for line in lines:
-        del line["error"]
+        del line["error"], line["sample_hash"]
     tree.add(lines, result(1), evaluation_id="e", model_info={"id": "m"})
     assert tree.codes() == {}
 
@@ -538,7 +622,7 @@ def test_an_integer_sample_id_labelled_as_newest_is_found(tree: Tree) -> None:
     """It is a valid record of 0.2.0, but others judge it by its label, and refuse it."""
     old = sample(evaluation_id=row(0)["evaluation_id"], model_id=MODEL_ID, evaluation_name="gsm8k", sample_id=7)
     old |= {"evaluation": {"score": 1.0, "is_correct": True}, "schema_version": "0.3.0"}
-    old.pop("error", None)
+    del old["error"], old["sample_hash"]
     tree.add([row(0), old], result(1.0))
     group = only_group(tree)
     assert (group.code, group.message) == ("pair.version", "expected a record of 0.3.0, found one of 0.2.0")
@@ -554,6 +638,25 @@ def test_rows_that_are_there_twice_are_found(tree: Tree, small: bool) -> None:
         group = only_group(tree)
     assert group.code == "pair.duplicate_row"
     assert "40 of 80" in group.message
+
+
+@pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
+def test_wrong_sample_hashes_are_found(tree: Tree, version: str) -> None:
+    """One that some recipe gives is right. A hash of another row is wrong, although that row is right."""
+    make = {"0.2.0": sample, "0.3.0": lambda **fields: sample_of("0.3.0", **fields)}[version]
+    ids = {"evaluation_id": "e", "model_id": MODEL_ID, "evaluation_name": "gsm8k"}
+    scores = {"evaluation": {"score": 1.0, "is_correct": True}}
+    lines = [make(**ids, **scores, sample_id=f"q-{number}") for number in range(4)]
+    for number, line in enumerate(lines):
+        line["input"] = {"raw": f"question {number}", "reference": line["input"]["reference"]}
+        del line["error"], line["sample_hash"]
+    right = fastrec.decode(json.dumps(lines[0])).sample_hash
+    lines[0]["sample_hash"] = lines[2]["sample_hash"] = right
+    lines[3]["sample_hash"] = "0" * 64
+    tree.add(lines, result(1.0, lines[0].get("evaluation_result_id")), evaluation_id="e")
+    found = tree.check()
+    assert (found.codes, found.reproduced) == ({"pair.sample_hash": 2}, 1)
+    assert [place.line for place in found.groups[0].locations] == [3, 4]
 
 
 @pytest.mark.parametrize(

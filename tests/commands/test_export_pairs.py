@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 import fastrec
+from fastrec.commands.export.pairs import _portable
 from fastrec.errors import UsageError
 from tests.docs.reference import ROOT
 from tests.running import run_command
@@ -174,3 +175,77 @@ def test_pairs_need_the_newest_version_and_tables_no_details(tmp_path: Path) -> 
         exported(tmp_path / "corpus", tmp_path)
     with pytest.raises(UsageError, match="an option of pairs"):
         fastrec.export(tmp_path / "corpus", tmp_path / "out", format="csv", details=tmp_path / "details.toml")
+
+
+def test_rows_have_the_label_of_their_version(tmp_path: Path) -> None:
+    """A corpus keeps wrong labels, but readers of the data store judge rows by them, and refuse such rows."""
+    note = {"schema_version": "0.2.1"}
+    labels = ["0.2.1", "instance_level_eval_0.2.0", "0.3.0", "0.2.2", "my own"]
+    records = [record(number, 1.0, schema_version=label, metadata=note) for number, label in enumerate(labels)]
+    corpus = corpus_of(tmp_path, records)
+    (tmp_path / "details.toml").write_text(DETAILS)
+    details = {"format": "pairs", "details": tmp_path / "details.toml"}
+    done = fastrec.export(corpus, tmp_path / "store", **details)
+    assert [notice for notice in done.notices if "2 rows" in notice and "schema_version" in notice]
+    checked = fastrec.check_pairs(tmp_path / "store")
+    assert checked.ok, checked.groups
+    [samples] = (tmp_path / "store").rglob("*_samples.jsonl")
+    rows = sorted(map(json.loads, samples.read_text().splitlines()), key=lambda row: row["sample_id"])
+    assert [row["schema_version"] for row in rows] == ["0.3.0", "0.3.0", "0.3.0", "0.2.2", "my own"]
+    assert all(row["metadata"] == note for row in rows)
+    (tmp_path / "right").mkdir()
+    done = fastrec.export(corpus_of(tmp_path / "right", [record(0, 1.0)]), tmp_path / "other", **details)
+    assert done.notices == []
+
+
+def test_runs_with_records_with_and_without_a_metric(tmp_path: Path) -> None:
+    records = [record(number, 1.0, evaluation_result_id="f1") for number in range(2)]
+    for number in (2, 3, 4):
+        records.append(record(number, 0.0))
+        records[-1].pop("evaluation_result_id", None)
+    exported(corpus_of(tmp_path, records), tmp_path)
+    checked = fastrec.check_pairs(tmp_path / "store")
+    assert checked.ok, checked.groups
+    assert (checked.results, checked.reproduced) == (2, 2)
+
+
+def test_a_mean_is_within_the_bounds_of_its_scores(tmp_path: Path) -> None:
+    """The sum of 20 times 2.97 / 20 is 2.9700000000000006."""
+    details = f'{DETAILS}[metrics."grade"]\nmin_score = 0\nmax_score = 2.97\n'
+    records = [record(number, 2.97, evaluation_result_id="grade") for number in range(20)]
+    [found] = exported(corpus_of(tmp_path, records), tmp_path, details).values()
+    assert found["evaluation_results"][0]["score_details"]["score"] == 2.97
+    assert fastrec.check_pairs(tmp_path / "store").ok
+
+
+@pytest.mark.parametrize(
+    ("model", "folder"),
+    [
+        ("tiiuae/falcon", "tiiuae/falcon"),
+        ("org/metadata", "org/metadata"),
+        ("org/data", "org/data_"),
+        ("org/con", "org/con_"),
+        ("org/Con.v2", "org/Con_.v2"),
+        ("../../x", "__/_._x"),
+        ("a/../../../x", "a/_._.._.._x"),
+        ("org/a\0b\nc", "org/a_b_c"),
+        ("org/..", "org/__"),
+        ("org/C:\\x", "org/C__x"),
+        ("org/" + "x" * 5_000, "org/" + "x" * 60),
+        ("org/" + "\U0001f600" * 300, "org/" + "\U0001f600" * 60),
+    ],
+)
+def test_names_of_folders(model: str, folder: str) -> None:
+    """None leads out of the output, and a name that every system allows is kept."""
+    assert "/".join(map(_portable, model.split("/", 1))) == folder
+
+
+def test_names_that_differ_in_what_folders_cannot_say(tmp_path: Path) -> None:
+    """Such runs share a folder on some systems; their files have different names."""
+    models = ["org/M", "org/m", "org/a:b", "org/a?b", "org/" + "x" * 100, "org/" + "x" * 101, "/etc/x", "../../../x"]
+    records = [record(0, 1.0, model_id=model, evaluation_name="../../sums") for model in models]
+    found = exported(corpus_of(tmp_path, records), tmp_path, f'{DETAILS}[models."/*"]\ndeveloper = "/etc"\n')
+    assert len({path.lower() for path in found}) == len(models)
+    assert {path.name for path in tmp_path.iterdir()} == {"corpus", "details.toml", "in.jsonl", "store"}
+    checked = fastrec.check_pairs(tmp_path / "store")
+    assert (checked.codes, checked.pairs) == ({}, len(models))

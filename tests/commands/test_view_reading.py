@@ -20,10 +20,12 @@ import fastrec
 from fastrec.answers.index import open_index
 from fastrec.answers.table import Query
 from fastrec.commands.view.layout import answer_text, render
+from fastrec.commands.view.question_page import are_unique
 from tests.commands.test_view import Elements, hash_of, links_in
 from tests.commands.viewing import HOSTILE, Client, agent_record, make_corpus, plain_records, serving
 from tests.samples import question, sample
 from tests.sizes import examples
+from tests.timing import grows_linearly
 
 SUBJECTS = ("law", "art", "law", "~a&b=<c>", "law")
 MARKDOWN = "# Answer\n\nIt is **42**:\n\n1. six\n2. seven\n\n```py\nprint(6 * 7)\n```\n"
@@ -303,3 +305,9 @@ def test_a_download_of_a_damaged_corpus(corpus: Path, tmp_path: Path) -> None:
         for part in copy.glob("part-*"):
             part.write_bytes(b"\0" * part.stat().st_size)
         assert "The corpus cannot be read" in Client(opened.address).page("/download?evaluation=sums", 500)
+
+
+def test_trials_that_no_other_answer_has_are_found_in_linear_time() -> None:
+    """A model may have 100,000 answers to a question."""
+    assert are_unique([{"epoch": "1"}, {}, {"epoch": "2", "run": "a"}, {"epoch": "1"}]) == [False, True, True, False]
+    assert grows_linearly(lambda size: are_unique([{"epoch": str(number)} for number in range(size)]), 1_000)

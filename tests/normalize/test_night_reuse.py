@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -361,11 +362,15 @@ def test_a_touched_file_is_judged_again_by_default(scene: Nights) -> None:
     scene.check()
 
 
-def test_a_change_right_after_the_run_is_found(scene: Nights) -> None:
-    """A file that was written just before it was read may change again within the resolution of the clock."""
+@pytest.mark.parametrize("hours", [0, 1])
+def test_a_change_right_after_the_run_is_found(scene: Nights, hours: int) -> None:
+    """A file that was written just before it was read may change again within the resolution of the clock.
+
+    So may one that was written before the clock was set back.
+    """
     path = next(path for path in scene.pile.paths if path.suffix == ".jsonl")
-    os.utime(path)
-    now = path.stat().st_mtime_ns
+    now = time.time_ns() + hours * 3_600 * 10**9
+    os.utime(path, ns=(now, now))
     scene.run()
     path.write_bytes(path.read_bytes().replace(b" says 0", b" says 5"))
     os.utime(path, ns=(now, now))

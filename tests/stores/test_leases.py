@@ -20,6 +20,7 @@ from fastrec.errors import LockedError, LostLeaseError
 from fastrec.limits import LIMITS, Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
+from fastrec.storage.object_store import ObjectStore
 from tests.normalize.normalizing import write
 from tests.normalize.test_failures import lines_of
 from tests.stores.fake import FakeStore, Faults
@@ -93,6 +94,18 @@ def test_clocks_that_differ(wrong: int, store: Faults, monkeypatch: pytest.Monke
     normalize()
     assert has_corpus(store)
     assert watched == [1.5 * LIMITS.lease_renew_seconds] * 2
+
+
+@pytest.mark.parametrize("jump", [-3_600, 3_600])
+def test_the_clock_is_set_while_a_run_holds_its_lease(jump: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run renews its lease before it relies on it again."""
+    lease = leases.Lease(ObjectStore(), f"{OUT}/.fastrec-writing", OUT)
+    clock = time.time
+    with lease.held():
+        monkeypatch.setattr(leases.time, "time", lambda: clock() + jump)
+        lease.check()
+        alive = json.loads(FakeStore().cat_file(f"{OUT}/.fastrec-writing"))["alive"]
+        assert abs(alive - clock() - jump) < 60
 
 
 def test_a_lease_is_renewed_while_a_run_waits(store: Faults) -> None:

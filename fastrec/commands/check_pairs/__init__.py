@@ -138,19 +138,52 @@ def _size_finding(result: Result, number: int, answered: Tally, failed: Tally) -
     return Finding("pair.num_samples", path, f"expected {found[1]:,}, the number of rows, found {stated:,}")
 
 
+def _standard_error_finding(result: Result, number: int, answered: Tally, failed: Tally) -> Finding | None:
+    """Compare a standard error with that of the mean of the rows; some divide by n, and some by n - 1.
+
+    It is not compared if samples have several rows, because then it may be one of the means of samples.
+    """
+    stated, rows = result.standard_error, (answered.rows, answered.rows + failed.rows)
+    if stated is None or _may_be_no_mean(result) or result.num_samples not in (None, *rows):
+        return None
+    tolerance = _tolerance(repr(stated), result.metric)
+    factors = (1, 100) if _is_percentage(result.metric) else (1,)
+    expected = []
+    for size, total, squares in _sums(answered, failed, result.metric):
+        mean, mean_square = total / size, squares / size
+        variance = mean_square - mean * mean
+        rounding = 1e-10 * mean_square  # of sums of a million doubles
+        for divisor in (size - 1, size) if size > 1 else ():
+            least = math.sqrt(max(variance - rounding, 0) / divisor)
+            most = math.sqrt(max(variance + rounding, 0) / divisor)
+            expected.append((least + most) / 2)
+            for factor in factors:
+                if factor * least - tolerance <= stated <= factor * most + tolerance:
+                    return None
+    if not expected or not all(map(math.isfinite, expected)):
+        return None
+    path = f"$.evaluation_results[{number}].score_details.uncertainty.standard_error.value"
+    message = f"expected the standard error of the mean of the rows, {expected[0]:.6g}, found {stated}"
+    return Finding("pair.standard_error", path, message)
+
+
 def _means(answered: Tally, failed: Tally, metric: Metric) -> Iterator[float]:
-    """Yield the mean by each way of counting, the most usual one first."""
-    everything = answered.rows + failed.rows
-    sums: list[tuple[float, float]] = [(answered.score, failed.score)]
+    return (total / size for size, total, _ in _sums(answered, failed, metric))
+
+
+def _sums(answered: Tally, failed: Tally, metric: Metric) -> Iterator[tuple[int, float, float]]:
+    """Yield the number of values, their sum and that of their squares by each way of counting, the usual one first."""
+    sums: list[tuple[float, ...]] = [(answered.score, answered.squares, failed.score, failed.squares)]
     names = metric.metric_id, metric.metric_name, metric.metric_kind, metric.evaluation_description
     if metric.score_type == "binary" or _words_of(names) & _LIKE_ACCURACY:
-        sums.append((answered.correct, failed.correct))
-    for without_errors, of_errors in sums:
+        sums.append((answered.correct, answered.correct, failed.correct, failed.correct))
+    everything = answered.rows + failed.rows
+    for total, squares, of_errors, squares_of_errors in sums:
         if answered.rows:
-            yield without_errors / answered.rows
+            yield answered.rows, total, squares
         if failed.rows:
-            yield (without_errors + of_errors) / everything
-            yield without_errors / everything
+            yield everything, total + of_errors, squares + squares_of_errors
+            yield everything, total, squares
 
 
 def _tolerance(written: str, metric: Metric) -> float:
@@ -309,6 +342,8 @@ class _Check:
             verdict = "invalid rows" if rows.counts["invalid"] else compare_score(result, number, *tallies)
             if verdict is None:
                 report.reproduced += 1
+                if finding := _standard_error_finding(result, number, *tallies):
+                    self._find(pair.aggregate, finding)
             elif isinstance(verdict, Finding):
                 report.different += 1
                 self._find(pair.aggregate, verdict)

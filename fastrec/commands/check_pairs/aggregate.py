@@ -15,6 +15,7 @@ by `evaluation_results`, which every aggregate has, when they are read.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -120,6 +121,12 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False) if len(text) <= _LONGEST else describe(text)
 
 
+_INFINITIES: Final[dict[float | str | None, float]] = {"Infinity": math.inf, "-Infinity": -math.inf}
+_DEPLOYMENT: Final = {
+    "deployment_type": ("self_deployed", "externally_managed", "unknown"),
+    "model_availability": ("open_weights", "closed_weights", "unknown"),
+}
+
 _LARGEST: Final = 64 << 20  # bytes of an aggregate; they are a few kilobytes, and a larger file is something else
 
 
@@ -145,6 +152,16 @@ class Metric(msgspec.Struct, frozen=True):
     min_score: float | str | None = None
     max_score: float | str | None = None
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The least and the largest score; infinite if they are not given, or are no numbers."""
+        return _bound(self.min_score, -math.inf), _bound(self.max_score, math.inf)
+
+
+def _bound(value: float | str | None, default: float) -> float:
+    bound = _INFINITIES.get(value, value)
+    return bound if isinstance(bound, float) else default
+
 
 class ScoreDetails(msgspec.Struct, frozen=True):
     score: msgspec.Raw
@@ -164,24 +181,63 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def num_samples(self) -> int | None:
-        stated = self.details.uncertainty
-        number = stated.get("num_samples") if isinstance(stated, dict) else None
+        number = _object(self.details.uncertainty).get("num_samples")
         return number if type(number) is int else None
+
+    @property
+    def standard_error(self) -> float | None:
+        """The standard error, unless it depends on more than the scores, as one by bootstrap does."""
+        stated = _object(_object(self.details.uncertainty).get("standard_error"))
+        value = stated.get("value")
+        is_analytic = stated.get("method") in (None, "analytic")
+        return value if is_analytic and type(value) in (float, int) else None
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 class _Model(msgspec.Struct, frozen=True):
     id: str
+    additional_details: Any = None
 
 
 class Aggregate(msgspec.Struct, frozen=True):
     evaluation_id: str
     model_info: _Model
     results: tuple[Result, ...] = msgspec.field(name="evaluation_results")
+    source_metadata: Any = None
     stated: Stated | None = msgspec.field(name="detailed_evaluation_results", default=None)
 
     @property
     def model_id(self) -> str:
         return self.model_info.id
+
+
+def aggregate_findings(aggregate: Aggregate) -> Iterator[Finding]:
+    """Find what the data store refuses, whatever the rows are, and results that cannot be told apart."""
+    if not isinstance(aggregate.source_metadata, dict):
+        found = "none" if aggregate.source_metadata is None else describe(aggregate.source_metadata)
+        yield Finding("pair.source_metadata", "$.source_metadata", f"expected an object, found {found}")
+    details = _object(aggregate.model_info.additional_details)
+    for name, allowed in _DEPLOYMENT.items():
+        if name in details and details[name] not in allowed:
+            message = f"expected {' or '.join(allowed)}, found {describe(details[name])}"
+            yield Finding("pair.deployment", f"$.model_info.additional_details.{name}", message)
+    seen: set[str | None] = set()
+    for number, result in enumerate(aggregate.results):
+        path = f"$.evaluation_results[{number}]"
+        if result.id is not None and result.id in seen:
+            message = f"expected another id for each result, found {quoted(result.id)} again"
+            yield Finding("pair.duplicate_result", f"{path}.evaluation_result_id", message)
+        seen.add(result.id)
+        least, largest = result.metric.bounds
+        if least > largest:
+            message = f"expected at most max_score, {largest}, found {least}"
+            yield Finding("pair.bounds", f"{path}.metric_config.min_score", message)
+        elif not least <= float(result.score) <= largest:
+            message = f"expected a score from {least} to {largest}, found {describe(float(result.score))}"
+            yield Finding("pair.out_of_bounds", f"{path}.score_details.score", message)
 
 
 class NotAggregate(msgspec.Struct, frozen=True):

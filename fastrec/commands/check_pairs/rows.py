@@ -3,8 +3,9 @@
 A large plain samples file is cut into slices, and each is a piece. The first piece of a pair also checks all that does
 not depend on the rows. Every piece reads the aggregate, because a task takes paths.
 
-A row belongs to the result with its `evaluation_result_id`; without one, to the result with its `evaluation_name`, or
-else to the only result. Rows that agree in all ids are joined alike, so each combination of ids is looked up once.
+A row belongs to the result with its `evaluation_result_id`; without one, to the result with its `evaluation_name`, to
+the only one of these that has no id either, or else to the only result. Rows that agree in all ids are joined alike, so
+each combination of ids is looked up once.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import os
 from array import array
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from itertools import repeat
@@ -22,7 +23,15 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from xxhash import xxh3_64_intdigest
 
-from fastrec.commands.check_pairs.aggregate import Aggregate, NotAggregate, Pair, path_finding, quoted, read_aggregate
+from fastrec.commands.check_pairs.aggregate import (
+    Aggregate,
+    NotAggregate,
+    Pair,
+    aggregate_findings,
+    path_finding,
+    quoted,
+    read_aggregate,
+)
 from fastrec.errors import ShardError, shown, utf8
 from fastrec.judge.findings import Finding, Location, SliceFindings
 from fastrec.judge.judge import JudgedChunk, judge_of, judge_slice
@@ -37,7 +46,11 @@ from fastrec.storage import hash_of_file, join, parent_and_name
 from fastrec.summary.rows import Sums
 
 _MOST_JOINED: Final = 10_000  # combinations of ids to remember
-_SETTINGS: Final = JudgeSettings(normal=False, records=True)  # without normal forms, which is a third faster
+_SETTINGS: Final = JudgeSettings(normal=False, records=True, sample_hash="fill")
+"""Without normal forms, which is a third faster; records keep the `sample_hash` of their row."""
+
+_BLANK: Final = Finding("pair.blank_line", "$", "expected a row, found a blank line")
+_WRONG_HASH: Final = Finding("pair.sample_hash", "$.sample_hash", "not a hash of input.raw and input.reference")
 
 
 class Tally(Sums):
@@ -46,6 +59,7 @@ class Tally(Sums):
     rows: int = 0
     score: float = 0.0
     correct: int = 0
+    squares: float = 0.0  # of scores
 
 
 class Rows(SliceFindings):
@@ -75,7 +89,12 @@ def _read_rows(piece: Slice, aggregate: Aggregate | None) -> Rows:
             first = invalid.findings[0]
             finding = Finding("pair.invalid_row", first.path, f"{first.message} [{first.code}]")
             found.groups.add(finding, Location(source, invalid.line))
-        found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, judged.data.split(b"\n"))))
+        lines = judged.data.split(b"\n")
+        found.hashes.extend(map(xxh3_64_intdigest, filter(bytes.strip, lines)))
+        if batch.blank:
+            for number, text in enumerate(lines[: batch.lines], judged.line):
+                if not text.strip():
+                    found.groups.add(_BLANK, Location(source, number))
         _check_rows(judged, joiner, found, source)
     found.counts["text_bytes"] = stats.text_bytes
     return found
@@ -92,17 +111,23 @@ def _label_finding(kind: type[Any], label: str) -> Finding | None:
 
 def _check_rows(judged: JudgedChunk, joiner: _Joiner | None, found: Rows, source: str) -> None:
     tallies, batch = found.tallies, judged.batch
+    # The hash alone does not tell which rows are wrong: it may be the right one of another row.
+    wrong_hashes = {(wrong.sample_id, wrong.given) for wrong in batch.replaced}
     for record, line, result_id in zip(batch.records, batch.numbers, _result_ids(judged), strict=True):
         label = record.schema_version
         mismatch = _label_finding(type(record), label) if label in LABELS else None
         result, findings = joiner.join(record, result_id) if joiner else (None, [])
         for finding in [mismatch, *findings] if mismatch else findings:
             found.groups.add(finding, Location(source, line))
+        if wrong_hashes and (record.sample_id, record.sample_hash) in wrong_hashes:
+            found.groups.add(_WRONG_HASH, Location(source, line))
         if result is None:
             continue
         tally, evaluation = tallies[result, bool(record.error)], record.evaluation
         tally.rows += 1
-        tally.score += _float(evaluation.score)
+        score = _float(evaluation.score)
+        tally.score += score
+        tally.squares += score * score
         tally.correct += evaluation.is_correct
 
 
@@ -146,8 +171,9 @@ class _Joiner:
         self._ids = {
             result.id: number for number, result in reversed(list(enumerate(results))) if result.id is not None
         }
-        self._names = {result.name: number for number, result in enumerate(results)}
-        self._counts = Counter(result.name for result in results)
+        self._named: defaultdict[str, list[int]] = defaultdict(list)
+        for number, result in enumerate(results):
+            self._named[result.name].append(number)
         self._known: dict[tuple[Any, ...], tuple[int | None, list[Finding]]] = {}
 
     def join(self, record: Any, result_id: str | UnsetType) -> tuple[int | None, list[Finding]]:
@@ -176,12 +202,13 @@ class _Joiner:
             known = f"the id of one of the {len(results):,} results" if results else "results in the aggregate"
             message = f"expected {known}, found {quoted(result_id)}"
             return None, Finding("pair.unknown_result", "$.evaluation_result_id", message)
-        if self._counts[name] == 1:
-            return self._names[name], None
-        if len(results) == 1:
-            return 0, None
-        if self._counts[name]:
-            message = f"{self._counts[name]:,} results have the evaluation_name {quoted(name)}"
+        named = self._named.get(name, [])
+        without_id = [number for number in named if results[number].id is None]
+        for fitting in (named, without_id, range(len(results))):
+            if len(fitting) == 1:
+                return fitting[0], None
+        if named:
+            message = f"{len(named):,} results have the evaluation_name {quoted(name)}"
             return None, Finding("pair.several_results", "$.evaluation_name", message)
         message = f"expected the evaluation_name of a result, found {quoted(name)}"
         return None, Finding("pair.no_result", "$.evaluation_name", message)
@@ -245,7 +272,7 @@ def _check_piece(piece: Piece, read: Callable[[str], Aggregate | NotAggregate]) 
         if isinstance(found, Aggregate):
             checked.aggregate = found
             if piece.is_first:
-                checked.findings += _result_findings(found)
+                checked.findings += aggregate_findings(found)
                 checked.findings += _statement_findings(pair, found)
         elif found:
             checked.is_ignored = not (found.is_meant or pair.is_meant)
@@ -258,17 +285,6 @@ def _check_piece(piece: Piece, read: Callable[[str], Aggregate | NotAggregate]) 
     except OSError as exc:
         checked.error = f"{shown(os.fsdecode(exc.filename or pair.folder))}: cannot be read: {exc.strerror}"
     return checked
-
-
-def _result_findings(aggregate: Aggregate) -> Iterator[Finding]:
-    """Find results that cannot be told apart."""
-    seen: set[str | None] = set()
-    for number, result in enumerate(aggregate.results):
-        if result.id is not None and result.id in seen:
-            path = f"$.evaluation_results[{number}].evaluation_result_id"
-            message = f"expected another id for each result, found {quoted(result.id)} again"
-            yield Finding("pair.duplicate_result", path, message)
-        seen.add(result.id)
 
 
 def _statement_findings(pair: Pair, aggregate: Aggregate) -> Iterator[Finding]:

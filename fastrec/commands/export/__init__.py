@@ -147,15 +147,16 @@ def export(
         task, folder, suffix = _plan(format, made)
         folder.mkdir(exist_ok=True)
         tasks = []
+        written: list[str] = []
         if format == "pairs":
             reported = with_progress(parts, parts, progress, "write")
-            write_pairs(reported, manifest.sort_fields, made.staging, given)
+            written = write_pairs(reported, manifest.sort_fields, made.staging, given)
         else:
             tasks = export_tasks(parts, manifest, folder, suffix, raw_cells=raw_cells, split=split)
             done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
             list(with_progress(done, parts, progress, "write"))
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
-        notices = [skipped] if skipped else []
+        notices = [skipped, *written] if skipped else written
         notices += [f"only records that match {wanted}"] if wanted else []
         with naming(str(made.staging)):
             notices += _finish(format, made, [task.output for task in tasks], schema, graded, raw_cells=raw_cells)

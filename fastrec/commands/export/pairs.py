@@ -29,6 +29,7 @@ from fastrec.corpus.scan import PartFile, decode_lines
 from fastrec.errors import UsageError, counted, shown
 from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
+from fastrec.schemas.schema import LABELS
 from fastrec.toml_file import read_toml
 
 _SETTINGS: Final = ("temperature", "top_p", "top_k", "max_tokens")
@@ -37,7 +38,8 @@ _MOST_PROBLEMS: Final = 40
 _LONGEST_NAME: Final = 60  # characters of a folder, at most 240 bytes
 _LONGEST_SETTING: Final = 200  # longer metadata of a run is no setting
 _NOT_PORTABLE: Final = re.compile(r'^\.|[<>:"/\\|?*\x00-\x1f\x7f]|[. ]$')
-_RESERVED: Final = re.compile(r"(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?=\.|$)|data$|^$", re.IGNORECASE)
+_RESERVED: Final = re.compile(r"^(?:(?:CON|PRN|AUX|NUL|COM[1-9]|LPT[1-9])(?=\.|$)|data$|$)", re.IGNORECASE)
+_WRONG_LABELS: Final = LABELS - SCHEMA.labels  # records of 0.3.0 with these are refused by readers of the data store
 _LINE_ENDS: Final = re.compile("\x85|\u2028|\u2029".encode())  # for some readers of the data store
 
 
@@ -60,6 +62,7 @@ class _Evaluation(msgspec.Struct, gc=False):
 
 
 class _Line(msgspec.Struct, gc=False):
+    schema_version: str
     evaluation_id: str
     model_id: str
     evaluation_name: str
@@ -106,6 +109,8 @@ class _Run:
         self.rows += 1
 
     def flush(self) -> None:
+        if not self.waiting:
+            return
         text = b"".join(self.waiting)
         self.waiting = []
         self.checksum.update(text)
@@ -155,6 +160,7 @@ def _scored(metric: str, scores: _Scores, details: Details) -> dict[str, Any]:
     counted_scores = scores.answered or scores.failed
     size = len(counted_scores)
     mean = math.fsum(score / size for score in counted_scores)
+    mean = min(max(mean, min(counted_scores)), max(counted_scores))  # rounding leads out of the bounds of a metric
     spread: dict[str, Any] = {"num_samples": size}
     if size > 1:
         deviation = math.dist(counted_scores, [mean] * size) / math.sqrt(size - 1)
@@ -184,9 +190,10 @@ def read_details(path: str | None) -> Details:
         raise UsageError(f"{shown(path)}: {exc}") from exc
 
 
-def write_pairs(parts: Iterable[PartFile], sort_fields: Sequence[str], root: Path, details: Details) -> None:
-    """Write all pairs below a directory."""
+def write_pairs(parts: Iterable[PartFile], sort_fields: Sequence[str], root: Path, details: Details) -> list[str]:
+    """Write all pairs below a directory; return notices for the user."""
     runs: dict[tuple[str, str, str], _Run] = {}
+    relabelled: Counter[str] = Counter()
     decode, held, chunk_bytes = msgspec.json.Decoder(_Line).decode, 0, current_limits().chunk_bytes
     for part in parts:
         for rows, size in decode_lines(part, lambda text: (decode(text), text), chunk_bytes, sort_fields):
@@ -195,7 +202,9 @@ def write_pairs(parts: Iterable[PartFile], sort_fields: Sequence[str], root: Pat
                 run = runs.get(key)
                 if run is None:
                     run = runs[key] = _Run(line, root, details)
-                run.add(line, _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), text) + b"\n")
+                run.add(line, _row(line, text))
+                if line.schema_version in _WRONG_LABELS:
+                    relabelled[line.schema_version] += 1
             held += size
             if held >= _HELD_BYTES:
                 for run in runs.values():
@@ -209,6 +218,19 @@ def write_pairs(parts: Iterable[PartFile], sort_fields: Sequence[str], root: Pat
     for run, document in aggregates:
         path = run.samples.with_name(f"{run.name}.json")
         path.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    if not relabelled:
+        return []
+    labels = ", ".join(f"{label} ({count:,})" for label, count in sorted(relabelled.items()))
+    changed = counted(relabelled.total(), "row")
+    return [f"{changed} with the schema_version of another version, {labels}: {SCHEMA.label} in the pairs"]
+
+
+def _row(line: _Line, text: bytes) -> bytes:
+    """The row of a record: with the label of its version, and without line ends in texts."""
+    if line.schema_version in _WRONG_LABELS:
+        wrong, right = (b'"schema_version":"%s"' % label.encode() for label in (line.schema_version, SCHEMA.label))
+        text = text.replace(wrong, right, 1)  # it is the first field of the normal form
+    return _LINE_ENDS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), text) + b"\n"
 
 
 def _check(documents: Sequence[dict[str, Any]]) -> None:

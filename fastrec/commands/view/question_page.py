@@ -13,6 +13,7 @@ word:
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from string import ascii_uppercase
@@ -162,11 +163,19 @@ def numbered(answers: Iterable[Answer], labels: Labeller | None = None) -> list[
     made = []
     for model, same in by_model.items():
         trials = tell_apart([trial_of(one.evaluation_id, one.sample_id, said) for one, said, *_ in same])
+        answers_of_model = zip(same, trials, are_unique(trials), strict=True)
         made += [
-            NumberedAnswer(AnswerName(model, at), *one, len(same), trial, trials.count(trial) == 1 and not one[0].error)
-            for at, (one, trial) in enumerate(zip(same, trials, strict=True), start=1)
+            NumberedAnswer(AnswerName(model, at), *one, len(same), trial, is_unique and not one[0].error)
+            for at, (one, trial, is_unique) in enumerate(answers_of_model, start=1)
         ]
     return made
+
+
+def are_unique(trials: Iterable[Mapping[str, str]]) -> list[bool]:
+    """Return for each trial whether no other one is equal to it."""
+    keys = [frozenset(trial.items()) for trial in trials]
+    counts = Counter(keys)
+    return [counts[key] == 1 for key in keys]
 
 
 def _short(text: str, most: int) -> str:
