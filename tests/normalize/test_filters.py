@@ -126,12 +126,23 @@ def matching(lines: list[bytes], filters: Filters, options: dict[str, Any]) -> t
         batch = judge.judge_chunk(line + b"\n", text)
         return (json.loads(text) if text else None), next((name for name, count in batch.versions.items() if count), "")
 
+    def is_newer(line: bytes) -> bool:
+        """Whether it is a record of a later version, or one that names a metric, which decides for the newest version.
+
+        Also if its hash is wrong, which `verify` rejects.
+        """
+        record, version = judged(NEWEST_SCHEMA, line, "fill")
+        if record is None:
+            return False
+        is_later = version != DEFAULT_SCHEMA.name
+        return is_later or (options["schema"] == "auto" and "evaluation_result_id" in record)
+
     def stay(target: Schema) -> list[bytes]:
         kept = []
         for line in lines:
-            record, version = judged(NEWEST_SCHEMA, line, "fill")
-            # A record of a later version matches as what it is in the newest one.
-            own = target if version == DEFAULT_SCHEMA.name else NEWEST_SCHEMA
+            record, _ = judged(NEWEST_SCHEMA, line, "fill")
+            # Such a record matches as what it is in the newest version.
+            own = NEWEST_SCHEMA if is_newer(line) else target
             named, final = judged(own, line, "fill")[0], judged(own, line)[0]
             if record is None or (named and naive(named, any_hash) and (not final or naive(final, filters))):
                 kept.append(line)
@@ -141,9 +152,7 @@ def matching(lines: list[bytes], filters: Filters, options: dict[str, Any]) -> t
 
     target = TARGETS.get(options["schema"], NEWEST_SCHEMA)
     if options["schema"] == "auto":
-        # Also if its hash is wrong, which `verify` rejects.
-        versions = [judged(NEWEST_SCHEMA, line, "fill")[1] for line in stay(NEWEST_SCHEMA)]
-        target = NEWEST_SCHEMA if set(versions) - {"", DEFAULT_SCHEMA.name} else DEFAULT_SCHEMA
+        target = NEWEST_SCHEMA if any(map(is_newer, stay(NEWEST_SCHEMA))) else DEFAULT_SCHEMA
     return stay(target), target
 
 
