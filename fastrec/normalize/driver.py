@@ -90,8 +90,12 @@ def make_corpus(shards: Sequence[Shard], context: RunContext, base: Base) -> Cor
         for part in parts:
             lines_read.codes.update(part.left_out)
         summary = _summarize(context, line_counts, lines_read, counts, census)
-    if context.options.strict_labels and summary.labels and (summary.labels.unmatched or summary.labels.ambiguous):
-        raise FastrecError("--strict-labels: a label matches no record or several; nothing was published")
+    labels = summary.labels
+    if context.options.strict_labels and labels and (labels.unmatched or labels.ambiguous):
+        raise FastrecError(
+            f"--strict-labels: {counted(labels.unmatched, 'label')} without a record and {labels.ambiguous:,} with "
+            f"several records; nothing was published. Correct {context.options.labels}"
+        )
     left_out = [f"{part.statistics_prefix}-left-out" for part in parts] if context.options.leaves_out else []
     rejects = _write_rejects(context, shards, sorted_shards, left_out, base, count=line_counts.rejected)
     numbered = number_parts(context, parts)

@@ -117,7 +117,8 @@ def test_the_last_label_wins_and_others_are_reported(tmp_path: Path) -> None:
     result = run([shard], tmp_path / "both", make_options(labels=labels))
     assert result.summary.labels
     assert result.summary.labels.ambiguous == 1
-    with pytest.raises(FastrecError, match="strict-labels"):
+    message = r"strict-labels: 0 labels without a record and 1 with several records; .* Correct .*labels\.jsonl"
+    with pytest.raises(FastrecError, match=message):
         run([shard], tmp_path / "strict", make_options(labels=labels, strict_labels=True))
     assert not (tmp_path / "strict").exists()
 
