@@ -445,8 +445,12 @@ class Index(Database):
                     },
                 )
 
-    def answers(self, row: QuestionRow, models: Sequence[str] = ()) -> list[Answer]:
-        """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all."""
+    def answers(self, row: QuestionRow, models: Sequence[str] = (), most: int | None = None) -> list[Answer]:
+        """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all.
+
+        Raises:
+            UsageError: There are more than `most` of them.
+        """
         return read_answers(
             parts_of(self.corpus, self.manifest),
             self.ranges(row.number),
@@ -455,6 +459,7 @@ class Index(Database):
             metric=row.metric,
             models=frozenset(models),
             sources_in=self.corpus if has_sources(self.manifest) else None,
+            most=most,
         )
 
     def __enter__(self) -> Self:

@@ -27,7 +27,7 @@ from fastrec.answers.table import Outcome
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_with, read_head, run_in_order, skim_lines, with_progress
 from fastrec.corpus.sources import Source, read_sources
-from fastrec.errors import CorpusError, shown
+from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.judge.parse import parse
 from fastrec.progress import Progress
 from fastrec.schemas.schema import Schema, build
@@ -64,10 +64,14 @@ def read_answers(
     metric: str | None,
     models: Collection[str],
     sources_in: str | None,
+    most: int | None = None,
 ) -> list[Answer]:
     """Read the records of a question, of one metric, and of some models or all of them.
 
     If the corpus has tracked where its records come from, `sources_in` is its path.
+
+    Raises:
+        UsageError: There are more than `most` of them.
     """
     decode = msgspec.json.Decoder(schema.record).decode
     answers = []
@@ -81,6 +85,11 @@ def read_answers(
             if found == metric and (not models or head.model_id in models):
                 answers.append(_answer(line, found, head.decoded_sample_id(), _record(line, decode, schema)))
                 places.append((part, number))
+                if most is not None and len(answers) > most:
+                    raise UsageError(
+                        f"this question has more than {most:,} answers, too many to show; choose some with --model, "
+                        f"or read the records with `fastrec cat CORPUS --hash {sample_hash}`"
+                    )
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             raise CorpusError(part.path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
     if sources_in is not None:
@@ -102,21 +111,18 @@ def _lines(parts: Sequence[PartFile], ranges: Sequence[Range]) -> Iterator[tuple
 
 
 def _stretches(part: PartFile, stretches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
-    """Yield some stretches of the text of a part, each after the number of lines before it; stop after the last one."""
+    """Yield some stretches of the text of a part, a buffer at a time, each after the number of lines before it."""
     wanted = iter(stretches)
     start, end = next(wanted)
-    pieces: list[bytes] = []
-    offset = first = lines = 0
+    offset = lines = 0
     with closing(skim_lines(part)) as buffers:
         for buffer, size in buffers:
             while offset + size > start:
-                if not pieces:
-                    first = lines + buffer.count(b"\n", 0, start - offset)
-                pieces.append(bytes(memoryview(buffer)[max(start - offset, 0) : min(end - offset, size)]))
+                begin = max(start - offset, 0)
+                first = lines + buffer.count(b"\n", 0, begin)
+                yield first, bytes(memoryview(buffer)[begin : min(end - offset, size)])
                 if end > offset + size:
                     break
-                yield first, b"".join(pieces)
-                pieces = []
                 following = next(wanted, None)
                 if following is None:
                     return

@@ -6,6 +6,7 @@ answer with several verdicts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
@@ -160,27 +161,37 @@ class ShownQuestion(msgspec.Struct, kw_only=True):
 
 
 def read_question(
-    index: Index, queries: Sequence[Query], name: str, filters: Filters, models: Sequence[str] = ()
+    index: Index,
+    queries: Sequence[Query],
+    name: str,
+    filters: Filters,
+    models: Sequence[str] = (),
+    *,
+    most: int | None = None,
 ) -> ShownQuestion | None:
     """Read a question and its answers; None if the queries, one for each metric of an evaluation, do not have it.
 
     `name` is a `QuestionRow.name`. Of the filters, those by sample_id and outcome count. Without `models`, the models
     of the queries are shown.
+
+    Raises:
+        UsageError: There are more than `most` answers by one metric.
     """
     shown: ShownQuestion | None = None
-    answers: dict[bytes, ShownAnswer] = {}
+    answers: dict[tuple[bytes, int], ShownAnswer] = {}
+    repeats = Counter[tuple[bytes, str | None]]()
     for query in queries:
         row = index.row(query, name)
         if row is None:
             continue
-        for record in index.answers(row, models or query.models):
+        for record in index.answers(row, models or query.models, most):
             if not filters.accepts_sample_id(record.sample_id):
                 continue
             if shown is None:
                 names = {"sample_hash": row.sample_hash, "sample_id": record.sample_id}
                 asked = transcript_of(record.line)
                 shown = filled(ShownQuestion, query, asked, **names, tallies=[], answers=[])
-            _add(answers, record, shown)
+            _add(answers, repeats, record, shown)
         if shown is not None and (scope := index.scope(query)):
             shown.tallies.append(filled(Tally, row, graded=scope.graded))
     if shown is not None:
@@ -199,8 +210,16 @@ def read_question(
     return shown
 
 
-def _add(answers: dict[bytes, ShownAnswer], answer: Answer, question: ShownQuestion) -> None:
-    """Add a record: as a new answer, or as a further verdict on the same one."""
+def _add(
+    answers: dict[tuple[bytes, int], ShownAnswer],
+    repeats: Counter[tuple[bytes, str | None]],
+    answer: Answer,
+    question: ShownQuestion,
+) -> None:
+    """Add a record: as a new answer, or as a further verdict on the same one.
+
+    `repeats` counts the records of each conversation and metric.
+    """
     found = transcript_of(answer.line)
     shown = filled(
         ShownAnswer,
@@ -211,14 +230,8 @@ def _add(answers: dict[bytes, ShownAnswer], answer: Answer, question: ShownQuest
         choices=found.choices if found.choices != question.choices else None,
         turns=found.turns,
     )
+    same = spell((shown.model_id, shown.evaluation_id, shown.sample_id, shown.prompt, shown.choices, shown.turns))
     # Repeats have the same metric, so they stay apart even if their conversations are the same.
-    number = 0
-    while answer.metric in {one.metric for one in _same(answers, shown, number).verdicts}:
-        number += 1
-    _same(answers, shown, number).verdicts.append(filled(Verdict, answer, found))
-
-
-def _same(answers: dict[bytes, ShownAnswer], shown: ShownAnswer, number: int) -> ShownAnswer:
-    """Return the answer with this conversation that comes at this number; if there is none, it is this one."""
-    same = (shown.model_id, shown.evaluation_id, shown.sample_id, shown.prompt, shown.choices, shown.turns, number)
-    return answers.setdefault(spell(same), msgspec.structs.replace(shown, verdicts=[]))
+    number = repeats[same, answer.metric]
+    repeats[same, answer.metric] += 1
+    answers.setdefault((same, number), shown).verdicts.append(filled(Verdict, answer, found))

@@ -13,6 +13,7 @@ from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.limits import current_limits
 from fastrec.normalize.scratch import open_scopes
 from fastrec.progress import Progress
 
@@ -47,7 +48,8 @@ def show(
         **filters: Which answers to show (`FilterArguments`).
 
     Raises:
-        UsageError: There is no such question, or there are too many of them. The message lists them.
+        UsageError: There is no such question, or there are too many of them. The message lists them. Or a question
+            has too many answers.
         CorpusError: A file of the corpus is damaged.
         ShardError: A part cannot be read completely.
     """
@@ -60,7 +62,7 @@ def show(
         found = []
         for evaluation, name in dict.fromkeys((row.evaluation_name, row.name) for row in rows):
             of_evaluation = [query for query in queries if query.evaluation_name == evaluation]
-            if one := read_question(index, of_evaluation, name, chosen):
+            if one := read_question(index, of_evaluation, name, chosen, most=current_limits().shown_answers):
                 found.append(one)
     if not found:
         raise UsageError(f"the filters leave out all answers to the question {question!r}")

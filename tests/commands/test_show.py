@@ -14,8 +14,11 @@ import click
 import pytest
 
 import fastrec
+from fastrec.answers import shown as implementation
 from fastrec.answers.shown import ShownQuestion
 from fastrec.errors import UsageError
+from fastrec.judge.parse import spell
+from fastrec.limits import Limits, use_limits
 from tests.answers.small import answer, conversation, make_corpus
 from tests.running import run_here
 from tests.systems import in_terminal, needs_script
@@ -294,3 +297,42 @@ def test_on_a_terminal_lines_fit_and_verdicts_have_colours(corpus: Path, colours
     assert ("\x1b[32m\x1b[1mright" in text) is colours
     assert ("\x1b" in text) is colours
     assert max(len(line) for line in click.unstyle(text).splitlines() if line.startswith("  ")) <= columns
+
+
+def test_repeats_with_the_same_conversation_take_linear_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record is looked up once, not once for each record before it."""
+    records = [answer("e", "q", "m", 1, text="same", metadata={"epoch": str(n)}) for n in range(40)]
+    records += [answer("e", "q", "m", 1, text="same", evaluation_result_id="other", metadata={"epoch": "0"})]
+    corpus = make_corpus(tmp_path, records)
+    spelled: list[Any] = []
+
+    def spelling(value: Any) -> bytes:
+        spelled.append(value)
+        return spell(value)
+
+    monkeypatch.setattr(implementation, "spell", spelling)
+    found = shown(corpus, "id of q").answers
+    assert len(spelled) == 41
+    assert [(one.number, one.total) for one in found] == [(number, 40) for number in range(1, 41)]
+    assert [len(one.verdicts) for one in found] == [2] + [1] * 39
+
+
+def test_too_many_answers_are_refused_while_they_are_read(tmp_path: Path) -> None:
+    records = [answer("e", "q", f"m{n % 2}", 1, text=f"{n}", metadata={"epoch": str(n)}) for n in range(6)]
+    corpus = make_corpus(tmp_path, records)
+    with use_limits(Limits(shown_answers=5)):
+        with pytest.raises(UsageError, match="more than 5 answers, too many to show; choose some") as caught:
+            fastrec.show(corpus, "id of q")
+        assert len(shown(corpus, "id of q", model="m0").answers) == 3
+    hash_ = str(caught.value).rpartition("--hash ")[2].rstrip("`")
+    assert len(list(fastrec.cat(corpus, hash=hash_))) == 6
+
+
+def test_a_question_whose_answers_are_in_several_buffers(tmp_path: Path) -> None:
+    """Lines are taken from each buffer, and their numbers lead to their sources."""
+    records = [answer("e", f"q{n % 3}", f"m{n}", 1) for n in range(30)]
+    corpus = make_corpus(tmp_path, records)
+    found = [shown(corpus, f"id of q{n}") for n in range(3)]
+    with use_limits(Limits(skim_bytes=600)):
+        assert [shown(corpus, f"id of q{n}") for n in range(3)] == found
+    assert [len(one.answers) for one in found] == [10, 10, 10]

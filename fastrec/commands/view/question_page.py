@@ -46,6 +46,7 @@ from fastrec.commands.view.layout import (
 from fastrec.commands.view.table_page import metric_links, metric_name
 from fastrec.errors import counted
 from fastrec.html import Child, Exact, Html, joined, multiline, soft, tag
+from fastrec.limits import current_limits
 from fastrec.normalize.corrections import Label, Labeller
 from fastrec.wording import SIGNS, cut_middle, even_scores, score_text, signs_of
 
@@ -312,11 +313,12 @@ def question_page(
     models = tuple(dict.fromkeys(one.model for one in state.show)) or query.models
     outcomes = index.outcomes(query, row.name)
     best_first = {model: at for at, model in enumerate(outcomes)}
-    shown = sorted(numbered(index.answers(row, models), labels), key=lambda one: best_first[one.name.model])
+    most = current_limits().shown_answers
+    shown = sorted(numbered(index.answers(row, models, most), labels), key=lambda one: best_first[one.name.model])
     if state.show:
         by_choice = {one.name: one for one in shown}
         shown = [by_choice[chosen] for chosen in state.show if chosen in by_choice]
-    some = shown or numbered(index.answers(row))  # the chosen models may lack this question
+    some = shown or numbered(index.answers(row, most=most))  # the chosen models may lack this question
     title = str(row.sample_id)
     metric = [] if scope.metric is None else [metric_name(scope.metric)]
     question = joined(
