@@ -11,6 +11,7 @@
     │   └── LostLeaseError          another run took the lease of this one, which was presumed dead
     ├── ClusterError                a cluster cannot be reached, or all its workers are gone
     ├── NothingValidError           no line of the input is a valid record; nothing was published
+    ├── TooManyResultsError         a summary would not fit into memory: the limit, and one of its results
     ├── BadShardsError              some shards could not be read: all of them; nothing was published
     ├── LogError                    a log of a harness is cut, damaged or foreign: path, reason
     ├── CorpusError                 a file of a corpus is damaged: path, reason, line
@@ -171,6 +172,23 @@ class NothingValidError(FastrecError):
         return (
             f"no line is a valid record, so nothing was published: {found}\n"
             f"{why}, or give --allow-empty to publish a corpus without records."
+        )
+
+
+class TooManyResultsError(FastrecError):
+    """The summary of a corpus would not fit into memory. `evaluation` and `model` name one of its results."""
+
+    most: int
+    evaluation: str
+    model: str
+
+    def __str__(self) -> str:
+        which = f"evaluation {shown(self.evaluation)}" + f", model {shown(self.model)}" * bool(self.model)
+        return (
+            f"the records have more than {self.most:,} results, one of which is {which}; a result is a model on a "
+            "metric of an evaluation, and the summary holds all of them in memory. Nothing was published. If names "
+            "contain ids or dates, move these to other fields; or normalize the evaluations in groups, with "
+            "--evaluation"
         )
 
 

@@ -54,6 +54,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     most_parts: int = 1 << 16  # most parts of a corpus; beyond that, parts are larger; their names have five digits
 
     # Summary
+    group_results: int = 100_000  # models on metrics of groups (`--group-by`), in 5 KB each
     most_results: int = 1_000_000  # models on metrics of evaluations; the summary holds all of them, in 2 KB each
     census_fan_in: int = 64  # census lists merged at a time; lists of more parts are partitioned and counted in tasks.
     # With ten thousand models, a list of 3 MB is one row, and is held twice while it is decoded.

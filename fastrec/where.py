@@ -23,7 +23,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from operator import eq, ge, gt, le, lt, ne
+from operator import attrgetter, eq, ge, gt, le, lt, ne
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -244,6 +244,7 @@ class Grouped(Protocol):
 
 
 _Grouped = TypeVar("_Grouped", bound=Grouped)
+_Item = TypeVar("_Item")
 
 
 def parse_group(text: str) -> GroupBy:
@@ -274,24 +275,27 @@ def without_group(name: str) -> str:
     return name.partition(_GROUP_MARK)[0]
 
 
-def with_groups(
-    totals: Iterable[_Grouped],
-    grouped: Iterable[_Grouped],
+def largest_groups(
+    totals: Iterable[Grouped],
+    grouped: Iterable[_Item],
     groups: Sequence[GroupBy],
-    size: Callable[[_Grouped], int],
+    size: Callable[[_Item], int],
     notice: Callable[[str], None],
-) -> list[_Grouped]:
-    """Each evaluation and metric, followed by its groups, the largest first. `grouped` have the names of groups.
+    *,
+    scope_of: Callable[[_Item], tuple[str, str | None]] = attrgetter("evaluation_name", "metric"),
+) -> list[_Item]:
+    """The groups of each evaluation and metric that are shown, the largest first. `scope_of` has the names of groups.
 
     Raises:
         NoMatchError: No record has any of the fields.
     """
-    by_scope: dict[tuple[str, str | None], list[_Grouped]] = {}
+    by_scope: dict[tuple[str, str | None], list[_Item]] = {}
     has_values = False
     for one in grouped:
-        one.evaluation_name, one.group = ungrouped_name(one.evaluation_name, groups)
-        has_values = has_values or any(value is not None for value in one.group.values())
-        by_scope.setdefault((one.evaluation_name, one.metric), []).append(one)
+        name, metric = scope_of(one)
+        name, values = ungrouped_name(name, groups)
+        has_values = has_values or any(value is not None for value in values.values())
+        by_scope.setdefault((name, metric), []).append(one)
     if by_scope and not has_values:
         raise NoMatchError(f"no record has the field {' or '.join(group.field for group in groups)}")
     found = []
@@ -300,7 +304,19 @@ def with_groups(
         if len(parts) > _MOST_GROUPS:
             name = " ".join(filter(None, (total.evaluation_name, total.metric)))
             notice(f"{name}: the {_MOST_GROUPS} largest of {len(parts):,} groups are shown")
-        found += [total, *parts[:_MOST_GROUPS]]
+        found += parts[:_MOST_GROUPS]
+    return found
+
+
+def with_groups(totals: Iterable[_Grouped], grouped: Iterable[_Grouped], groups: Sequence[GroupBy]) -> list[_Grouped]:
+    """Each evaluation and metric, followed by its groups in their order. `grouped` have the names of groups."""
+    by_scope: dict[tuple[str, str | None], list[_Grouped]] = {}
+    for one in grouped:
+        one.evaluation_name, one.group = ungrouped_name(one.evaluation_name, groups)
+        by_scope.setdefault((one.evaluation_name, one.metric), []).append(one)
+    found = []
+    for total in totals:
+        found += [total, *by_scope.get((total.evaluation_name, total.metric), ())]
     return found
 
 

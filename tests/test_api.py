@@ -33,6 +33,7 @@ from fastrec.errors import (
     RefusedError,
     ShardError,
     ShardTruncatedError,
+    TooManyResultsError,
     UsageError,
     WorkerDiedError,
 )
@@ -503,6 +504,7 @@ EXAMPLES = {
         (FINDINGS, "a", 3, {"schema.type": 2}, "0.3.0"),
     ],
     BadShardsError: [([ShardTruncatedError("a.jsonl", "is cut", 7), ShardError("a\udcff\n.jsonl", "is cut")],)],
+    TooManyResultsError: [(5, "exam", ""), (1_000, "exam\udcff\n", "org/m")],
     NothingValidError: [("a.jsonl", 3, 2, [("json.syntax", 2)]), ("a\udcff\n.jsonl", 0, 0, [])],
     CorpusError: [("out/manifest.json", "is not JSON"), ("a\udcff\n/rejects.jsonl.zst", "is not JSON", 3)],
     LogError: [("logs/a.eval", "ends in the middle of a member"), ("a\udcff\n.eval", "is cut")],

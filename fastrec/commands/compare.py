@@ -23,7 +23,7 @@ from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
 from fastrec.summary.document import ScopeNames, filled
 from fastrec.summary.significance import Test, Value, adjust, compare_pairs, kappa_interval
-from fastrec.where import with_groups
+from fastrec.where import largest_groups, with_groups
 
 _ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
 _Values = Mapping[str, Sequence[Value]]  # by question, the values of both models
@@ -227,7 +227,8 @@ def compare(
         with opened(chosen, groups) as (index, scopes):
             parts, _ = _compare_scopes(index, scopes, (first, second), repeats=repeats, examples=0)
         note = notice or (lambda _message: None)
-        compared = with_groups(compared, parts, groups, lambda one: one.questions, note)
+        shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
+        compared = with_groups(compared, shown, groups)
     tested = [one for one in compared if one.p is not None]
     for one, adjusted in zip(tested, adjust([one.p for one in tested if one.p is not None]), strict=True):
         one.p_adjusted = adjusted

@@ -12,7 +12,7 @@ from fastrec.filters import FilterArguments, Paths, Strings, as_tuple, make_filt
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
 from fastrec.trends import EvaluationTrend, Trend, adjusted, collect_trend, find_corpora, follow_groups
-from fastrec.where import with_groups
+from fastrec.where import largest_groups, with_groups
 
 
 def trend(
@@ -69,7 +69,8 @@ def trend(
         grouped = grouped_corpora([path for _, path in named], wanted, groups, allow_empty=True, **reading)
         parts = follow_groups(named, stack.enter_context(grouped), lower_is_better=lower, **reading)
     numbers = {(one.evaluation_name, one.metric): one.metrics for one in found.evaluations}
-    found.evaluations = with_groups(found.evaluations, parts, groups, _records, found.notices.append)
+    shown = largest_groups(found.evaluations, parts, groups, _records, found.notices.append)
+    found.evaluations = with_groups(found.evaluations, shown, groups)
     for one in found.evaluations:
         one.metrics = numbers[one.evaluation_name, one.metric]
     return adjusted(found)

@@ -18,9 +18,10 @@ from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest
 from fastrec.corpus.output import CORPUS
 from fastrec.corpus.publish import LocalOutput
 from fastrec.corpus.scan import VERIFY_HINT, decode_lines, parts_of
-from fastrec.errors import BadShardsError, CorpusError
+from fastrec.errors import BadShardsError, CorpusError, TooManyResultsError, UsageError
 from fastrec.filters import Filters, Strings, as_tuple
 from fastrec.judge.parse import parse
+from fastrec.limits import current_limits, use_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import Listed, Shard, shard_at
@@ -107,11 +108,23 @@ def matching_corpus(
         msgspec.structs.replace(shard_at(part.path), listed=msgspec.convert(part.entry, Listed, from_attributes=True))
         for part in parts_of(corpus, manifest)
     ]
+    limits = current_limits()
+    if group_by:
+        limits = msgspec.structs.replace(limits, most_results=limits.group_results)
     with contextlib.ExitStack() as stack:
         try:
-            made = stack.enter_context(scratch_corpus(shards, options, progress=progress))
+            with use_limits(limits):
+                made = stack.enter_context(scratch_corpus(shards, options, progress=progress))
         except BadShardsError as exc:
             raise exc.errors[0] from exc
+        except TooManyResultsError as exc:
+            if not group_by:
+                raise
+            fields = ", ".join(group.field for group in group_by)
+            raise UsageError(
+                f"{fields} has too many values to group by: there are more than {exc.most:,} results, each of a group, "
+                "metric and model. Choose another field, FIELD:N for N bins of its numbers, or fewer records"
+            ) from exc
         _check(corpus, manifest, made.manifest)
         # What was skipped when the corpus was made is missing here, too.
         made.manifest.skipped = manifest.skipped

@@ -33,7 +33,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from fastrec.engine.base import Engine
-from fastrec.errors import FastrecError, shown
+from fastrec.errors import TooManyResultsError
 from fastrec.limits import current_limits
 from fastrec.sorting.files import ViewsWriter, read_blocks
 from fastrec.sorting.keys import KeyColumns, is_split, split_scope
@@ -237,16 +237,6 @@ def _higher(one: Highest, other: Highest) -> Highest:
     return (one[0], one[1] + other[1]) if one[0] == other[0] else max(one, other)
 
 
-def too_many_results(most: int, evaluation: str, model: str = "") -> FastrecError:
-    """The error for a corpus whose summary would not fit into memory; it names one of the results."""
-    which = f"evaluation {shown(evaluation)}" + f", model {shown(model)}" * bool(model)
-    return FastrecError(
-        f"the records have more than {most:,} results, one of which is {which}; a result is a model on a metric of an "
-        "evaluation, and the summary holds all of them in memory. Nothing was published. If names contain ids or "
-        "dates, move these to other fields; or normalize the evaluations in groups, with --evaluation"
-    )
-
-
 Identity = tuple[bytes, bytes, bytes, bytes, int, list[bytes]]
 """evaluation, sample_id, model and evaluation_id, encoded as in sort keys; how many of its records count, and their
 hashes."""
@@ -294,7 +284,7 @@ def count_questions(lists: Iterable[Iterable[CensusRow]], *, by_hash: bool = Fal
     for evaluation, evaluation_rows in groupby(_merge_rows(lists), key=itemgetter(0)):
         counts = counted[evaluation]
         if len(counted) > most:
-            raise too_many_results(most, split_scope(evaluation)[0])
+            raise TooManyResultsError(most, split_scope(evaluation)[0], "")
         by_models: Counter[int] = Counter()
         by_answering: Counter[int] = Counter()
         for _, group in groupby(evaluation_rows, key=itemgetter(1)):

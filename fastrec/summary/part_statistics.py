@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from fastrec.engine.base import Engine
+from fastrec.errors import TooManyResultsError
 from fastrec.limits import current_limits
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.keys import KeyColumns, join_key, split_scope, text_of
@@ -31,7 +32,6 @@ from fastrec.summary.census import (
     count_questions,
     find_several,
     read_rows,
-    too_many_results,
     write_rows,
 )
 from fastrec.summary.rows import Sums
@@ -236,7 +236,7 @@ def _check_results(tally: Tally) -> None:
     most = current_limits().most_results
     if len(tally.models) > most:
         scope, model = next(reversed(tally.models))
-        raise too_many_results(most, split_scope(scope)[0], text_of(model))
+        raise TooManyResultsError(most, split_scope(scope)[0], text_of(model))
 
 
 def _add_some(task: _CountsTask) -> PartCounts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +15,7 @@ from fastrec.summary.document import Latency, ModelRecipes, ModelSummary, ScopeN
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
 from fastrec.summary.significance import Calibration, score_interval, wilson_interval
-from fastrec.where import GroupBy, with_groups
+from fastrec.where import GroupBy, largest_groups, with_groups
 from fastrec.wording import title_of
 
 _MOST: Final = 5  # listed in a line
@@ -321,10 +322,19 @@ class Stats(Tabular, kw_only=True):
         return self.accuracy or not evaluation.graded
 
 
-def add_groups(totals: Stats, grouped: Stats, groups: Sequence[GroupBy], notice: Callable[[str], None]) -> None:
+def choose_groups(
+    totals: Stats, grouped: Sequence[Chosen], groups: Sequence[GroupBy], notice: Callable[[str], None]
+) -> list[Chosen]:
+    """The groups that are shown (`largest_groups`): only these are ranked and tested."""
+    scope_of = attrgetter("evaluation.evaluation_name", "evaluation.metric")
+    size = attrgetter("evaluation.records")
+    return largest_groups(totals.evaluations, grouped, groups, size, notice, scope_of=scope_of)
+
+
+def add_groups(totals: Stats, grouped: Stats, groups: Sequence[GroupBy]) -> None:
     """Put the groups of each evaluation and metric behind it (`with_groups`)."""
     metrics = {(one.evaluation_name, one.metric): one.metrics for one in totals.evaluations}
-    totals.evaluations = with_groups(totals.evaluations, grouped.evaluations, groups, lambda one: one.records, notice)
+    totals.evaluations = with_groups(totals.evaluations, grouped.evaluations, groups)
     for one in totals.evaluations:
         one.metrics = metrics[one.evaluation_name, one.metric]
 

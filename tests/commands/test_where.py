@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import fastrec
+from fastrec.answers import ranks
 from fastrec.commands.generate import Recipe
 from fastrec.commands.generate import lines as lines_of
 from fastrec.errors import NoMatchError, UsageError
+from fastrec.limits import Limits, use_limits
 from fastrec.summary.significance import adjust
 from fastrec.where import parse_condition, parse_path, spell_path, values_of
 from tests.normalize.normalizing import Corpus, write
@@ -275,6 +277,34 @@ def test_many_groups_are_cut_with_a_note(tmp_path: Path) -> None:
     done = run_command("stats", str(tmp_path / "out"), "--group-by", "metadata.n")
     assert b"the 50 largest of 60 groups are shown" in done.stderr
     assert done.stdout.count(b"[metadata.n: v") == 50
+
+
+def test_only_groups_that_are_shown_are_ranked_and_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [
+        sample("single_turn", sample_id=number, model_id=model, input=question(number), metadata={"n": f"v{number}"})
+        for number in range(60)
+        for model in "ab"
+    ]
+    write(tmp_path / "in.jsonl", [json.dumps(record).encode() for record in records])
+    fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "out")
+    tested: list[str] = []
+    monkeypatch.setattr(
+        ranks, "add_ranks", lambda some, _, *, common: tested.extend(one.evaluation_name for one in some)
+    )
+    found = fastrec.stats(tmp_path / "out", group_by="metadata.n").evaluations
+    assert len(found) == len(tested) == 51
+
+
+@pytest.mark.parametrize("command", [fastrec.stats, fastrec.leaderboard])
+def test_too_many_groups_are_refused(command: Callable[..., Any], corpus: Corpus) -> None:
+    with use_limits(Limits(group_results=20)), pytest.raises(UsageError) as caught:
+        command(corpus.path, group_by=["sample_id", "metadata.subject"])
+    assert str(caught.value) == (
+        "sample_id, metadata.subject has too many values to group by: there are more than 20 results, each of a group, "
+        "metric and model. Choose another field, FIELD:N for N bins of its numbers, or fewer records"
+    )
+    with use_limits(Limits(group_results=1)):
+        assert command(corpus.path)  # without groups, it is no limit
 
 
 def test_a_group_of_compare_is_the_comparison_of_its_records(corpus: Corpus) -> None:

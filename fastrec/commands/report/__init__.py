@@ -40,7 +40,7 @@ from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose
-from fastrec.summary.present_ranking import MIN_COVERAGE, add_groups, facts_of, largest, rank
+from fastrec.summary.present_ranking import MIN_COVERAGE, add_groups, choose_groups, facts_of, largest, rank
 
 
 def report(
@@ -135,8 +135,10 @@ def report(
             if repeats.kind != "mean":
                 with open_index(made, cache=cache_of(made, ()), **reading) as group_index:
                     by_group.evaluations = reduce_repeats(by_group.evaluations, group_index, repeats)
-            parts = ranked(choice(by_group, metrics="all"))
-            add_groups(found, parts, groups, lambda text: notes.append(soft(text)))
+            shown_groups = choose_groups(
+                found, choice(by_group, metrics="all"), groups, lambda text: notes.append(soft(text))
+            )
+            add_groups(found, ranked(shown_groups), groups)
         drawn = largest(found, limits.report_scopes)
         board = make_leaderboard(
             index,

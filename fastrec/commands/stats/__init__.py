@@ -63,7 +63,16 @@ from fastrec.sources.shard import Slice, shard_at
 from fastrec.storage import join, storage_of
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.present_choice import Chosen, choose
-from fastrec.summary.present_ranking import MIN_COVERAGE, RANKINGS, EvaluationStats, Stats, add_groups, facts_of, rank
+from fastrec.summary.present_ranking import (
+    MIN_COVERAGE,
+    RANKINGS,
+    EvaluationStats,
+    Stats,
+    add_groups,
+    choose_groups,
+    facts_of,
+    rank,
+)
 from fastrec.summary.rows import Column, Sums, outcome_of, row_maker
 from fastrec.summary.summarize import model_summary
 from fastrec.summary.tally import Tally, add_repeats
@@ -203,10 +212,10 @@ def stats(
             by_group = read_summary(grouped, read_manifest(grouped))
             if repeats.kind != "mean":
                 by_group.evaluations = reduce_repeats(by_group.evaluations, indexed(grouped), repeats)
-            parts = ranked(choice(by_group, metrics="all"))
+            parts = ranked(choose_groups(found, choice(by_group, metrics="all"), groups, note))
             if tests:
                 test(parts.evaluations, partial(indexed, grouped))
-            add_groups(found, parts, groups, note)
+            add_groups(found, parts, groups)
         if overlap:
             found.overlap = find_overlap(corpus, manifest, jobs=jobs, progress=progress)
         if joins:
