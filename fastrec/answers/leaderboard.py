@@ -21,16 +21,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.index import Index, choose_scopes
-from fastrec.answers.ranks import (
-    MOST_MODELS,
-    Array,
-    PairSums,
-    blocks_of,
-    pair_sums,
-    rank_ranges,
-    significant,
-    significant_mean,
-)
+from fastrec.answers.ranks import Array, PairSums, blocks_of, pair_sums, rank_ranges, significant, significant_mean
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import read_summary
 from fastrec.errors import UsageError, counted, listed
@@ -204,9 +195,6 @@ class Leaderboard(Tabular, kw_only=True):
         if any(cell and not cell.counts for model in self.models for cell in model.cells):
             least = f"{self.min_coverage:g}% of the questions"
             lines.append(f"(in brackets): answers to less than {least}; does not count.")
-        columns = zip(*(model.cells for model in self.models), strict=True)
-        if any(sum(map(bool, column)) > MOST_MODELS for column in columns):
-            lines.append(f"no ranks where an evaluation has more than {MOST_MODELS:,} models.")
         if self.left_out:
             left = counted(self.left_out, "evaluation")
             lines.append(f"{left} with fewer questions left out; `fastrec leaderboard` has all.")
@@ -237,7 +225,7 @@ def _cell_texts(evaluation: BoardEvaluation, cells: Sequence[BoardCell | None]) 
 class _Column(NamedTuple):
     scope: Scope
     models: list[str]
-    sums: PairSums | None  # None of more models than are tested in pairs
+    sums: PairSums
     values: Array  # the mean of each model
     answered: Array  # questions that each model answered
     draws: Array  # draws × models
@@ -351,12 +339,7 @@ def _column(index: Index, scope: Scope, models: Sequence[str], means: _Means) ->
             at += len(block)
             yield block
 
-    if len(models) <= MOST_MODELS:
-        pairs = pair_sums(blocks(), len(models))
-    else:
-        pairs = None
-        for _ in blocks():
-            pass
+    pairs = pair_sums(blocks(), len(models))
     with np.errstate(all="ignore"):
         values = sums.sum(axis=0) / counts.sum(axis=0)
     for at, model in enumerate(models):
@@ -403,7 +386,7 @@ def _cells(column: _Column, min_coverage: float) -> dict[str, BoardCell]:
                 value=float(column.values[at]), low=float(low), high=float(high), questions=answered, counts=counts
             )
     enough = [at for at, model in enumerate(column.models) if model in cells and cells[model].counts]
-    if len(enough) > 1 and column.sums:
+    if len(enough) > 1:
         better = significant(_some(column.sums, enough), lower=column.scope.lower_is_better)
         for at, (best, worst) in zip(enough, rank_ranges(better), strict=True):
             cell = cells[column.models[at]]
@@ -422,8 +405,7 @@ def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequenc
     found: dict[str, list[Any]] = {name: [None] * len(models) for name in names}
     if not columns:
         return found
-    numbers = [{model: at for at, model in enumerate(one.models)} for one in columns]
-    places = [[of_column[model] for model in models] for of_column in numbers]
+    places = [[one.models.index(model) for model in models] for one in columns]
     both = [
         np.vstack([one.values[None, some], one.draws[:, some]]) for one, some in zip(columns, places, strict=True)
     ]  # the values themselves are the first row
@@ -440,9 +422,8 @@ def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequenc
         wins = np.mean([_wins(sign * one) for sign, one in zip(signs, both, strict=True)], axis=0)
         found["mean_rank"] = _estimates(len(models) - wins)
         found["win_share"] = _estimates(wins / (len(models) - 1))
-    weighted = [(one.sums, at, n) for one, at, n in zip(columns, places, weights, strict=True) if n]
-    some = [(_some(sums, at), n) for sums, at, n in weighted if sums]
-    if some and len(some) == len(weighted) and len(models) > 1:
+    if total and len(models) > 1:
+        some = [(_some(one.sums, at), n) for one, at, n in zip(columns, places, weights, strict=True) if n]
         if len(some) == 1:  # the same test as in a table of this evaluation
             better = significant(some[0][0], lower=False)
         else:
@@ -455,11 +436,9 @@ def _group(columns: Sequence[_Column], weights: Sequence[float], models: Sequenc
 def _wins(values: Array) -> Array:
     """How many other models each one is ahead of, in each row; a tie counts as half."""
     wins = np.empty_like(values)
-    for row, own in enumerate(values):
-        ordered = np.sort(own)
-        behind, not_ahead = (np.searchsorted(ordered, own, side) for side in ("left", "right"))
-        wins[row] = behind + (not_ahead - behind - 1) / 2
-    wins[np.isnan(values)] = -0.5  # it is ahead of nobody, and not even equal to itself
+    for at in range(values.shape[1]):
+        own = values[:, at : at + 1]
+        wins[:, at] = (own > values).sum(axis=1) + ((own == values).sum(axis=1) - 1) / 2
     return wins
 
 

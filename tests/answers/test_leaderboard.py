@@ -19,7 +19,6 @@ from fastrec.answers.index import open_index
 from fastrec.cli import cli
 from tests.answers.test_ranks import make_corpus, naive_ranges, record, scipy_stats
 from tests.samples import sample_of
-from tests.timing import grows_linearly
 
 QUESTIONS = {"A": 60, "B": 25, "C": 40}
 METRIC = sample_of("0.3.0")["evaluation_result_id"]
@@ -260,33 +259,3 @@ def test_cells_of_a_column_have_even_digits(tmp_path: Path) -> None:
     columns = dict(zip(heads, zip(*rows, strict=True), strict=True))
     assert columns["large"] == ("8.50", "12.25", "100.00")
     assert columns["small"] == ("0.500", "0.250", "1.000")
-
-
-def test_many_models_are_not_tested_in_pairs(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The matrices of 100,000 models would take 300 GB. Only ranks are missing: C has three models, A and B four."""
-    before = fastrec.leaderboard(corpus)
-    assert not any("no ranks" in line for line in before.notes())
-    monkeypatch.setattr(implementation, "MOST_MODELS", 3)
-    board = fastrec.leaderboard(corpus)
-    assert any("no ranks where an evaluation has more than 3 models" in line for line in board.notes())
-    for row, whole in zip(board.models, before.models, strict=True):
-        assert row.rank_best is row.rank_worst is None
-        assert (row.model_id, row.mean, row.mean_rank, row.win_share) == (
-            whole.model_id, whole.mean, whole.mean_rank, whole.win_share,
-        )  # fmt: skip
-        for cell, whole_cell in zip(row.cells[:2], whole.cells[:2], strict=True):
-            assert cell is not None
-            assert whole_cell is not None
-            assert (cell.value, cell.low, cell.rank_best) == (whole_cell.value, whole_cell.low, None)
-        assert row.cells[2] == whole.cells[2]
-
-
-def test_wins_are_those_of_each_pair() -> None:
-    """With ties, infinities and missing values, as model by model."""
-    random = np.random.default_rng(3)
-    values = np.round(random.uniform(size=(30, 9)) * 5) / 5
-    values[random.uniform(size=values.shape) < 0.1] = np.nan
-    values[0] = [0.0, -0.0, np.inf, -np.inf, np.nan, np.inf, 1, 1, 1]
-    for row, wins in zip(values, implementation._wins(values), strict=True):
-        assert wins.tolist() == [(own > row).sum() + ((own == row).sum() - 1) / 2 for own in row]
-    assert grows_linearly(lambda models: implementation._wins(random.uniform(size=(20, models))), 1_000)
