@@ -24,6 +24,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     # Stats and the HTML report
     stats_batch_records: int = 20_000  # records that `stats --common` adds to a tally at a time
     shown_answers: int = 100_000  # answers to a question that `show` and `view` show, in 3 KB each
+    compared_models: int = 2_000  # models that are tested against each other, all pairs: five matrices of 32 MB
+    board_columns: int = 20_000  # evaluations of a leaderboard
+    board_cells: int = 1_000_000  # evaluations × models of a leaderboard
     report_columns: int = 100  # evaluations shown in a heat map
     report_cells: int = 20_000  # cells of a heat map
     report_rows: int = 20_000  # rows of all tables of models together

@@ -113,6 +113,7 @@ EDGES = {
     "answers": {
         "toml_file",
         "html",
+        "limits",
         "notebook",
         "wording",
         "corpus",

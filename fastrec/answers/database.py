@@ -139,6 +139,7 @@ _OF_EACH: Final = "WITH chosen(number) AS (SELECT value FROM json_each(?)) SELEC
 _KEPT_QUERIES: Final = 16
 _KEPT_SEARCHES: Final = 4
 _BATCH: Final = 1_000
+_CELLS: Final = 4_000_000  # questions × models to read at a time
 _decode_ranges = msgspec.msgpack.Decoder(list[Range]).decode
 _BY_SAMPLE_ID: Final = (
     "SELECT id, scope FROM marks WHERE sample_ids IN (?, ?) "
@@ -428,8 +429,9 @@ class Database:
             f"SELECT {columns} FROM json_each(?) j "  # noqa: S608 - all ours
             "CROSS JOIN marks m ON m.scope = ? AND m.id = j.value CROSS JOIN asked a ON a.id = j.value"
         )
-        for start in range(0, len(ids), _BATCH):
-            some = str(list(ids[start : start + _BATCH]))
+        step = max(min(_BATCH, _CELLS // len(self.scopes[number].models)), 1)
+        for start in range(0, len(ids), step):
+            some = str(list(ids[start : start + step]))
             with self._use() as connection:
                 rows = connection.execute(sql, (some, number)).fetchall()
             yield list(zip(*rows, strict=True))

@@ -22,10 +22,10 @@ import numpy as np
 from fastrec.answers.index import Index, cut_of
 from fastrec.answers.marks import VALUES_BY_FLAGS
 from fastrec.answers.table import Query
+from fastrec.limits import current_limits
 from fastrec.summary.present_ranking import EvaluationStats
 
 ALPHA: Final = 0.05
-MOST_MODELS: Final = 2_000  # to test all pairs of: five matrices of 32 MB
 _SURELY_NOT: Final = 1.9  # of a z value: an exact test and a t-test have p > 0.05 below 1.96
 _ENOUGH: Final = 1e-14
 _LARGE: Final = 1e200
@@ -84,6 +84,8 @@ def significant(sums: PairSums, *, lower: bool) -> Bools:
     with np.errstate(all="ignore"):
         statistic = _statistic(n, total, squares, is_binary=sums.is_binary)
     likely = np.flatnonzero((statistic >= _SURELY_NOT**2) & (n > 1))  # of the others, p > 0.05
+    if not likely.size:
+        return np.zeros_like(sums.questions, dtype=np.bool_)
     if sums.is_binary:
         p_values = mcnemar_p_values(squares[likely], np.abs(total[likely]))
     else:
@@ -91,30 +93,53 @@ def significant(sums: PairSums, *, lower: bool) -> Bools:
     return _holm(pairs, likely, p_values, -total if lower else total, len(sums.questions))
 
 
-def significant_mean(sums: Sequence[PairSums], weights: Sequence[float]) -> Bools:
-    """The same for a weighted mean over evaluations: a t-test of independent parts (Welch and Satterthwaite)."""
-    pairs = np.triu_indices(len(sums[0].questions), 1)
-    share = [weight / sum(weights) for weight in weights]
-    largest = max(one.exponent for one in sums)
-    mean, variance, squared, questions = (np.zeros(len(pairs[0])) for _ in range(4))
-    with np.errstate(all="ignore"):
-        for one, weight in zip(sums, share, strict=True):
-            n, total, squares = (matrix[pairs] for matrix in one[:3])
-            total = np.ldexp(total, one.exponent - largest)
-            squares = np.ldexp(squares, 2 * (one.exponent - largest))
+class MeanTest:
+    """The same for a weighted mean over evaluations: a t-test of independent parts (Welch and Satterthwaite).
+
+    Evaluations are added one by one, so that the sums of only one of them are in memory.
+    """
+
+    def __init__(self, models: int) -> None:
+        self._models = models
+        self._pairs = np.triu_indices(models, 1)
+        self._mean, self._variance, self._squared, self._questions = (np.zeros(len(self._pairs[0])) for _ in range(4))
+        self._exponent = -math.inf  # the sums are in units of this power of two
+
+    def _scale(self, exponent: float) -> None:
+        """Change the unit of the sums."""
+        if self._exponent > -math.inf:
+            change = int(self._exponent - exponent)
+            self._mean = np.ldexp(self._mean, change)
+            self._variance = np.ldexp(self._variance, 2 * change)
+            self._squared = np.ldexp(self._squared, 4 * change)
+        self._exponent = exponent
+
+    def add(self, sums: PairSums, weight: float) -> None:
+        """Add an evaluation with its share in the mean."""
+        if sums.exponent > self._exponent:
+            self._scale(sums.exponent)
+        change = sums.exponent - int(self._exponent)
+        with np.errstate(all="ignore"):
+            n, total, squares = (matrix[self._pairs] for matrix in sums[:3])
+            total = np.ldexp(total, change)
+            squares = np.ldexp(squares, 2 * change)
             spread = np.maximum(squares - total**2 / n, 0.0)
             part = weight**2 * np.where(spread > _ROUNDING * squares, spread, 0.0) / (n * (n - 1))
-            mean += weight * total / n
-            variance += part
-            squared += part**2 / (n - 1)
-            questions += n
-        is_constant = (variance == 0) & (mean != 0)
-        statistic = np.where(variance > 0, mean**2 / variance, np.where(is_constant, np.inf, 0.0))
-        degrees = np.where(variance > 0, variance**2 / squared, 1.0)
-    # Without two common questions, the variance is NaN, and nothing is significant.
-    likely = np.flatnonzero(statistic >= _SURELY_NOT**2)
-    p_values = np.maximum(t_p_values(statistic[likely], degrees[likely]), 2.0 ** (1 - questions[likely]))
-    return _holm(pairs, likely, p_values, mean, len(sums[0].questions))
+            self._mean += weight * total / n
+            self._variance += part
+            self._squared += part**2 / (n - 1)
+            self._questions += n
+
+    def significant(self) -> Bools:
+        mean, variance = self._mean, self._variance
+        with np.errstate(all="ignore"):
+            is_constant = (variance == 0) & (mean != 0)
+            statistic = np.where(variance > 0, mean**2 / variance, np.where(is_constant, np.inf, 0.0))
+            degrees = np.where(variance > 0, variance**2 / self._squared, 1.0)
+        # Without two common questions, the variance is NaN, and nothing is significant.
+        likely = np.flatnonzero(statistic >= _SURELY_NOT**2)
+        p_values = np.maximum(t_p_values(statistic[likely], degrees[likely]), 2.0 ** (1 - self._questions[likely]))
+        return _holm(self._pairs, likely, p_values, mean, self._models)
 
 
 def _holm(pairs: tuple[Any, Any], likely: Any, p_values: Array, gains: Array, models: int) -> Bools:
@@ -214,11 +239,12 @@ def _matrix(rows: Sequence[bytes], kind: Any) -> np.ndarray[Any, Any]:
 
 def add_ranks(evaluations: Sequence[EvaluationStats], index: Index, *, common: bool = False) -> None:
     """Add rank ranges to the models that are not `unranked`."""
+    most = current_limits().compared_models
     for one in evaluations:
         ranked = [model for model in one.by_model if not model.unranked]
-        for model in ranked[MOST_MODELS:]:
-            model.unranked = f"only the first {MOST_MODELS:,} models are tested"
-        names = [model.model_id for model in ranked[:MOST_MODELS]]
+        for model in ranked[most:]:
+            model.unranked = f"only the first {most:,} models are tested"
+        names = [model.model_id for model in ranked[:most]]
         query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
         graded = one.by == "score"
         sums = pair_sums(blocks_of(index, query, names, graded=graded, common=common), len(names))

@@ -103,15 +103,14 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: b
     stages = ("sort", "merge", "index") if given_filters(options) or options["group_by"] else ("index",)
     with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options, progress=progress)
-    rows, legends = found.rows(), [found.notes()]
-    cells = [list(row.values()) for row in rows]
+    legends = [found.notes()]
     print_found(
         found,
         output_format,
         table=lambda: tables.print_sections(_sections(found), legends) if found.models else None,
         markdown=lambda: click.echo("\n".join(tables.markdown_sections(_sections(found), legends))),
         latex=lambda: click.echo("\n".join(_latex(found))),
-        csv=lambda: click.echo(csv_table(list(rows[0]) if rows else [], cells, raw_cells=raw_cells), nl=False),
+        csv=lambda: click.echo(_csv(found, raw_cells=raw_cells), nl=False),
         html=lambda: print_exactly(found.to_page().encode("utf-8", "backslashreplace")),
     )
     if not found.models:
@@ -126,6 +125,11 @@ def _sections(found: Leaderboard) -> list[Section]:
         table = Table(columns(names, left=("model",), hidden=("wins", "mean rank")), rows)
         made.append(Section(f"table {number}", title, table))
     return made
+
+
+def _csv(found: Leaderboard, *, raw_cells: bool) -> str:
+    rows = found.rows()
+    return csv_table(list(rows[0]) if rows else [], [list(row.values()) for row in rows], raw_cells=raw_cells)
 
 
 def _latex(found: Leaderboard) -> Iterator[str]:

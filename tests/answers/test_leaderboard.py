@@ -17,6 +17,7 @@ import fastrec
 from fastrec.answers import leaderboard as implementation
 from fastrec.answers.index import open_index
 from fastrec.cli import cli
+from fastrec.limits import Limits, use_limits
 from tests.answers.test_ranks import make_corpus, naive_ranges, record, scipy_stats
 from tests.samples import sample_of
 
@@ -259,3 +260,65 @@ def test_cells_of_a_column_have_even_digits(tmp_path: Path) -> None:
     columns = dict(zip(heads, zip(*rows, strict=True), strict=True))
     assert columns["large"] == ("8.50", "12.25", "100.00")
     assert columns["small"] == ("0.500", "0.250", "1.000")
+
+
+def test_only_the_first_models_of_a_large_table_are_tested(corpus):
+    """Cells and means with their intervals are the same; what compares all models of a table is left out."""
+    rows = fastrec.leaderboard(corpus).rows()
+    with use_limits(Limits(compared_models=2)):
+        limited = fastrec.leaderboard(corpus)
+        notes = limited.notes()
+    compared = [name for name in rows[0] if name.startswith(("rank", "mean_rank", "win_share"))]
+    for row, found in zip(rows, limited.rows(), strict=True):
+        assert found == pytest.approx(row | {name: found[name] for name in compared})
+    first = [row for row in limited.models if row.group == 1]
+    assert [row.rank_best is not None for row in first] == [True, True, False]
+    assert {row.mean_rank for row in first} == {row.win_share for row in first} == {None}
+    assert {cell.rank_best for row in limited.models for cell in row.cells if cell} == {None}
+    assert "tables of more than 2 models: ranks of the first 2; no mean rank and wins." in notes
+    assert not any(line.startswith("tables") for line in limited.notes())
+
+
+def test_tables_that_are_not_in_memory_at_the_same_time_are_the_same(corpus):
+    """The tables have 3 and 1 models. Evaluations that more models have answered have no ranks of cells."""
+    board = fastrec.leaderboard(corpus)
+    with use_limits(Limits(compared_models=3)):
+        limited = fastrec.leaderboard(corpus)
+    for row, found in zip(board.rows(), limited.rows(), strict=True):
+        assert found == pytest.approx(row)
+    for one, other in zip(limited.models[:3], board.models[:3], strict=True):
+        ranks = [(cell.rank_best, cell.rank_worst) for cell in one.cells]
+        assert ranks == [(None, None), (None, None), (other.cells[2].rank_best, other.cells[2].rank_worst)]
+    assert limited.models[0].cells[2].rank_best
+
+
+def test_too_many_evaluations_are_refused(corpus, tmp_path):
+    with use_limits(Limits(board_columns=2)), pytest.raises(fastrec.UsageError) as caught:
+        fastrec.leaderboard(corpus)
+    assert str(caught.value) == (
+        "3 evaluations of 4 models are too many for a leaderboard: it has up to 2 evaluations, and 1,000,000 cells. "
+        "Choose some with --evaluation and --model, or group by a field with fewer values"
+    )
+    with use_limits(Limits(board_cells=8)), open_index(corpus, cache=tmp_path) as index:
+        with pytest.raises(fastrec.UsageError, match="up to 20,000 evaluations, and 8 cells"):
+            implementation.make_leaderboard(index)
+        board = implementation.make_leaderboard(index, most=24)  # a page shows what fits
+    assert [one.title for one in board.evaluations] == ["A", "C"]
+    assert board.left_out == 1
+
+
+def test_wins_of_many_models(monkeypatch):
+    """Sorting gives the same wins as comparing all pairs, also with ties, and without answers."""
+    random = np.random.default_rng(0)
+    values = random.integers(0, 20, (50, 30)).astype(float)
+    values[random.random(values.shape) < 0.1] = np.nan
+    wins = implementation._wins(values)
+    monkeypatch.setattr(implementation, "_FEW", 0)
+    assert (implementation._wins(values) == wins).all()
+    assert implementation._wins(np.array([[3.0, 1.0, 3.0, np.nan]])).tolist() == [[1.5, 0.0, 1.5, -0.5]]
+
+
+def test_ends_of_intervals_are_percentiles():
+    random = np.random.default_rng(0)
+    for draws in (random.random((1000, 3)), random.integers(0, 9, (1000, 3)) / 8, random.random((999, 1)) * 1e155):
+        assert (implementation._ends(draws) == np.percentile(draws, [2.5, 97.5], axis=0)).all()
