@@ -65,7 +65,7 @@ def test_facts_are_those_of_the_chosen_models(seed: int, several: list[tuple[int
 def test_the_mean_of_the_largest_doubles_is_one_of_them() -> None:
     largest = sys.float_info.max
     for score in (largest, -largest):
-        marks = mark([(model, RIGHT, score, 0, b"{}") for model in range(3)], 3)
+        marks = mark([(model, RIGHT, score, 0, 0, b"{}") for model in range(3)], 3)
         assert facts_of(marks, range(3), graded=True).score == score
 
 
