@@ -189,6 +189,8 @@ def stats(
         test = partial(_add_ranks, errors_as_wrong=errors_as_wrong)
         about_questions = hashes or joins or overlap or names or prices
         tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score") or repeats.kind != "mean")
+        if groups:  # first, because there may be too many of them
+            (grouped,) = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))
         if tests and not common:
             test(found.evaluations, partial(indexed, corpus))
         found.others = len(choice(summary, wanted, metrics="all")) - len(chosen)
@@ -208,7 +210,6 @@ def stats(
                 records.update({model.model_id: model.records for model in one.models})
             found.names = compare_similar(indexed(corpus), records)
         if groups:
-            (grouped,) = stack.enter_context(grouped_corpora([corpus], wanted, groups, work_dir=scratch, **reading))
             by_group = read_summary(grouped, read_manifest(grouped))
             if repeats.kind != "mean":
                 by_group.evaluations = reduce_repeats(by_group.evaluations, indexed(grouped), repeats)
