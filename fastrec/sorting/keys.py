@@ -239,6 +239,7 @@ def sample_id_of(field: bytes) -> int | str:
 # The fields of many keys, as columns
 
 _FEW: Final = 8  # keys of a question that are not worth it
+_MANY: Final = 1_000  # keys of one question
 _MOST_KNOWN: Final = 1 << 14
 
 
@@ -351,7 +352,11 @@ class _Splitter:
         if width > len(FIELDS):
             metrics = fields[5::width]
             scopes = [b"%b\0%b" % both if both[1] else both[0] for both in zip(scopes, metrics, strict=True)]
-        return KeyColumns.grouped(scopes, hashes, models, evaluation_ids, [id_ + b"\0" for id_ in sample_ids])
+        columns = [scopes, hashes, models, evaluation_ids, [id_ + b"\0" for id_ in sample_ids]]
+        if len(keys) > _MANY and hashes[0] == hashes[-1]:  # of one question: the same values need memory only once
+            known: dict[bytes, bytes] = {}
+            columns = [[known.setdefault(value, value) for value in column] for column in columns]
+        return KeyColumns.grouped(*columns)
 
     def _find_runs(self, keys: Sequence[bytes], size: int, fields: Sequence[bytes]) -> bool:
         """Find model_id and evaluation_id of all keys of a question; return whether they have the same suffix.

@@ -79,3 +79,14 @@ def test_columns_can_be_added() -> None:
     assert rows(columns) == rows(split(keys))
     assert columns.ends == [13, 30]
     assert len(columns) == 30
+
+
+@pytest.mark.parametrize("order", [FIELDS, METRIC_FIELDS])
+def test_many_keys_of_one_question_share_their_values(order: tuple[str, ...]) -> None:
+    """A question with a million answers is in one part, so each of its records must need little memory."""
+    metric = "f1" if order is METRIC_FIELDS else UNSET
+    keys = sorted(key_of(order, ("e", "h", f"m{number % 3}", "run", "q", metric)) for number in range(1_200))
+    check(keys, order)
+    columns = column_splitter(order)(keys)
+    for column in (columns.scopes, columns.hashes, columns.models, columns.evaluation_ids, columns.sample_ids):
+        assert len(set(map(id, column))) <= 3
