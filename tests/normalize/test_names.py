@@ -96,7 +96,7 @@ def test_records_that_become_equal_are_duplicates(tmp_path: Path, names: Path) -
         ("[model]\n", "expected [models], [evaluations], [metrics]"),
         ("[models]\na = 5", "expected a name in quotes"),
         ('[models]\n"a*" = "*/*"', "expected no more * than in the old name"),
-        ("[models", "cannot be read"),
+        ("[models", "are not TOML"),
         (None, "No such file"),
     ],
 )
