@@ -10,7 +10,7 @@ running are suspects: each runs again alone. A task that kills its worker again 
 
 An executor can wait for ever: for the other half of a result whose sender died, for a worker that hangs inside a native
 library, or because its own thread died. So the engine checks workers and executor itself, and ends such a pool. Tasks
-then count as if their workers had died.
+then count as if their workers had died. A worker that stays stopped is killed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PoolEngine(Engine):
     def __init__(self, jobs: int) -> None:
         self.jobs = jobs
         self._executor: Any = None
-        self._stopped: Counter[int] = Counter()
+        self._watch: _StoppedWorkersWatch | None = None
         self._dead_checks = 0
         self._progress: tuple[float, dict[int, int | None]] = (0.0, {})
 
@@ -118,12 +118,8 @@ class PoolEngine(Engine):
         self._start(self.jobs)
 
     def _check_workers(self) -> None:
-        """Kill workers that stay stopped; kill all workers if one is dead, or if none makes progress."""
+        """Kill all workers if one is dead, or if none makes progress."""
         states = {pid: _state_of(pid) for pid in self._workers()}
-        for pid, state in states.items():
-            self._stopped[pid] = self._stopped[pid] + 1 if state in _STOPPED else 0
-            if self._stopped[pid] >= _STOPPED_CHECKS:
-                _kill(pid)
         manager = self._executor._executor_manager_thread  # noqa: SLF001 - see below
         alive = states and manager.is_alive() and not set(_DEAD) & set(states.values())
         self._dead_checks = 0 if alive else self._dead_checks + 1
@@ -154,13 +150,16 @@ class PoolEngine(Engine):
 
                 self._executor = ProcessPoolExecutor(jobs, initializer=_become_worker, initargs=(os.getpid(),))
             self._executor.submit(os.getpid)  # the first task starts all workers
-        self._stopped.clear()
+            self._watch = _StoppedWorkersWatch(self._workers, current_limits().pool_look_seconds)
+            self._watch.start()
         self._dead_checks = 0
         self._progress = time.monotonic(), {}
 
     def _end(self, *, kill: bool) -> None:
         """End the workers. One that does not end, such as a stopped one, is killed after a while."""
         executor, workers = self._executor, self._workers()
+        if self._watch is not None:
+            self._watch.end()
         results, manager = executor._result_queue, executor._executor_manager_thread  # noqa: SLF001 - see above
         for pid in workers if kill else ():
             _kill(pid)
@@ -185,6 +184,32 @@ class PoolEngine(Engine):
 
     def __exit__(self, kind: object = None, *_: object) -> None:
         self._end(kill=kind is not None)
+
+
+class _StoppedWorkersWatch(threading.Thread):
+    """Kills workers that stay stopped.
+
+    In a thread of its own, because the executor waits for a stopped worker when another one has died, and since Python
+    3.12 it holds a lock meanwhile that whoever submits a task waits for.
+    """
+
+    def __init__(self, workers: Callable[[], list[int]], seconds: float) -> None:
+        super().__init__(daemon=True)
+        self._workers = workers
+        self._seconds = seconds  # between two checks
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        checks: Counter[int] = Counter()  # that have found a worker stopped, in a row
+        while not self._ended.wait(self._seconds):
+            for pid in self._workers():
+                checks[pid] = checks[pid] + 1 if _state_of(pid) in _STOPPED else 0
+                if checks[pid] >= _STOPPED_CHECKS:
+                    _kill(pid)
+
+    def end(self) -> None:
+        self._ended.set()
+        self.join()
 
 
 def _is_alone() -> bool:

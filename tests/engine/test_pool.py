@@ -190,6 +190,20 @@ def test_a_stopped_worker_is_noticed(tmp_path: Path) -> None:
 
 
 @ONE_KIND
+@pytest.mark.timeout(60)
+@pytest.mark.skipif(NO_SIGNALS, reason="needs /proc to see that a process is stopped")
+def test_a_stopped_worker_beside_a_dead_one() -> None:
+    """The executor waits for the stopped worker, and whoever submits a task for the executor, since Python 3.12."""
+    with use_limits(Limits(pool_look_seconds=0.1)), PoolEngine(2) as engine:
+        assert len(list(engine.run(double, range(5)))) == 5
+        stopped, killed = engine._workers()
+        os.kill(stopped, signal.SIGSTOP)
+        os.kill(killed, signal.SIGKILL)
+        time.sleep(0.3)
+        assert len(list(engine.run(double, range(5)))) == 5
+
+
+@ONE_KIND
 def test_an_error_does_not_wait_for_other_tasks() -> None:
     """After an error, running tasks are killed."""
     begin = time.monotonic()
