@@ -26,7 +26,7 @@ def make_nights(shards: Iterable[Path], directory: Path, *, anew: bool) -> None:
     dice = random.Random(7)
     later = directory / "later"
     later.mkdir()
-    parts = sorted((directory / "old").glob("part-*"))
+    parts = sorted((directory / "old").glob("part-*.jsonl*"))
     for part in parts:
         with (later / part.name.removesuffix(".zst")).open("wb") as file:
             file.writelines(_later(part, dice, anew=anew))

@@ -1,8 +1,7 @@
 """`manifest.json`: the inputs, options and files of a corpus. It holds no time and no host name.
 
-Until format 2, checksums of text were SHA-256. They find damage and tell that two parts are the same; 128-bit xxh3 does
-that at a fraction of the cost. Files still have SHA-256, which other tools compute. A manifest has one kind of checksum
-of text; `text_hash` gives its name and value.
+Checksums of text are 128-bit xxh3, which finds damage at a fraction of the cost of SHA-256. Files have SHA-256, which
+other tools compute.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
-from xxhash import xxh3_128
+from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import CorpusError, UsageError, counted, shown
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
@@ -21,8 +20,7 @@ from fastrec.sources.inputs import check_format
 from fastrec.storage import file_in, join, storage_of
 from fastrec.summary.document import Summary, json_safe
 
-_MANIFEST_FORMAT: Final = 3
-_HASHERS: Final[dict[str, Any]] = {"text_xxh3_128": xxh3_128, "text_sha256": sha256}
+_MANIFEST_FORMAT: Final = 4
 _MOST_SKIPPED: Final = 20  # listed in a message
 
 
@@ -38,8 +36,8 @@ class KeyEntry(msgspec.Struct, kw_only=True, frozen=True):
     """Null if the record has none; absent if its schema version has no such field."""
 
 
-class SourcesEntry(msgspec.Struct, kw_only=True):
-    """The file with the sources of the records of a part: the shard and the line of each, in their order."""
+class SideFileEntry(msgspec.Struct, kw_only=True):
+    """A file beside a part."""
 
     file: str
     """Its name in the corpus."""
@@ -62,19 +60,16 @@ class PartEntry(msgspec.Struct, kw_only=True):
     """SHA-256 of the file."""
     text_bytes: int
     """Size of the decompressed text."""
-    text_xxh3_128: str | msgspec.UnsetType = msgspec.UNSET
+    text_xxh3_128: str
     """128-bit xxh3 of the decompressed text."""
-    text_sha256: str | msgspec.UnsetType = msgspec.UNSET
-    """In manifests of format 2, instead: SHA-256 of the decompressed text."""
     first: KeyEntry
     """Key of its first record."""
     last: KeyEntry
     """Key of its last record."""
-    sources: SourcesEntry | msgspec.UnsetType = msgspec.UNSET
-    """Where its records come from; absent without `--track-sources`."""
-
-    def __post_init__(self) -> None:
-        text_hash(self)
+    columns: SideFileEntry
+    """The values of its records that questions need, one array per field."""
+    sources: SideFileEntry | msgspec.UnsetType = msgspec.UNSET
+    """The shard and the line that each of its records comes from, in their order; absent without `--track-sources`."""
 
 
 class RejectsEntry(msgspec.Struct, kw_only=True):
@@ -134,10 +129,8 @@ class Manifest(msgspec.Struct, kw_only=True):
     """Records in all parts."""
     text_bytes: int
     """Size of the decompressed text of all parts."""
-    text_xxh3_128: str | msgspec.UnsetType = msgspec.UNSET
+    text_xxh3_128: str
     """128-bit xxh3 of the concatenated `text_xxh3_128` of all parts, as raw bytes."""
-    text_sha256: str | msgspec.UnsetType = msgspec.UNSET
-    """In manifests of format 2, instead: SHA-256 of the concatenated `text_sha256` of all parts, as raw bytes."""
     parts: list[PartEntry]
     """Parts, in sort order."""
     rejects: RejectsEntry | None
@@ -157,11 +150,6 @@ class Manifest(msgspec.Struct, kw_only=True):
     refused: str | None = None
     """Why the corpus was not published; null if it was. A refused corpus is in `OUT.refused` instead of `OUT`."""
 
-    def __post_init__(self) -> None:
-        name, _ = text_hash(self)
-        if not all(text_hash(part)[0] == name for part in self.parts):
-            raise ValueError(f"expected a {name} for each part")
-
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n"
 
@@ -171,6 +159,7 @@ class _ListedFile(msgspec.Struct):
 
 
 class _ListedPart(_ListedFile):
+    columns: _ListedFile | None = None
     sources: _ListedFile | None = None
 
 
@@ -185,7 +174,7 @@ class _Listing(msgspec.Struct):
 
 
 def files_of(manifest: Manifest | _Listing) -> set[str]:
-    others = [manifest.rejects, *(part.sources for part in manifest.parts)]
+    others = [manifest.rejects, *(file for part in manifest.parts for file in (part.columns, part.sources))]
     return {manifest.summary_file, *(file.file for file in (*manifest.parts, *others) if file)}
 
 
@@ -232,23 +221,9 @@ def skipped_lines(skipped: Sequence[str]) -> list[str]:
     return lines if skipped else []
 
 
-def text_hash(entry: Manifest | PartEntry) -> tuple[str, str]:
-    """The checksum of the text of a corpus or part: the name of its field, and its value."""
-    found = [(name, value) for name in _HASHERS if (value := getattr(entry, name)) is not msgspec.UNSET]
-    if len(found) != 1:
-        raise ValueError(f"expected one of {' and '.join(_HASHERS)}")
-    return found[0]
-
-
-def text_hasher(name: str) -> Any:
-    return _HASHERS[name]()
-
-
-def tree_hash(name: str, digests: Iterable[str]) -> str:
-    """Return the checksum of this name of the concatenated digests of all parts, as raw bytes."""
-    digest = text_hasher(name)
-    digest.update(b"".join(map(bytes.fromhex, digests)))
-    return str(digest.hexdigest())
+def tree_hash(digests: Iterable[str]) -> str:
+    """Return the 128-bit xxh3 of the concatenated digests of all parts, as raw bytes."""
+    return xxh3_128_hexdigest(b"".join(map(bytes.fromhex, digests)))
 
 
 MANIFEST: Final = "manifest.json"

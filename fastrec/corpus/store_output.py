@@ -37,7 +37,7 @@ from fastrec.storage.shared_object import ChangedError, SharedObject
 _LEASE: Final = ".fastrec-writing"
 
 # The files of a corpus, and the files by which workers show that they can write.
-_FILE = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.(?:json(?:l(?:\.zst|\.gz)?)?|sources\.zst)")
+_FILE = re.compile(r"(?:part-\d+|rejects|summary)-([0-9a-f]{16})\.(?:json(?:l(?:\.zst|\.gz)?)?|columns|sources\.zst)")
 _PROBE = re.compile(r"\.fastrec-probe-[0-9a-f-]+")
 
 

@@ -6,9 +6,10 @@ label that does not name the version of the corpus, turns of two versions, or a 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -79,10 +80,23 @@ def _record_of(schema: Schema, other_turns: list[str], metric: Any) -> type[Any]
     }
     required: list[Any] = [*((name, str) for name in _TEXTS), ("sample_id", int | str), ("evaluation", _Evaluation)]
     fields = [(name, kind | UnsetType | None, UNSET) for name, kind in optional.items()]
-    return msgspec.defstruct("_Record", [*required, *fields], gc=False)
+    # Instead of the texts, the numbers of their characters, which are set after decoding.
+    characters = [("input", int, 0), ("output", int, 0)]
+    hidden = {name: f"{name} characters" for name, _, _ in characters}
+    return msgspec.defstruct("_Record", [*required, *fields, *characters], gc=False, rename=hidden)
+
+
+class KnownCharacters(NamedTuple):
+    """The numbers of characters of the records of a part, which its columns have."""
+
+    offsets: Sequence[int]  # where each record begins in the text
+    inputs: Sequence[int]
+    responses: Sequence[int]
 
 
 class TrustedJudge(Judge):
+    characters: KnownCharacters  # of the part whose lines are judged
+
     def __init__(self, settings: JudgeSettings) -> None:
         super().__init__(settings)
         assert settings.target
@@ -113,6 +127,8 @@ class TrustedJudge(Judge):
         records, numbers, ends, recipes = batch.records, batch.numbers, batch.ends, batch.recipe_names
         starts, filtered_out, spelled = self._starts, self._filtered_out, b""
         gone: list[FilteredOut] = []
+        known = self.characters
+        first = bisect_left(known.offsets, offset)  # the position of the first line among the records
         position = number = done = own = 0  # `done`: up to here, the text is in the buffer or left out
         while position < len(data):
             end = position
@@ -158,6 +174,8 @@ class TrustedJudge(Judge):
                 else:
                     if record.evaluation_name != name:
                         done = _rename(data, into, (done, position), "evaluation_name", (name, record.evaluation_name))
+                    record.input = known.inputs[first + number]
+                    record.output = known.responses[first + number]
                     records.append(record)
                     numbers.append(line + number)
                     recipes.append(schema.recipe)

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from xxhash import xxh3_128_hexdigest
 
 from fastrec._version import __version__
-from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, SourcesEntry, key_entry, tree_hash
+from fastrec.corpus.manifest import InputEntry, Manifest, PartEntry, RejectsEntry, SideFileEntry, key_entry, tree_hash
 from fastrec.corpus.output import Output
 from fastrec.corpus.rejects import RejectRange, write_rejects
 from fastrec.corpus.trust import taken_on_trust
@@ -37,6 +37,7 @@ from fastrec.normalize.results import (
     Part,
     PartSources,
     PieceCounts,
+    SideFile,
     SortResult,
     count_lines,
     repair_documents,
@@ -279,14 +280,15 @@ def _write_documents(
         sort_fields=sort_fields,
         records=summary.line_counts.kept,
         text_bytes=sum(part.written.text_bytes for part in parts),
-        text_xxh3_128=tree_hash("text_xxh3_128", (part.written.text_xxh3_128 for part in parts)),
+        text_xxh3_128=tree_hash(part.written.text_xxh3_128 for part in parts),
         parts=[
             PartEntry(
                 file=parent_and_name(part.path)[1],
                 records=part.records,
                 first=key_entry(part.first, sort_fields),
                 last=key_entry(part.last, sort_fields),
-                sources=_sources_entry(part.sources) if part.sources else msgspec.UNSET,
+                columns=_side_file_entry(part.columns),
+                sources=_side_file_entry(part.sources) if part.sources else msgspec.UNSET,
                 **asdict(part.written),
             )
             for part in parts
@@ -304,8 +306,9 @@ def _write_documents(
     return manifest
 
 
-def _sources_entry(sources: PartSources) -> SourcesEntry:
-    return SourcesEntry(file=parent_and_name(sources.path)[1], bytes=sources.bytes, sha256=sources.sha256)
+def _side_file_entry(file: SideFile | None) -> SideFileEntry:
+    assert file
+    return SideFileEntry(file=parent_and_name(file.path)[1], bytes=file.bytes, sha256=file.sha256)
 
 
 # What stays for the next run
@@ -331,7 +334,8 @@ def _keep_work(
             placed = in_place[part.fingerprint]
             name = f"part-{part.fingerprint}{SUFFIXES[compression]}"
             path = output.keep(placed.path, name, linked=compression != "none")
-            kept_parts.append(replace(part, path=path, sources=_kept_sources(output, placed)))
+            columns = _kept_columns(output, placed)
+            kept_parts.append(replace(part, path=path, columns=columns, sources=_kept_sources(output, placed)))
         elif part.excluded:
             kept_parts.append(replace(part, sources=None))
     summary_path = output.working(f"summary-{secrets.token_hex(8)}")  # the old one stays until this work is kept
@@ -365,6 +369,11 @@ def _keep_work(
         context.notice(f"this work is not kept for the next run: {reason}")
         return frozenset()
     return frozenset(file.path for file in document.files)
+
+
+def _kept_columns(output: Output, part: Part) -> SideFile:
+    assert part.columns
+    return replace(part.columns, path=output.keep(part.columns.path, f"columns-{part.fingerprint}"))
 
 
 def _kept_sources(output: Output, part: Part) -> PartSources | None:
@@ -409,7 +418,7 @@ def _kept_files(
     files = [(file.path, file.hash) for task in tasks for file in task.files]
     files += [(file.path, file.hash) for part in parts for file in (*part.files, part.census) if file]
     files += [(part.path, part.written.sha256) for part in parts if part.records]
-    files += [(part.sources.path, part.sources.sha256) for part in parts if part.sources]
+    files += [(file.path, file.sha256) for part in parts for file in part.side_files]
     files += [(summary.path, summary.hash), *([(rejects.path, rejects.entry.sha256)] if rejects else [])]
     signatures = signatures_of([context.output.before_publishing(path) for path, _ in files], context.engine)
     if "" in signatures:

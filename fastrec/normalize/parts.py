@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 from xxhash import xxh3_128, xxh3_128_hexdigest
 
+from fastrec.corpus.columns import columns_path
 from fastrec.corpus.sources import sources_path
 from fastrec.errors import utf8
 from fastrec.normalize.context import RunContext
@@ -126,7 +127,7 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
     parts = [part for part in parts if part.records]
     storage = storage_of(context.output.staged(""))
     staged = {path for path in context.output.staged_files() if parent_and_name(path)[1].startswith("part-")}
-    wanted = {part.path for part in parts} | {part.sources.path for part in parts if part.sources}
+    wanted = {part.path for part in parts} | {file.path for part in parts for file in part.side_files}
     for path in staged - wanted:
         context.output.check()
         storage.remove(path)
@@ -140,11 +141,13 @@ def number_parts(context: RunContext, parts: Sequence[Part]) -> list[Part]:
 
     numbered: list[Part] = []
     for number, part in enumerate(parts):
-        name, sources = context.part_name(number), part.sources
+        name, columns, sources = context.part_name(number), part.columns, part.sources
         path = put(part.path, name)
+        if columns:
+            columns = replace(columns, path=put(columns.path, columns_path(name)))
         if sources:
             sources = replace(sources, path=put(sources.path, sources_path(name)))
-        numbered.append(replace(part, number=number, path=path, sources=sources))
+        numbered.append(replace(part, number=number, path=path, columns=columns, sources=sources))
     return numbered
 
 
@@ -299,9 +302,8 @@ class _PartsMaker(msgspec.Struct, frozen=True):
         return dict(sorted(made.items()))
 
     def _sync(self, part: Part) -> None:
-        self._context.output.sync(part.path)
-        if part.sources:
-            self._context.output.sync(part.sources.path)
+        for path in (part.path, *(file.path for file in part.side_files)):
+            self._context.output.sync(path)
 
     def _held(self, part: Part) -> Part:
         return part if self._context.options.incremental else replace(part, files=())
@@ -332,6 +334,7 @@ class _PartsMaker(msgspec.Struct, frozen=True):
             path=path,
             statistics_prefix=context.output.working(f"census-{fingerprint}"),
             sort_fields=context.sort_fields,
+            schema_label=context.target.label,
             options=options,
             locations=self._locations_path,
             superseded_runs=superseded[0],

@@ -22,18 +22,20 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from functools import lru_cache
+from itertools import accumulate
 from operator import lt, sub
 from typing import Any, Final
 
 import msgspec
 
+from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.rejects import RejectsWriter, rejected_line
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError, out_of_memory, utf8
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, FilteredOut, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
-from fastrec.judge.trusted import TrustedJudge
+from fastrec.judge.trusted import KnownCharacters, TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.corrections import Editor, Labeller, Renamer, edit_records, fix_lines, read_fixes
 from fastrec.normalize.options import Options
@@ -50,7 +52,7 @@ from fastrec.sorting.keys import key_maker
 from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of, spill
 from fastrec.sources.lines import Chunk, ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import FileDigest, digest_of, fingerprint
+from fastrec.storage import FileDigest, digest_of, fingerprint, join, parent_and_name
 from fastrec.summary.rows import row_maker
 
 _PEEKED_SHARDS: Final = 4  # shards whose first lines are read for a guess
@@ -197,6 +199,17 @@ class _RunBuffer:
         return run
 
 
+def _characters_in(part: Shard) -> KnownCharacters:
+    """Read the numbers of characters from the columns of a trusted part."""
+    listed = part.listed
+    assert listed
+    assert listed.columns
+    folder, _ = parent_and_name(part.path)
+    columns = PartColumns(join(folder, listed.columns.file), listed.text_xxh3_128)
+    offsets = [0, *accumulate(columns.array("bytes"))]
+    return KnownCharacters(offsets, columns.array("input_characters"), columns.array("response_characters"))
+
+
 class _PartIndex:
     """The index of a trusted part, as far as its lines stay as they are. Its texts need not be written again."""
 
@@ -285,6 +298,8 @@ class _Sorter:
         stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
         statistics = LineStatistics()
         judge = _judge_of(self._judging, trusted=piece.slice.shard.trusted)
+        if isinstance(judge, TrustedJudge):
+            judge.characters = _characters_in(piece.slice.shard)
         fixes, editors = self._fixes.get(source), self._editors
         for editor in editors:
             editor.counts = statistics.renamed if isinstance(editor, Renamer) else statistics.labelled

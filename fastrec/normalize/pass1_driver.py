@@ -356,7 +356,7 @@ class _Pass1:
         entries = context.journal.take()
         parts = [entry for entry in entries if isinstance(entry, Part)]
         kept = {part.path for part in parts} | {file.path for part in parts for file in part.files}
-        kept |= {part.sources.path for part in parts if part.sources}
+        kept |= {file.path for part in parts for file in part.side_files}
         context.output.sweep(reusable | kept | self._base.files | context.streams.files())
         if count and context.is_first:  # a further attempt reuses what the run itself has finished
             of = sum(isinstance(entry, SortResult) for entry in entries)

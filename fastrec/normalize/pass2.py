@@ -30,22 +30,24 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
+from fastrec.corpus.columns import ColumnsBuilder, columns_path
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.corpus.sources import line_begin
-from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter
+from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter, Written
 from fastrec.engine.base import collector_off
+from fastrec.errors import ShardError
 from fastrec.judge.batch import InvalidLine
 from fastrec.judge.findings import Finding
 from fastrec.normalize.options import Choice, Options
 from fastrec.normalize.pass1 import release_buffer
-from fastrec.normalize.results import Excluded, Part, PartSources
+from fastrec.normalize.results import Excluded, Part, PartSources, SideFile
 from fastrec.sorting.cuts import BorderSizes, write_borders
 from fastrec.sorting.files import read_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
 from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_of, index_reader
 from fastrec.sources.shard import Shard
-from fastrec.storage import FileDigest, digest_of
+from fastrec.storage import FileDigest, digest_of, join, parent_and_name, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import PartCounts, read_lines_by_piece, read_part_counts, write_statistics
 from fastrec.summary.rows import Column, outcome_of
 from fastrec.summary.same_run import Contradictions, body_digest, find_contradictions, superseded_in, write_bodies
@@ -83,6 +85,7 @@ class PartTask(msgspec.Struct, frozen=True):
     """Path prefix of the census (`-hash`, `-id`, `-run`), the counts (`-counts`) and records left out (`-left-out`). If
     work is kept: also of the index (`-index`), the borders (`-borders`) and the excluded records (`-excluded`)."""
     sort_fields: tuple[str, ...]
+    schema_label: str  # of the records of the target
     options: Options
     locations: str  # path of the locations of all pieces; empty if they are not needed
     superseded_runs: Sequence[RunSlice] = ()  # records superseded by others that are equal but for their run
@@ -99,7 +102,9 @@ class PartTask(msgspec.Struct, frozen=True):
     def is_copy(self) -> bool:
         """Whether the text is surely that of `copied`, and nothing else is made of it: it need not be read."""
         options, listed = self.options, self.copied[0].listed if self.copied else None
-        if not listed or options.incremental or options.leaves_out or options.same_run == "ignore":
+        if not listed or not listed.columns:
+            return False
+        if options.incremental or options.leaves_out or options.same_run == "ignore":
             return False
         return [(one.is_input, one.data_end) for one in self.slices] == [(True, listed.text_bytes)]
 
@@ -131,7 +136,8 @@ def _make_part(task: PartTask) -> Part:
     if options.leaves_out:
         superseded = [key for key, _ in superseded_in(task.superseded, task.low, task.high)]
         resolver = _Resolver(options.conflicts, options.repeats, superseded, task.locations)
-    kept = _Records(task.sort_fields, grown=task.grown, first_new=task.first_new)
+    columns = None if task.is_copy else ColumnsBuilder(task.schema_label)
+    kept = _Records(task.sort_fields, columns=columns, grown=task.grown, first_new=task.first_new)
     seen = _Records(task.sort_fields, with_counts=False)
     lines = kept.counts.lines
     contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
@@ -182,10 +188,11 @@ def _make_part(task: PartTask) -> Part:
         tracked = sources.finish(lines.pieces()) if sources else None
         if keeper:
             keeper.end()
+    keys = kept.keys()
     files = write_statistics(
         task.statistics_prefix,
         kept.counts,
-        kept.keys(),
+        keys,
         kept.outcomes,
         contradictions,
         seen=seen.keys() if resolver else None,
@@ -209,6 +216,7 @@ def _make_part(task: PartTask) -> Part:
         statistics_prefix=task.statistics_prefix,
         superseded=task.superseded_hashes,
         names=resolver.names_hash(lines.pieces()) if resolver else "",
+        columns=_write_columns(task, columns, written) if kept.outcomes else None,
         sources=tracked,
     )
     return keeper.finish(part) if keeper else part
@@ -220,23 +228,50 @@ def _writer(task: PartTask) -> ShardWriter:
     return ShardWriter(task.path, task.options.compression, task.options.level, synced=False)
 
 
+def _write_columns(task: PartTask, columns: ColumnsBuilder | None, written: Written) -> SideFile:
+    """Write the columns of a part; those of a part that is copied unread are copied, too."""
+    path = columns_path(task.path)
+    if columns:
+        return SideFile(path, *columns.write(path, written.text_xxh3_128))
+    assert task.copied
+    shard, _ = task.copied
+    assert shard.listed
+    assert shard.listed.columns
+    listed = shard.listed.columns
+    original = join(parent_and_name(shard.path)[0], listed.file)
+    storage_of(path).copy(original, path)
+    if sha256_of_file(path) != (listed.bytes, listed.sha256):
+        raise ShardError(original, "is damaged: `fastrec verify` lists everything that is wrong with a corpus")
+    return SideFile(path, listed.bytes, listed.sha256)
+
+
 class _Records:
     """What statistics need of the records of a part. Many at a time are split and tallied, which is faster."""
 
     def __init__(
-        self, sort_fields: tuple[str, ...], *, with_counts: bool = True, grown: Part | None = None, first_new: int = 0
+        self,
+        sort_fields: tuple[str, ...],
+        *,
+        with_counts: bool = True,
+        columns: ColumnsBuilder | None = None,
+        grown: Part | None = None,
+        first_new: int = 0,
     ) -> None:
         """If a part has `grown`, only records of pieces from `first_new` on are added to its tally.
 
         A record that old pieces have, too, has the number of one of these.
         """
         self._with_counts = with_counts
+        self._columns = columns
         self._split = column_splitter(sort_fields)
         self._waiting_keys: list[bytes] = []
         self._waiting_rows: list[Any] = []
+        self._waiting_sizes: list[int] = []
+        self._waiting_fingerprints: list[int] = []
         self._keys = KeyColumns()
         self.counts = PartCounts(read_part_counts([grown.statistics_prefix]).tally) if grown else PartCounts()
-        self._grown, self._first_new, self._new_keys = grown, first_new, list[bytes]()
+        self._grown = grown
+        self._first_new = first_new
         self._old = grown.records if grown else 0  # records of the grown part that are to come
         self.outcomes: list[Outcome] = []
 
@@ -244,13 +279,11 @@ class _Records:
         self._waiting_keys += window.keys
         if self._with_counts:
             self.outcomes += map(outcome_of, window.rows)
-            if self._grown:
-                new = [at for at, row in enumerate(window.rows) if row[Column.SOURCE] >= self._first_new]
-                self._waiting_rows += [window.rows[at] for at in new]
-                self._new_keys += [window.keys[at] for at in new]
-                self._old -= len(window.rows) - len(new)
-            else:
-                self._waiting_rows += window.rows
+            self._waiting_rows += window.rows
+        if self._columns:
+            self._columns.add_metadata(window.texts)
+            self._waiting_sizes += map(len, window.texts)
+            self._waiting_fingerprints += window.fingerprints
         if len(self._waiting_keys) >= _BATCH:
             self._add_waiting()
 
@@ -261,11 +294,26 @@ class _Records:
         return self._keys
 
     def _add_waiting(self) -> None:
-        columns = self._split(self._waiting_keys)
+        fields = self._split(self._waiting_keys)
+        if self._columns:
+            self._columns.add(fields, self._waiting_rows, self._waiting_sizes, self._waiting_fingerprints)
         if self._with_counts:
-            self.counts.tally.add(self._split(self._new_keys) if self._grown else columns, self._waiting_rows)
-        self._keys += columns
-        self._waiting_keys, self._waiting_rows, self._new_keys = [], [], []
+            self._count(fields)
+        self._keys += fields
+        self._waiting_keys = []
+        self._waiting_rows = []
+        self._waiting_sizes = []
+        self._waiting_fingerprints = []
+
+    def _count(self, fields: KeyColumns) -> None:
+        """Add the waiting records to the tally; if a part of the base has grown, only the new ones."""
+        rows = self._waiting_rows
+        if self._grown:
+            new = [at for at, row in enumerate(rows) if row[Column.SOURCE] >= self._first_new]
+            self._old -= len(rows) - len(new)
+            fields = self._split([self._waiting_keys[at] for at in new])
+            rows = [rows[at] for at in new]
+        self.counts.tally.add(fields, rows)
 
 
 def _select(window: Window, records: Sequence[int]) -> Window:

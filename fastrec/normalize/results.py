@@ -113,10 +113,17 @@ class Excluded(msgspec.Struct, frozen=True):
     index_bytes: int
 
 
-class PartSources(msgspec.Struct, frozen=True):
+class SideFile(msgspec.Struct, frozen=True):
+    """A file beside a part, such as its columns."""
+
     path: str  # before it is published
     bytes: int
     sha256: str
+
+
+class PartSources(SideFile, frozen=True):
+    """The file of the sources of a part."""
+
     names: str  # fingerprint of the names and the order of the pieces of input of the part
 
 
@@ -141,9 +148,15 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
     """The records of its range that options left out, which the next run may need; None if there are none, or if work
     is not kept."""
     border: bytes = b""  # the first border of its range, if work is kept
+    columns: SideFile | None = None  # None if it has no records
     sources: PartSources | None = None
     census: FileDigest | None = None
     """If work is kept, for the first part of a group: the census of all parts of the group (`parts._groups`)."""
+
+    @property
+    def side_files(self) -> list[SideFile]:
+        """The files beside it, which are published with it."""
+        return [file for file in (self.columns, self.sources) if file]
 
     @property
     def index(self) -> str:

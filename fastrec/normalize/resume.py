@@ -26,6 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from fastrec.build import differences
+from fastrec.corpus.columns import columns_path
 from fastrec.corpus.sources import sources_path
 from fastrec.engine.base import Engine
 from fastrec.errors import ShardError, naming
@@ -285,12 +286,17 @@ def find_parts(entries: Iterable[JournalEntry], wanted: Mapping[str, str], engin
     latest = {part.fingerprint: part for part in entries if isinstance(part, Part) and part.fingerprint in wanted}
     claims = [(wanted[fingerprint], part) for fingerprint, part in latest.items()]
     reused = [claims[number] for number, unchanged in engine.run(_take_part, claims) if unchanged]
-    return {
-        part.fingerprint: replace(
-            part, path=path, sources=replace(part.sources, path=sources_path(path)) if part.sources else None
-        )
-        for path, part in reused
-    }
+    return {part.fingerprint: _moved(part, path) for path, part in reused}
+
+
+def _moved(part: Part, path: str) -> Part:
+    """A part at another path, with the files beside it."""
+    return replace(
+        part,
+        path=path,
+        columns=replace(part.columns, path=columns_path(path)) if part.columns else None,
+        sources=replace(part.sources, path=sources_path(path)) if part.sources else None,
+    )
 
 
 def _range(piece: Piece) -> tuple[str, int, int | None]:
@@ -326,8 +332,8 @@ def _take_part(claim: tuple[str, Part]) -> bool:
     """
     path, part = claim
     files = [(part.path, path, part.written.bytes, part.written.sha256)]
-    if sources := part.sources:
-        files.append((sources.path, sources_path(path), sources.bytes, sources.sha256))
+    for file, moved in zip(part.side_files, _moved(part, path).side_files, strict=True):
+        files.append((file.path, moved.path, file.bytes, file.sha256))
     try:
         for old, new, size, digest in files:
             if old != new:

@@ -54,6 +54,14 @@ _LAST: Final = 4  # the last tasks have this fraction of the text that is left, 
 _EXPANSION: Final = {Format.PLAIN: 1, Format.ZSTD: 4, Format.GZIP: 4, Format.BZ2: 5, Format.XZ: 5}
 
 
+class ListedFile(msgspec.Struct, frozen=True):
+    """What the manifest of a corpus says about a file."""
+
+    file: str
+    bytes: int
+    sha256: str
+
+
 class Listed(msgspec.Struct, frozen=True):
     """What the manifest of a corpus says about a part."""
 
@@ -63,6 +71,7 @@ class Listed(msgspec.Struct, frozen=True):
     records: int
     text_bytes: int = 0
     text_xxh3_128: str = ""
+    columns: ListedFile | None = None
 
 
 class Shard(msgspec.Struct, frozen=True):

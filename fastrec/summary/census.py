@@ -274,11 +274,8 @@ class SeveralRecords(msgspec.Struct, frozen=True):
         ]
 
 
-def count_questions(lists: Iterable[Iterable[CensusRow]], *, by_hash: bool = False) -> dict[bytes, QuestionCounts]:
-    """Merge lists by hash, and count the questions of each evaluation; refuse too many evaluations.
-
-    With `by_hash`, no hash is split.
-    """
+def count_questions(lists: Iterable[Iterable[CensusRow]]) -> dict[bytes, QuestionCounts]:
+    """Merge lists by hash, and count the questions of each evaluation; refuse too many evaluations."""
     most = current_limits().most_results
     counted: dict[bytes, QuestionCounts] = defaultdict(QuestionCounts)
     for evaluation, evaluation_rows in groupby(_merge_rows(lists), key=itemgetter(0)):
@@ -298,7 +295,7 @@ def count_questions(lists: Iterable[Iterable[CensusRow]], *, by_hash: bool = Fal
             samples = [list(same) for _, same in groupby(rows, key=itemgetter(2))]
             counts.hashes_with_many_ids += len(samples) > 1
             runs = ((run, row[2]) for row in rows for run in zip(*_unpack(row[7])[:2], strict=True))  # and their ids
-            split = len(samples) > 1 and not by_hash and is_split(runs)
+            split = len(samples) > 1 and is_split(runs)
             counts.split_hashes += split
             for question in samples if split else [rows]:
                 records = chain.from_iterable(zip(*_unpack(row[7])[:3:2], strict=True) for row in question)

@@ -162,13 +162,13 @@ def kept_census(path: str) -> Census:
     return Census(*_decode_census(next(read_blocks(path))))
 
 
-def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None, *, by_hash: bool = False) -> Census:
-    """Count the census of some parts; with `by_hash`, every hash is one question."""
+def read_census(prefixes: Sequence[str], rule: RepeatsRule | None = None) -> Census:
+    """Count the census of some parts."""
     census = Census()
     # The second list has ids of evaluations that the first may lack: nothing of them was kept, or another partition
     # has their hashes.
     hashes, by_id = ([read_rows(f"{prefix}-{name}") for prefix in prefixes] for name in _LISTS)
-    census.questions = count_questions(hashes, by_hash=by_hash)
+    census.questions = count_questions(hashes)
     superseded = Superseded(rule.path) if rule else None
     for several in find_several(by_id, census.questions):
         census.repeats.add(several.repeats())

@@ -13,7 +13,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final, Self
 
 import msgspec
-from msgspec import UNSET
+from msgspec import Raw
 
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -43,6 +43,8 @@ class Sums(msgspec.Struct):
 
 USUAL_TYPE: Final = "single_turn"
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+_MOST_INPUT_BYTES: Final = 12 << 20  # of inputs whose number of characters is remembered
+_ENTRY_BYTES: Final = 200  # memory of such an input besides its text
 _MANTISSA: Final = 64
 """Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of every latency in it."""
 
@@ -58,8 +60,10 @@ class Column:
     TURNS = 7
     TOOL_CALLS = 8
     TOKENS = 9  # of input and output, and in total; None if unknown
-    LATENCY = 10
+    LATENCY = 10  # in milliseconds; None if unknown
     NOTES = 11  # what its metadata say about the metric, as `Note`
+    INPUT_CHARACTERS = 12
+    RESPONSE_CHARACTERS = 13  # of everything that the model said
 
 
 class Note:
@@ -84,12 +88,15 @@ outcome_of: Final = itemgetter(Column.CORRECT, Column.SCORE, Column.ERROR)
 def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tuple[Any, ...]]:
     """Make the function from a record of this version, the number of its piece of input and its line to its row."""
     turns_of, schema_label = attrgetter(schema.turns_field), schema.label
+    inputs = _InputCharacters()
+    known_inputs, count_input = inputs.known, inputs.count
 
     def row_of(record: Any, source: int, line: int) -> tuple[Any, ...]:
         turns = turns_of(record)
+        known = known_inputs.get(id(record.input))
         evaluation, usage, times = record.evaluation, record.token_usage, record.performance
         score = evaluation.score
-        latency = times.latency_ms if times else UNSET
+        latency = times.latency_ms if times else None
         return (
             source,
             line,
@@ -101,11 +108,53 @@ def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tupl
             len(turns) if turns.__class__ is list else 1,
             sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
             tuple(map(to_portable, (usage.input_tokens, usage.output_tokens, usage.total_tokens))) if usage else None,
-            bucket_of(latency) if latency else (0 if latency == 0 else None),
+            latency if latency.__class__ is float else _portable_or_none(latency),
             _notes_of(record.metadata) if record.metadata else 0,
+            known[1] if known else count_input(record.input),
+            _said_characters(record.output, turns),
         )
 
     return row_of
+
+
+def _said_characters(output: Any, turns: Any) -> int:
+    """The number of characters of everything that a model said: its outputs, and the turns of the assistant."""
+    if output.__class__ is int:  # a trusted corpus knows the number
+        return int(output)
+    total = 0
+    if output:
+        raw = output.raw
+        total = len(raw) if raw.__class__ is str else sum(map(len, raw))
+    if turns:
+        total += sum([len(turn.content) for turn in turns if turn.role == "assistant" and turn.content])
+    return total
+
+
+class _Asked(msgspec.Struct, gc=False):
+    raw: str
+
+
+class _InputCharacters:
+    """The number of characters of inputs. An input that was judged before is the same object, so it is counted once."""
+
+    def __init__(self) -> None:
+        self._decode = msgspec.json.Decoder(_Asked).decode
+        self.known: dict[int, tuple[Raw, int]] = {}  # by identity of the object, which stays as long as it is here
+        self._bytes = 0  # of these objects
+
+    def count(self, asked: Any) -> int:
+        """Count the characters of an input that is not known."""
+        if asked.__class__ is int:  # a trusted corpus knows the number
+            return int(asked)
+        if asked.__class__ is not Raw:
+            return len(asked.raw)
+        if self._bytes > _MOST_INPUT_BYTES:
+            self.known.clear()
+            self._bytes = 0
+        self._bytes += _ENTRY_BYTES + memoryview(asked).nbytes
+        characters = len(self._decode(asked).raw)
+        self.known[id(asked)] = asked, characters
+        return characters
 
 
 def _notes_of(metadata: Mapping[str, Any]) -> int:
@@ -124,6 +173,10 @@ def to_portable(number: int) -> int | str:
     return f"{number >> zeros:x}p{zeros}"
 
 
+def _portable_or_none(value: Any) -> int | str | None:
+    return to_portable(value) if isinstance(value, int) else None
+
+
 def from_portable(value: int | str) -> int:
     if isinstance(value, str):
         digits, _, zeros = value.partition("p")
@@ -132,7 +185,9 @@ def from_portable(value: int | str) -> int:
 
 
 def bucket_of(value: float) -> int:
-    """The bucket of a positive number: its power of two, and the top six bits of its mantissa."""
+    """The bucket of a number that is not negative: its power of two, and the top six bits of its mantissa."""
+    if value == 0:
+        return 0
     try:
         mantissa, exponent = math.frexp(value)
     except OverflowError:  # an integer too large for a double

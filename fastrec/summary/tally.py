@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from fastrec.sorting.keys import KeyColumns
-from fastrec.summary.rows import USUAL_TYPE, Column, Sums, from_portable, to_portable
+from fastrec.summary.rows import USUAL_TYPE, Column, Sums, bucket_of, from_portable, to_portable
 
 _UNIT_BITS: Final = 1_074
 _ONE: Final = 1 << _UNIT_BITS
@@ -173,6 +173,10 @@ _type_of: Final = itemgetter(Column.INTERACTION_TYPE)
 _version_of: Final = itemgetter(Column.SCHEMA_VERSION)
 
 
+def _bucket_of(latency: float | str) -> int:
+    return bucket_of(from_portable(latency) if isinstance(latency, str) else latency)
+
+
 class ModelTally(Sums):
     """Statistics of one model on one metric of an evaluation."""
 
@@ -227,15 +231,14 @@ class ModelTally(Sums):
             self.notes |= notes
         latencies = columns[Column.LATENCY]
         if latencies.count(None) < len(rows):
-            self.latency.update(latencies)
-            del self.latency[None]
+            self.latency.update([_bucket_of(latency) for latency in latencies if latency is not None])
         lowest, highest = min(sample_ids), max(sample_ids)
         self.first = min(self.first, lowest) if self.first else lowest
         self.last = max(self.last, highest)
 
     def add_row(self, row: Sequence[Any], sample_id: bytes) -> None:
         """Add one record, as `add_rows` does: columns of few records take longer."""
-        _, _, _, _, correct, score, error, turns, tool_calls, tokens, latency, notes = row
+        _, _, _, _, correct, score, error, turns, tool_calls, tokens, latency, notes, _, _ = row
         self.records += 1
         if score:
             units, squared = exact(score), exact_square(score)
@@ -262,7 +265,7 @@ class ModelTally(Sums):
             self.total_tokens += in_total
         self.notes |= notes
         if latency is not None:
-            self.latency[latency] += 1
+            self.latency[_bucket_of(latency)] += 1
         if sample_id < self.first or not self.first:
             self.first = sample_id
         self.last = max(self.last, sample_id)

@@ -141,7 +141,7 @@ def test_a_failed_build_leaves_nothing(corpus: Path, tmp_path: Path) -> None:
     copy.mkdir()
     for path in corpus.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
-    part = next(iter(sorted(copy.glob("part-*"))))
+    part = next(iter(sorted(copy.glob("part-*.jsonl*"))))
     part.write_bytes(part.read_bytes()[:-5])
     with pytest.raises(FastrecError, match="part-00000"):
         open_index(copy, cache=tmp_path / "cache")
@@ -334,7 +334,7 @@ def test_a_part_that_changed_is_reported(corpus: Path, tmp_path: Path) -> None:
     copy.mkdir()
     for path in corpus.iterdir():
         (copy / path.name).write_bytes(path.read_bytes())
-    parts = sorted(copy.glob("part-*"))
+    parts = sorted(copy.glob("part-*.jsonl*"))
     with open_index(copy, cache=tmp_path / "cache") as index:
         row = index.page(QUERY).rows[0]
         parts[0].write_bytes(parts[1].read_bytes())

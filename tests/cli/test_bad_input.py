@@ -354,7 +354,7 @@ DAMAGES = {
     "garbage": (lambda _: Path("corpus/manifest.json").write_text("garbage"), "manifest.json: is not a manifest"),
     "an empty manifest": (lambda _: Path("corpus/manifest.json").write_text(""), "manifest.json: is not a manifest"),
     "an empty object": (lambda _: Path("corpus/manifest.json").write_text("{}"), "manifest.json: is not a manifest"),
-    "a later format": (lambda _: _edit('"format": 3', '"format": 4'), "manifest.json: its format is 4"),
+    "a later format": (lambda _: _edit('"format": 4', '"format": 5'), "manifest.json: its format is 5"),
     "a part elsewhere": (lambda _: _edit('"file": "', '"file": "../other/'), "names a file outside the corpus"),
 }
 

@@ -397,7 +397,7 @@ def test_a_damaged_manifest_is_reported(damaged: Path) -> None:
 @pytest.mark.parametrize("options", [[], ["--model", "org/1"]])
 def test_a_missing_or_damaged_part_is_reported(damaged: Path, options: list[str]) -> None:
     """With exit code 3. Records of earlier parts may be printed, but none of later ones."""
-    part = sorted(damaged.glob("part-*"))[3]
+    part = sorted(damaged.glob("part-*.jsonl*"))[3]
     data = part.read_bytes()
     part.write_bytes(data[:-6])
     done = run(damaged, *options)
@@ -413,7 +413,7 @@ def test_a_missing_or_damaged_part_is_reported(damaged: Path, options: list[str]
 
 def test_a_worker_reports_a_damaged_part(damaged: Path) -> None:
     """The error of a task is raised in the driver."""
-    part = sorted(damaged.glob("part-*"))[3]
+    part = sorted(damaged.glob("part-*.jsonl*"))[3]
     part.write_bytes(part.read_bytes()[:-6])
     with use_limits(Limits(small_input=0)), pytest.raises(ShardError, match="ends inside"):
         list(fastrec.cat(damaged, errors=True, jobs=2))

@@ -23,7 +23,7 @@ import fastrec
 from fastrec.commands.diff import Difference, diff, plan
 from fastrec.commands.diff.questions import OTHER_FIELDS, compare_lines, rate_maker, value_of
 from fastrec.commands.generate import Recipe, lines
-from fastrec.corpus.manifest import KeyEntry, PartEntry
+from fastrec.corpus.manifest import KeyEntry, PartEntry, SideFileEntry
 from fastrec.corpus.scan import PartFile
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.limits import Limits, use_limits
@@ -300,11 +300,11 @@ def test_a_new_evaluation_id_is_no_change(old: Path, tmp_path: Path) -> None:
 
 def test_parts_with_the_same_text_are_not_read(old: Path) -> None:
     """So damage to them is not noticed."""
-    for part in old.glob("part-*"):
+    for part in old.glob("part-*.jsonl*"):
         part.write_bytes(bytes(part.stat().st_size))
     difference = diff(old, old)
     assert difference.counts.unchanged == difference.old.records == 80
-    assert difference.parts_skipped == len(list(old.glob("part-*")))
+    assert difference.parts_skipped == len(list(old.glob("part-*.jsonl*")))
     assert [model.old_accuracy for model in difference.models] == [model.new_accuracy for model in difference.models]
 
 
@@ -456,7 +456,7 @@ def test_an_evaluation_that_is_only_in_one_corpus_is_added_or_removed(old: Path,
 def test_corpora_may_have_different_compressions(old: Path, tmp_path: Path, compression: str) -> None:
     """Only the text matters; parts with equal text are skipped."""
     twin = corpus_of(records_of(), tmp_path / "twin", compression=compression)
-    assert diff(old, twin).parts_skipped == len(list(twin.glob("part-*")))
+    assert diff(old, twin).parts_skipped == len(list(twin.glob("part-*.jsonl*")))
     later = corpus_of(worsened(records_of(), 3), tmp_path / "later", compression=compression)
     assert diff(old, later).counts.changed == 3
 
@@ -486,7 +486,7 @@ def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
     )
     one.seconds = two.seconds = 0
     assert one == two
-    assert len(list((tmp_path / "old").glob("part-*"))) > 6
+    assert len(list((tmp_path / "old").glob("part-*.jsonl*"))) > 6
     assert one.counts.changed > 30
     assert found(one) == reference(tmp_path / "old", tmp_path / "new")
 
@@ -561,8 +561,17 @@ def part_at(start: int, end: int) -> PartFile:
         KeyEntry(evaluation_name="e", sample_hash=f"{number:03d}", model_id="m", evaluation_id="r", sample_id=1)
         for number in (start, end - 1)
     )
+    columns = SideFileEntry(file="", bytes=1, sha256="")
     entry = PartEntry(
-        file="", records=1, bytes=1, sha256="", text_bytes=end - start, text_xxh3_128="", first=first, last=last
+        file="",
+        records=1,
+        bytes=1,
+        sha256="",
+        text_bytes=end - start,
+        text_xxh3_128="",
+        first=first,
+        last=last,
+        columns=columns,
     )
     return PartFile("", entry)
 
@@ -637,7 +646,7 @@ def cut(corpus: Path) -> None:
 
 
 def swap(corpus: Path) -> None:
-    first, second = sorted(corpus.glob("part-*"))[:2]
+    first, second = sorted(corpus.glob("part-*.jsonl*"))[:2]
     data = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(data)

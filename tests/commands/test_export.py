@@ -577,7 +577,7 @@ def test_wrong_usage_is_refused(corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("format_", TABLES)
 def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_: str) -> None:
     """A damaged manifest, a truncated part, a missing part: exit code 3, nothing published."""
-    output, part = tmp_path / "tables", sorted(corpus.glob("part-*"))[1]
+    output, part = tmp_path / "tables", sorted(corpus.glob("part-*.jsonl*"))[1]
     data = part.read_bytes()
     part.write_bytes(data[:-6])
     assert_refused(3, f"{part}: ends inside the zstd frame", corpus, "--format", format_, output=output)
@@ -601,7 +601,7 @@ def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_:
 )
 def test_an_edited_part_is_reported(tmp_path: Path, corpus: Path, format_: str, text: bytes, message: str) -> None:
     """With the line, and nothing is published."""
-    with ShardWriter(str(min(corpus.glob("part-*"))), "zst", 3) as writer:
+    with ShardWriter(str(min(corpus.glob("part-*.jsonl*"))), "zst", 3) as writer:
         writer.write([text])
         writer.finish()
     with pytest.raises(CorpusError, match=re.escape(message)):
@@ -613,7 +613,7 @@ def test_an_error_in_a_worker_publishes_nothing(corpus: Path, tmp_path: Path, mo
     """No temporary file stays either."""
     if sys.platform == "linux":
         monkeypatch.setattr("fastrec.engine.pool._is_alone", lambda: True)  # workers that start fast
-    part = max(corpus.glob("part-*"))
+    part = max(corpus.glob("part-*.jsonl*"))
     part.write_bytes(part.read_bytes()[:-6])
     with pytest.raises(ShardError, match="ends inside"):
         use_limits(Limits(small_input=0))(fastrec.export)(corpus, tmp_path / "tables", format="csv", jobs=2)
@@ -667,7 +667,7 @@ def test_a_failed_export_keeps_the_old_one(corpus: Path, tmp_path: Path) -> None
     output = tmp_path / "tables"
     fastrec.export(corpus, output, format="csv")
     before = (output / "records.csv").read_bytes()
-    min(corpus.glob("part-*")).unlink()
+    min(corpus.glob("part-*.jsonl*")).unlink()
     assert run(corpus, "-o", output, "--overwrite", "--format", "csv").returncode == 3
     assert (output / "records.csv").read_bytes() == before
 

@@ -62,7 +62,7 @@ def exported(corpus: Path, folder: Path, details: str = DETAILS, **options: Any)
 
 
 def parts_of(corpus: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in corpus.glob("part-*")}
+    return {path.name: path.read_bytes() for path in corpus.glob("part-*.jsonl*")}
 
 
 def test_scores_are_computed_from_the_rows(tmp_path: Path) -> None:

@@ -168,21 +168,6 @@ def test_a_corpus_without_split_hashes_keeps_its_summary(tmp_path: Path) -> None
     assert "split_hashes" not in json.dumps(json.loads((made / "manifest.json").read_bytes()))
 
 
-def test_a_corpus_of_an_earlier_version_stays_consistent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its summary counts hashes, and so do all commands; `diff` with a new corpus splits what that one splits."""
-    records = [answer("e", "same", "m", score, sample_id=f"s{score}") for score in (0, 1)]
-    (tmp_path / "new").mkdir()
-    new = make_corpus(tmp_path / "new", records)
-    monkeypatch.setattr("fastrec.summary.census.is_split", lambda _: False)
-    old = make_corpus(tmp_path, records)
-    monkeypatch.undo()
-    assert fastrec.verify(old).problems == fastrec.verify(new).problems == []
-    assert [fastrec.questions(corpus).evaluations[0].total for corpus in (old, new)] == [1, 2]
-    (model,) = fastrec.diff(old, new).models
-    assert (model.questions, model.counts.unchanged, model.points) == (2, 2, 0)
-    assert changes_of(old, new) == changes_of(new, old) == [(2, 0, 0)]
-
-
 def changes_of(old: Path, new: Path) -> list[tuple[int, int, int]]:
     (evaluation,) = fastrec.trend([old, new]).evaluations
     return [(one.questions, one.better, one.worse) for model in evaluation.models for one in model.changes]

@@ -53,7 +53,7 @@ def corpus(shards: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Their corpus, with parts so small that questions span two parts; read-only."""
     output = tmp_path_factory.mktemp("made") / "corpus"
     fastrec.normalize(shards, output, part_size=20_000)
-    assert len(list(output.glob("part-*"))) > 5
+    assert len(list(output.glob("part-*.jsonl*"))) > 5
     return output
 
 
@@ -99,7 +99,7 @@ run = partial(run_command, "stats")
 def test_corpus_is_read_from_its_summary(copy: Path) -> None:
     """The parts are not needed."""
     before = stats(copy)
-    for part in copy.glob("part-*"):
+    for part in copy.glob("part-*.jsonl*"):
         part.unlink()
     assert stats(copy) == before
     summary = json.loads((copy / "summary.json").read_bytes())

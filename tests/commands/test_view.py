@@ -511,12 +511,12 @@ def test_damaged_corpus(corpus: Path, tmp_path: Path) -> None:
         client = Client(opened.address)
         path = f"/question/{hash_of(corpus, 'q1')}?evaluation=sums"
         client.page(path)
-        for part in copy.glob("part-*"):
+        for part in copy.glob("part-*.jsonl*"):
             part.write_bytes(b"\0" * part.stat().st_size)
         page = client.page(path, 500)
         assert "<h1>The corpus cannot be read</h1>" in page
         assert "part-00000.jsonl.zst" in page
-        for part in copy.glob("part-*"):
+        for part in copy.glob("part-*.jsonl*"):
             part.unlink()
         page = client.page(path, 500)
         assert "<h1>The corpus cannot be read</h1>" in page

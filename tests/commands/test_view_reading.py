@@ -302,7 +302,7 @@ def test_a_download_that_is_refused(client: Client) -> None:
 def test_a_download_of_a_damaged_corpus(corpus: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(corpus, tmp_path / "copy"))
     with serving(copy) as opened:
-        for part in copy.glob("part-*"):
+        for part in copy.glob("part-*.jsonl*"):
             part.write_bytes(b"\0" * part.stat().st_size)
         assert "The corpus cannot be read" in Client(opened.address).page("/download?evaluation=sums", 500)
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastrec.corpus import scan
-from fastrec.corpus.manifest import KeyEntry, PartEntry
+from fastrec.corpus.manifest import KeyEntry, PartEntry, SideFileEntry
 from fastrec.corpus.scan import PartFile, skim_lines
 from fastrec.errors import CorpusError, FastrecError, ShardError
 from fastrec.limits import LIMITS, Limits, use_limits
@@ -38,6 +38,7 @@ def part_of(path: Path, file_bytes: int) -> PartFile:
         text_xxh3_128="",
         first=key,
         last=key,
+        columns=SideFileEntry(file="", bytes=0, sha256=""),
     )
     return PartFile(str(path), entry)
 

@@ -21,6 +21,7 @@ from fastrec.commands.show import Shown
 from fastrec.commands.validate import LoggedFinding, Validation
 from fastrec.commands.verify import Verification
 from fastrec.commands.verify.part import KINDS
+from fastrec.corpus import columns
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.rejects import RejectedLine
 from fastrec.judge.findings import ERRORS, NOTES, PAIRS, WARNINGS, Code
@@ -121,7 +122,18 @@ def files_page() -> str:
         for struct in new:
             lines += ["", f"### {struct.__name__} of {title}", "", first_sentence(struct), ""]
             lines += fields_table(struct, anchors)
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + columns_section()
+
+
+def columns_section() -> str:
+    """The format of files of columns, with a reader that is run as a test."""
+    rows = [f"| `{name}` | {column.type} | {column.meaning} |" for name, column in columns.COLUMNS.items()]
+    table = "\n".join(["| column | type | value |", "|---|---|---|", *rows])
+    bounds = {"keys": columns.MOST_KEYS, "values": columns.MOST_VALUES, "size": columns.MOST_BYTES}
+    text = Path(__file__).with_name("columns.md").read_text().replace("{columns}", table)
+    for name, value in bounds.items():
+        text = text.replace(f"{{{name}}}", str(value))
+    return f"\n{text}"
 
 
 def _anchor(title: str) -> str:

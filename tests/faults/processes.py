@@ -144,7 +144,7 @@ MOMENTS: dict[str, tuple[str, int]] = {
     "the lock is taken": (".out.fastrec-lock", 1),
     "the first run is sorted": (".out.fastrec-work/run-*", 1),
     "half of the runs are sorted": (".out.fastrec-work/run-*", 6),
-    "the first part is merged": (".out.fastrec-new/part-*", 1),
+    "the first part is merged": (".out.fastrec-new/part-*.jsonl*", 1),
 }
 """Moments of a run: as soon as a number of files match a pattern beside the output."""
 

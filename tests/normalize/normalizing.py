@@ -23,6 +23,7 @@ from fastrec.normalize.run import NormalizeResult, run
 from fastrec.progress import Progress
 from fastrec.sources.formats import Format
 from fastrec.sources.shard import shard_at
+from tests.corpus.plain_columns import check_columns
 from tests.sources.compressing import compressed
 
 FIELDS = ("evaluation_name", "sample_hash", "model_id", "evaluation_id", "sample_id")
@@ -58,7 +59,8 @@ class Corpus:
     @property
     def same_for_all(self) -> dict[str, bytes]:
         """The files that must not depend on how the corpus was made."""
-        return {path.name: path.read_bytes() for path in [*self.parts, self.path / "summary.json"]}
+        columns = [self.path / entry["columns"]["file"] for entry in self.manifest["parts"]]
+        return {path.name: path.read_bytes() for path in [*self.parts, *columns, self.path / "summary.json"]}
 
 
 def text_of(path: Path) -> bytes:
@@ -127,11 +129,17 @@ def audited(output: Path, report: NormalizeResult | None = None) -> Corpus:
     assert [part.name for part in corpus.parts] == [entry["file"] for entry in manifest["parts"]]
     for part, text, entry in zip(corpus.parts, corpus.texts, manifest["parts"], strict=True):
         check_part(part, text, entry, manifest["sort_fields"])
+        columns = output / entry["columns"]["file"]
+        digest = hashlib.sha256(columns.read_bytes()).hexdigest()
+        assert (columns.stat().st_size, digest) == (entry["columns"]["bytes"], entry["columns"]["sha256"])
+        lines = [line + b"\n" for line in text.split(b"\n")[:-1]]
+        check_columns(columns, lines, entry["text_xxh3_128"], has_metrics=METRIC in manifest["sort_fields"])
     digests = (bytes.fromhex(entry["text_xxh3_128"]) for entry in manifest["parts"])
     assert manifest["text_xxh3_128"] == xxh3_128_hexdigest(b"".join(digests))
     assert manifest["summary_sha256"] == hashlib.sha256((output / "summary.json").read_bytes()).hexdigest()
     check_rejects(corpus)
     names = {entry["file"] for entry in manifest["parts"]} | {"summary.json", "manifest.json"}
+    names |= {entry["columns"]["file"] for entry in manifest["parts"]}
     names |= check_sources(corpus)
     names |= {manifest["rejects"]["file"]} if manifest["rejects"] else set()
     assert {path.name for path in output.iterdir()} == names

@@ -174,7 +174,7 @@ def test_the_number_of_shards_does_not_change_the_corpus(
 def test_normalizing_a_corpus_again_changes_nothing(part_size: int, pile: list[Path], tmp_path: Path) -> None:
     """A corpus as input gives the same parts, byte for byte, with every hash verified."""
     corpus = normalized(pile, tmp_path / "out", part_size=part_size)
-    again = normalized(tmp_path / "out" / "part-*", tmp_path / "again", part_size=part_size)
+    again = normalized(tmp_path / "out" / "part-*.jsonl*", tmp_path / "again", part_size=part_size)
     assert [part.read_bytes() for part in again.parts] == [part.read_bytes() for part in corpus.parts]
     assert [part.name for part in again.parts] == [part.name for part in corpus.parts]
     assert again.line_counts == {

@@ -172,7 +172,7 @@ def test_inputs_in_a_refused_corpus_are_not_touched(out: str) -> None:
     with pytest.raises(RefusedError):
         fastrec.normalize("mixed.jsonl", out, max_rejects=0)
     before = files(f"{out}.refused")
-    for name in (f"{out}.refused", f"{out}.refused/part-*"):
+    for name in (f"{out}.refused", f"{out}.refused/part-*.jsonl*"):
         with pytest.raises(UsageError, match="is the corpus that was refused last"):
             fastrec.normalize(name, out)
     assert files(f"{out}.refused") == before

@@ -382,7 +382,7 @@ def test_duckdb_reads_the_parts(compression: str, usual: Path, tmp_path: Path) -
     corpus = normalized(usual, tmp_path / "out", part_size=50_000, compression=compression)
     query = "select count(*), count(distinct model_id), count(distinct evaluation_name) from read_json_auto(?)"
     models = {json.loads(line)["model_id"] for line in corpus.lines}
-    found = duckdb.execute(query, [str(tmp_path / "out" / "part-*")]).fetchone()
+    found = duckdb.execute(query, [str(tmp_path / "out" / "part-*.jsonl*")]).fetchone()
     assert found == (len(corpus.lines), len(models), len(corpus.summary["evaluations"]))
 
 
@@ -406,11 +406,13 @@ def test_real_records_make_a_corpus(real: Path, tmp_path: Path) -> None:
     records = examples(2_638, 19_633)
     corpus = normalized(real if LONG else real / "gsm8k", tmp_path / "out")
     assert corpus.line_counts == {"lines": records, "kept": records, "duplicates": 0, "rejected": 0, "blank": 0}
-    again = fastrec.validate(tmp_path / "out" / "part-*")
+    again = fastrec.validate(tmp_path / "out" / "part-*.jsonl*")
     assert (again.valid, again.warnings) == (records, again.warnings)
     assert again.ok
     assert not again.codes.get("warn.sample_hash")
-    found = duckdb.execute("select count(*) from read_json_auto(?)", [str(tmp_path / "out" / "part-*")]).fetchone()
+    found = duckdb.execute(
+        "select count(*) from read_json_auto(?)", [str(tmp_path / "out" / "part-*.jsonl*")]
+    ).fetchone()
     assert found == (records,)
     identities: Counter[tuple[Any, ...]] = Counter()
     for record in map(json.loads, corpus.lines):

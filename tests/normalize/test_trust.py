@@ -125,7 +125,7 @@ def corpus(tmp_path: Path) -> Path:
     shards = [write(tmp_path / f"{model}.jsonl", lines(f"org/{model}")) for model in "abc"]
     with use_limits(SMALL):
         fastrec.normalize(shards, tmp_path / "corpus", part_size=6_000)
-    assert len(list((tmp_path / "corpus").glob("part-*"))) > 2
+    assert len(list((tmp_path / "corpus").glob("part-*.jsonl*"))) > 2
     return tmp_path / "corpus"
 
 
@@ -150,7 +150,7 @@ def test_only_the_evaluation_of_a_record_counts(tmp_path: Path, odd: Any) -> Non
 
 def forge(corpus: Path, old: bytes = b'"is_correct":true', new: bytes = b'"is_correct":"so"') -> Path:
     """Make an invalid record part of a corpus, with a manifest that is consistent."""
-    [part] = corpus.glob("part-*")
+    [part] = corpus.glob("part-*.jsonl*")
     assert old in part.read_bytes()
     text = part.read_bytes().replace(old, new, 1)
     part.write_bytes(text)
@@ -254,7 +254,7 @@ def test_another_build_is_not_trusted(corpus: Path, tmp_path: Path, monkeypatch:
 
 def test_a_damaged_part_is_noticed(corpus: Path, tmp_path: Path) -> None:
     """One flipped bit in a part of a trusted corpus ends the run, and nothing is published."""
-    part = sorted(corpus.glob("part-*"))[1]
+    part = sorted(corpus.glob("part-*.jsonl*"))[1]
     data = bytearray(part.read_bytes())
     data[len(data) // 2] ^= 1
     part.write_bytes(data)
@@ -315,7 +315,7 @@ def test_parts_that_are_not_written_as_runs_need_no_space(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The work directory needs space for the text of a corpus only if it is judged or changed."""
-    stored = sum(part.stat().st_size for part in corpus.glob("part-*"))
+    stored = sum(part.stat().st_size for part in corpus.glob("part-*.jsonl*"))
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=2 * stored, f_frsize=1))
     for number, (options, expected) in enumerate([({}, 0), ({"judge": True}, 1), ({"model": "org/a"}, 1)]):
         report = run([corpus], tmp_path / str(number), make_options(**options))
@@ -349,7 +349,7 @@ def test_a_part_that_changes_during_the_run_is_noticed(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Any
 ) -> None:
     """A part is read once to judge it. If it is not the same when it is copied or read again, the run ends."""
-    part, plan_parts = sorted(corpus.glob("part-*"))[1], driver.plan_parts
+    part, plan_parts = sorted(corpus.glob("part-*.jsonl*"))[1], driver.plan_parts
 
     def plan(*args: Any) -> Any:
         data = bytearray(part.read_bytes())

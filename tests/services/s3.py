@@ -160,7 +160,7 @@ def without_token(name: str) -> str:
     >>> without_token("part-00000-0123456789abcdef.jsonl.zst"), without_token("manifest.json")
     ('part-00000.jsonl.zst', 'manifest.json')
     """
-    return re.sub(r"-[0-9a-f]{16}(?=\.json|\.sources)", "", name)
+    return re.sub(r"-[0-9a-f]{16}(?=\.json|\.columns|\.sources)", "", name)
 
 
 _quoted = urllib.parse.quote

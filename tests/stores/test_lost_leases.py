@@ -218,7 +218,9 @@ def test_a_run_is_killed(conditions: str, store: Faults, shards: dict[str, Path]
             names = sorted(without_token(name.rpartition("/")[2]) for name in store.objects)
             assert names == [
                 "manifest.json",
+                "part-00000.columns",
                 "part-00000.jsonl.zst",
+                "part-00001.columns",
                 "part-00001.jsonl.zst",
                 "rejects.jsonl.zst",
                 "summary.json",
@@ -278,7 +280,7 @@ def test_parts_of_another_run_are_copied(store: Faults, shards: dict[str, Path],
     store.requests.clear()
     normalize(shards["a"], HASTY)
     assert published() == "a"
-    assert len([one for one in store.requests if one.startswith("COPY")]) == 2
+    assert len([one for one in store.requests if one.startswith("COPY")]) == 4
     assert not [one for one in store.requests if one.startswith("PUT") and "/part-" in one]
     assert set(left).isdisjoint(store.objects)
     assert [path for path in (tmp_path / "scratch").rglob("*") if path.is_file()] == []

@@ -43,6 +43,7 @@ def published(s3: S3, prefix: str = "nightly/corpus/") -> dict[str, bytes]:
     files = {key.removeprefix(prefix): data for key, data in objects.items()}
     manifest = json.loads(files["manifest.json"])
     named = {part["file"] for part in manifest["parts"]} | {manifest["summary_file"], "manifest.json"}
+    named |= {part["columns"]["file"] for part in manifest["parts"]}
     assert set(files) == named | ({manifest["rejects"]["file"]} if manifest["rejects"] else set())
     return files
 

@@ -23,10 +23,8 @@ class Side(msgspec.Struct, kw_only=True):
     """Its path, as given."""
     records: int
     """Records in all parts."""
-    text_xxh3_128: str | msgspec.UnsetType = msgspec.UNSET
+    text_xxh3_128: str
     """From its manifest: identifies the content, whatever the path."""
-    text_sha256: str | msgspec.UnsetType = msgspec.UNSET
-    """The same, if an earlier version has written the corpus."""
 
 
 class Counts(msgspec.Struct, kw_only=True):

@@ -24,7 +24,7 @@ import msgspec
 
 from fastrec.commands.diff.merge import CompareTask
 from fastrec.commands.diff.questions import ModelName, Scope
-from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines, text_hash
+from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines
 from fastrec.corpus.scan import PartFile, Position, PositionOf, SplitHashes, find_split_hashes, parts_of, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import current_limits
@@ -185,15 +185,15 @@ def _metric_notices(old: Corpus, new: Corpus) -> Iterator[str]:
             yield f"{name!r} has no metric in common, so nothing of it is compared: OLD has {ours}, NEW has {theirs}"
 
 
-def _same_parts(olds: Sequence[PartFile], news: Sequence[PartFile], position_of: PositionOf) -> set[tuple[str, str]]:
+def _same_parts(olds: Sequence[PartFile], news: Sequence[PartFile], position_of: PositionOf) -> set[str]:
     """The checksums of parts that are the same in both corpora and can be skipped.
 
     A question may have records on both sides of a border between parts. If one of these parts has to be read, so has
     the other.
     """
-    same = {text_hash(part.entry) for part in olds} & {text_hash(part.entry) for part in news}
+    same = {part.entry.text_xxh3_128 for part in olds} & {part.entry.text_xxh3_128 for part in news}
     borders = [
-        {text_hash(part.entry) for part in pair}
+        {part.entry.text_xxh3_128 for part in pair}
         for parts in (olds, news)
         for pair in pairwise(parts)
         if position_of(pair[0].entry.last) == position_of(pair[1].entry.first)
@@ -233,12 +233,12 @@ def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, 
     return next((fields[:end] for end in range(len(fields)) if _names_a_sample(fields[:end])), fields)
 
 
-def _parts_to_read(corpus: Corpus, same: set[tuple[str, str]]) -> list[PartFile]:
+def _parts_to_read(corpus: Corpus, same: set[str]) -> list[PartFile]:
     """The parts that are not the same in both corpora; of the others only the size is checked."""
     for part in corpus.parts:
-        if text_hash(part.entry) in same and storage_of(part.path).size_of(part.path) != part.entry.bytes:
+        if part.entry.text_xxh3_128 in same and storage_of(part.path).size_of(part.path) != part.entry.bytes:
             raise CorpusError(part.path, f"does not have the {part.entry.bytes:,} bytes that {MANIFEST} lists")
-    return [part for part in corpus.parts if text_hash(part.entry) not in same]
+    return [part for part in corpus.parts if part.entry.text_xxh3_128 not in same]
 
 
 def _cuts(olds: list[PartFile], news: list[PartFile], position_of: PositionOf, range_parts: int) -> list[Position]:

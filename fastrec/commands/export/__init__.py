@@ -34,7 +34,7 @@ from fastrec.commands.export.table import (
     write_matrix,
     write_table,
 )
-from fastrec.corpus.manifest import Manifest, read_manifest, read_summary, skipped_lines, text_hash
+from fastrec.corpus.manifest import Manifest, read_manifest, read_summary, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
 from fastrec.corpus.scan import SplitHashes, find_split_hashes, parts_of, run_in_order, with_progress
@@ -57,7 +57,6 @@ def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: boo
     columns = texts[form]["about"].replace("{version}\n", texts[form][by_version])
     columns = columns.replace("{measures}\n", texts["measures"])
     cells = "" if form in ("parquet", "pairs") else "\n" + texts["raw_cells" if raw_cells else "cells"]
-    name, value = text_hash(manifest)
     front_matter = ""
     if form in _CONFIGS:
         data_files = f'  data_files:\n  - split: train\n    path: "{_CONFIGS[form]}"\n'
@@ -65,7 +64,7 @@ def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: boo
     return (
         f"{front_matter}# Evaluation records\n\n"
         f"{manifest.records:,} records of schema `{manifest.schema}`, exported by fastrec from the corpus whose "
-        f"`{name}` is `{value}`.\n\n{columns}{cells}"
+        f"`text_xxh3_128` is `{manifest.text_xxh3_128}`.\n\n{columns}{cells}"
     ) + "".join(f"\n{notice}\n" for notice in notices)
 
 
@@ -235,12 +234,11 @@ def _describe(
 ) -> dict[str, int]:
     """Write the README and `export.json`, flush all files to disk, and return the sizes of the tables."""
     files = {str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))}
-    hash_name, text = text_hash(manifest)
     about = {
         "fastrec": __version__,
         "format": form,
         "records": manifest.records,
-        hash_name: text,
+        "text_xxh3_128": manifest.text_xxh3_128,
         "files": files,
         **({"filters": manifest.options["filters"]} if filters else {}),
     }

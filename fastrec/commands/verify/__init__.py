@@ -31,7 +31,6 @@ from fastrec.corpus.manifest import (
     files_of,
     read_manifest,
     summary_path,
-    text_hash,
     tree_hash,
 )
 from fastrec.corpus.rejects import decode_rejected
@@ -56,13 +55,13 @@ _SUMMARY_SAYS: Final = f"{SUMMARY} says"
 
 def _check_manifest(manifest: Manifest) -> Iterator[Problem]:
     """Check the totals, the line counts of each input, and that all parts have sources or none, as the options say."""
-    problems, parts, hash_name = Problems(MANIFEST), manifest.parts, text_hash(manifest)[0]
+    problems, parts = Problems(MANIFEST), manifest.parts
     totals: dict[str, int | str | None]
     totals = {name: sum(getattr(part, name) for part in parts) for name in ("records", "text_bytes")}
     try:
-        totals[hash_name] = tree_hash(hash_name, (text_hash(part)[1] for part in parts))
+        totals["text_xxh3_128"] = tree_hash(part.text_xxh3_128 for part in parts)
     except ValueError:  # a digest is not hexadecimal; its part is reported
-        totals[hash_name] = None
+        totals["text_xxh3_128"] = None
     for name, found in totals.items():
         problems.compare("manifest.total", name, getattr(manifest, name), found, other="its entries of parts give")
     for entry in manifest.inputs:
@@ -139,14 +138,12 @@ def _check_counts(summary: Summary, manifest: Manifest, problems: Problems) -> N
 def _check_statistics(summary: Summary, options: Options, statistics: Sequence[str], problems: Problems) -> None:
     """Build the summary again from the records, and compare everything that depends only on them."""
     tally = read_part_counts(statistics).tally
-    # Earlier versions split no hash. All commands take the questions of such a corpus as its summary does.
-    by_hash = not any(one.split_hashes for one in summary.evaluations)
     found = summarize(
         msgspec.structs.replace(summary.line_counts, kept=tally.interaction_types.total()),
         summary.rejected_by_code,
         msgspec.structs.replace(summary.sample_hash, algorithm=options.hash_algorithm),
         tally,
-        read_census(statistics, by_hash=by_hash),
+        read_census(statistics),
         schema=options.target,
         versions=summary.versions,
         notes=summary.notes,
@@ -322,9 +319,9 @@ def _check(
     with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
         tasks = []
         for number, part in enumerate(parts):
-            name = part.entry.sources.file if part.entry.sources else ""
-            sources = join(corpus, name) if is_plain(name) and is_file.get(name) else ""
-            tasks.append(CheckTask(part, options, f"{scratch}/{number}", sources))
+            names = [part.entry.columns.file, part.entry.sources.file if part.entry.sources else ""]
+            beside = [join(corpus, name) if is_plain(name) and is_file.get(name) else "" for name in names]
+            tasks.append(CheckTask(part, options, f"{scratch}/{number}", *beside))
         results = run_in_order(check_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
         checked = list(with_progress(results, parts, progress, "check"))
         problems += _in_order(checked)
@@ -347,7 +344,8 @@ def _check(
 
 def _check_files(manifest: Manifest, is_file: dict[str, bool]) -> Iterator[Problem]:
     names = [part.file for part in manifest.parts]
-    others = [part.sources.file for part in manifest.parts if part.sources]
+    others = [part.columns.file for part in manifest.parts]
+    others += [part.sources.file for part in manifest.parts if part.sources]
     others += [manifest.rejects.file] if manifest.rejects else []
     bad = [name for name in names + others if not is_plain(name)]
     bad += [high for low, high in pairwise(names) if (len(low), low) >= (len(high), high)]
@@ -376,3 +374,4 @@ def _in_order(checked: Sequence[CheckedPart]) -> Iterator[Problem]:
             last = part.last
         yield from part.problems
         yield from part.in_lines
+        yield from part.columns or ()

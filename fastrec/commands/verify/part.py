@@ -18,16 +18,16 @@ from operator import lt
 from typing import Any, Final
 
 import msgspec
+from xxhash import xxh3_128
 
+from fastrec.corpus.columns import ColumnsBuilder, PartColumns
 from fastrec.corpus.manifest import (
     MANIFEST,
     Manifest,
     PartEntry,
     RejectsEntry,
-    SourcesEntry,
+    SideFileEntry,
     key_entry,
-    text_hash,
-    text_hasher,
 )
 from fastrec.corpus.scan import PartTask
 from fastrec.corpus.sources import decode_source, source_lines
@@ -39,7 +39,7 @@ from fastrec.normalize.options import Options
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_maker, key_splitter
 from fastrec.sources.lines import ReadStats
 from fastrec.sources.shard import Slice, shard_at
-from fastrec.storage import sha256_of_file
+from fastrec.storage import fingerprint, sha256_of_file
 from fastrec.summary.part_statistics import PartCounts, write_statistics
 from fastrec.summary.rows import outcome_of, row_maker
 from fastrec.summary.same_run import contradictions_of
@@ -65,7 +65,6 @@ KINDS: Final = {
     "part.records": "the number of records in a part is not the one in the manifest",
     "part.text_bytes": "the size of the text of a part is not the one in the manifest",
     "part.text_xxh3_128": "the checksum of the text of a part is not the one in the manifest",
-    "part.text_sha256": "the same, of a corpus that an earlier version has written",
     "part.first": "the first key of a part is not the one in the manifest",
     "part.last": "the last key of a part is not the one in the manifest",
     "part.order": "the first key of a part is not greater than the last key of the previous part",
@@ -78,6 +77,9 @@ KINDS: Final = {
     "summary.unreadable": "the summary is damaged",
     "summary.line_counts": "the line counts in the summary do not add up, or differ from those of the inputs",
     "summary.statistics": "a value in the summary differs from the value computed from the records",
+    "columns.unreadable": "a file of columns is damaged, or belongs to another part",
+    "columns.names": "a file of columns lacks a column, or has one that it should not have",
+    "columns.values": "a column does not have the values of the records",
     "sources.entry": "a line of a file of sources is not the source of a record",
     "sources.records": "a file of sources has more or fewer lines than its part has records",
     "sources.shard": "a source names a shard that is not an input of the corpus",
@@ -131,7 +133,7 @@ class Problems(msgspec.Struct):
         if said != found:
             self.add(kind, f"{what}: {by} {_spelled(said)}, {other} {_spelled(found)}")
 
-    def compare_file(self, path: str, listed: PartEntry | SourcesEntry | RejectsEntry) -> None:
+    def compare_file(self, path: str, listed: PartEntry | SideFileEntry | RejectsEntry) -> None:
         size, digest = sha256_of_file(path)
         self.compare("file.bytes", "size", listed.bytes, size)
         self.compare("file.sha256", "SHA-256", listed.sha256, digest)
@@ -226,6 +228,7 @@ def check_inputs(checked: Sequence[_CheckedSources], manifest: Manifest) -> Iter
 class CheckTask(PartTask, frozen=True):
     options: Options
     statistics: str  # path prefix of the files for the census and the counts
+    columns: str  # path of the columns of the part; empty if they are missing
     sources: str  # path of the sources of the part; empty if there are none
 
 
@@ -238,6 +241,7 @@ class CheckedPart(msgspec.Struct):
     last: bytes = b""
     valid: bool = False
     """Whether it was read to its end and all lines are records, so that its statistics can be compared."""
+    columns: Problems | None = None
     sources: _CheckedSources | None = None
 
 
@@ -250,8 +254,7 @@ def check_part(task: CheckTask) -> CheckedPart:
     mode: SampleHashMode = "fill" if options.sample_hash == "fill" else "verify"
     rules = JudgeSettings(schema=options.schema, algorithm=options.hash_algorithm, sample_hash=mode, any_recipe=False)
     longest = max(entry.text_bytes, options.max_line_bytes)
-    hash_name, listed_hash = text_hash(entry)
-    stats, text_digest, is_read = ReadStats(), text_hasher(hash_name), False
+    stats, text_digest, is_read = ReadStats(), xxh3_128(), False
     with checked.in_lines.reading():
         problems.compare_file(path, entry)
         for chunk in judge_slice(judge_of(rules), Slice(shard_at(path)), max_line_bytes=longest, stats=stats):
@@ -268,17 +271,46 @@ def check_part(task: CheckTask) -> CheckedPart:
     checked.first, checked.last = lines.first, lines.last
     checked.valid = is_read and lines.valid
     if is_read:
-        title = "SHA-256 of text" if hash_name == "text_sha256" else "xxh3 of text"
         problems.compare("part.records", "records", entry.records, checked.records)
         problems.compare("part.text_bytes", "bytes of text", entry.text_bytes, checked.text_bytes)
-        problems.compare(f"part.{hash_name}", title, listed_hash, text_digest.hexdigest())
+        problems.compare("part.text_xxh3_128", "xxh3 of text", entry.text_xxh3_128, text_digest.hexdigest())
     if is_read and checked.records:
         for name, key, found in (("first", entry.first, checked.first), ("last", entry.last, checked.last)):
             listed, read = map(msgspec.to_builtins, (key, key_entry(found, options.sort_fields)))
             problems.compare_documents(f"part.{name}", f"{name} key, ", listed, read, _SAYS, _HAS)
+    if task.columns and checked.valid and text_digest.hexdigest() == entry.text_xxh3_128:
+        checked.columns = _check_columns(task.columns, entry, lines)
     if task.sources:
         checked.sources = _check_sources(task.sources, entry)
     return checked
+
+
+def _check_columns(path: str, entry: PartEntry, lines: _LineChecker) -> Problems:
+    """Compare every column of a part with its records."""
+    problems = Problems(entry.columns.file)
+    with problems.reading():
+        problems.compare_file(path, entry.columns)
+        try:
+            _compare_columns(PartColumns(path, entry.text_xxh3_128), lines.columns, problems)
+        except CorpusError as exc:
+            problems.add("columns.unreadable", exc.reason)
+    return problems
+
+
+def _compare_columns(columns: PartColumns, builder: ColumnsBuilder, problems: Problems) -> None:
+    expected = {name: (kind, content) for name, kind, content in builder.contents()}
+    for name in expected.keys() ^ columns.frames.keys():
+        missing = name in expected
+        message = f"expected a column {name}, found none" if missing else f"found a column {name}, expected none"
+        problems.add("columns.names", message)
+    for name, (kind, content) in expected.items():
+        found = columns.content(name) if name in columns.frames else content
+        if found != content:
+            width = 1 if kind == "json" else int(kind[1:])
+            shortest = min(len(found), len(content))
+            at = bisect_left(range(shortest), True, key=lambda size: found[: size + 1] != content[: size + 1])
+            line = None if kind == "json" else at // width + 1
+            problems.add("columns.values", f"the column {name} does not have the values of the records", line)
 
 
 class _LineChecker:
@@ -295,6 +327,7 @@ class _LineChecker:
         self._last_text = b""
         self.keys = KeyColumns()
         self.rows: list[Any] = []
+        self.columns = ColumnsBuilder(options.target.label)
         self._repeated = b""  # the last key of several records
         self._texts: list[bytes] = []  # these records
         self._contradictions: dict[tuple[bytes, ...], list[int | None]] = {}
@@ -313,9 +346,14 @@ class _LineChecker:
         self.first = self.first or keys[0]
         self.last = keys[-1]
         self._last_text = _text(chunk, len(keys) - 1)
-        self.keys += self._split_all(keys)
+        fields = self._split_all(keys)
         row_of = self._row_of
-        self.rows += [row_of(record, 0, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
+        rows = [row_of(record, 0, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
+        texts = [_text(chunk, index) for index in range(len(keys))]
+        self.columns.add(fields, rows, map(len, texts), map(fingerprint, texts))
+        self.columns.add_metadata(map(memoryview, texts))
+        self.keys += fields
+        self.rows += rows
 
     def _check_order(self, before: list[bytes], keys: list[bytes], chunk: JudgedChunk) -> None:
         add = self._problems.add

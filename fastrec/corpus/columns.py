@@ -1,0 +1,445 @@
+"""Columns: what questions need of the records of a part, one array per field, in a file beside the part.
+
+    part-00000.columns    magic, 8 bytes | size of the header, 4 bytes | header | frames
+
+The header is JSON: the number of records, and for each frame its name, type and size. A frame is zstd; its content is a
+little-endian array with a value of each record, in the order of the lines, or JSON. The JSON frame `NAME.values` lists
+what the codes in the array NAME stand for. `exact` has the integers that an array cannot hold, by name and position, in
+hexadecimal digits; the array has the nearest number. NaN is a latency that is not known.
+
+A key of metadata has a column if it is among the first `MOST_KEYS` keys of the part, and has at most `MOST_VALUES`
+distinct values, each spelled in at most `MOST_BYTES` bytes of JSON. Code 0 says that a record lacks the key.
+
+The same records give the same bytes. Workers write columns with `array`, because importing numpy takes time and memory.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import repeat
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import zstandard
+from stringzilla import rfind
+
+from fastrec.errors import CorpusError
+from fastrec.sorting.keys import KeyColumns, sample_id_of, split_scope, text_of
+from fastrec.sources.formats import COLUMNS_MAGIC
+from fastrec.storage import storage_of
+from fastrec.storage.base import EndsEarlyError
+from fastrec.summary.rows import USUAL_TYPE, from_portable
+from fastrec.summary.rows import Column as RowColumn
+
+_SIZE_BYTES: Final = 4
+_SUFFIX: Final = ".columns"
+_LEVEL: Final = 3
+_ARRAY_CODES: Final = {"u1": "B", "u4": "I", "u8": "Q", "f8": "d"}
+
+
+class Column(NamedTuple):
+    """A column: the type of its array, and what it has of each record."""
+
+    type: str
+    meaning: str
+    is_coded: bool = False  # whether it has codes of values
+
+
+COLUMNS: Final[dict[str, Column]] = {
+    "evaluation": Column("u4", "`evaluation_name`", is_coded=True),
+    "metric": Column("u4", "`evaluation_result_id`; null if it has none", is_coded=True),
+    "model": Column("u4", "`model_id`", is_coded=True),
+    "run": Column("u4", "`evaluation_id`", is_coded=True),
+    "hash": Column("u4", "`sample_hash`", is_coded=True),
+    "sample_id": Column("u4", '`sample_id`; an integer beyond 64 bits as `{"integer": "0x…"}`', is_coded=True),
+    "interaction_type": Column("u4", "`interaction_type`", is_coded=True),
+    "schema_version": Column("u4", "`schema_version`", is_coded=True),
+    "correct": Column("u1", "1 if `evaluation.is_correct`"),
+    "error": Column("u1", "1 if it has an `error` that is not empty"),
+    "score": Column("f8", "`evaluation.score`; true is 1"),
+    "turns": Column("u4", "number of turns; 1 for a single turn"),
+    "tool_calls": Column("u4", "number of tool calls in all turns"),
+    "has_tokens": Column("u1", "1 if it has a `token_usage`"),
+    "input_tokens": Column("u8", "`token_usage.input_tokens`; 0 without"),
+    "output_tokens": Column("u8", "`token_usage.output_tokens`; 0 without"),
+    "total_tokens": Column("u8", "`token_usage.total_tokens`; 0 without"),
+    "latency_ms": Column("f8", "`performance.latency_ms`; NaN without"),
+    "input_characters": Column("u8", "characters of `input.raw`"),
+    "response_characters": Column(
+        "u8", "characters of all that the model said: its outputs and the turns of the assistant"
+    ),
+    "notes": Column(
+        "u1", "what metadata say about the metric: 1 lower is better, 2 primary, 4 judgement, 8 cost, 16 bookkeeping"
+    ),
+    "bytes": Column("u8", "bytes of its line, with the newline"),
+    "fingerprint": Column("u8", "64-bit xxh3 of its line, with the newline"),
+}
+"""All columns but those of metadata, in the order of the file."""
+
+CODES: Final = [name for name, column in COLUMNS.items() if column.is_coded]
+
+METADATA: Final = "metadata."
+MOST_KEYS: Final = 64
+MOST_VALUES: Final = 255
+MOST_BYTES: Final = 128
+_MOST_WAITING: Final = 4_096  # distinct metadata of records that are held at a time
+_TOKENS: Final = ("input_tokens", "output_tokens", "total_tokens")
+_NO_TOKENS: Final = (0, 0, 0)
+_HEAD_BYTES: Final = 16 << 10  # of a file that is read first
+_METADATA_MARK: Final = b',"metadata":{'
+_LARGEST: Final = sys.float_info.max
+
+
+def columns_path(part: str) -> str:
+    """Return the path of the columns of a part that is being made, given its own path."""
+    return part[: part.rindex(".jsonl")] + _SUFFIX
+
+
+class Frame(msgspec.Struct, array_like=True):
+    """An entry of the header: the name of a frame, the type of its array or `json`, and its size."""
+
+    name: str
+    type: str
+    bytes: int
+
+
+class Header(msgspec.Struct):
+    """What a file of columns has."""
+
+    records: int
+    text_xxh3_128: str  # of the text of the part
+    frames: list[Frame]
+
+
+class _Codes(dict[Any, int]):
+    """Numbers values in the order in which they come."""
+
+    def __missing__(self, value: Any) -> int:
+        code = self[value] = len(self)
+        return code
+
+
+class ColumnsBuilder:
+    """Collects the columns of a part, and writes them."""
+
+    def __init__(self, schema_label: str) -> None:
+        self._schema_label = schema_label
+        self._codes = {name: _Codes() for name in CODES}
+        self._scopes = _Codes()  # of evaluation and metric together
+        self._scope_codes = array("I")
+        self._arrays: dict[str, array[Any]] = {
+            name: array(_ARRAY_CODES[column.type]) for name, column in COLUMNS.items()
+        }
+        self._exact: dict[str, dict[int, str]] = {}  # by column and position: hexadecimal digits
+        self._metadata = _MetadataColumns()
+
+    def add_metadata(self, texts: Iterable[memoryview]) -> None:
+        """Add the metadata of records, given their lines."""
+        self._metadata.add(texts)
+
+    def add(
+        self, keys: KeyColumns, rows: Sequence[Sequence[Any]], sizes: Iterable[int], fingerprints: Iterable[int]
+    ) -> None:
+        """Add everything else of records, which come in the same order."""
+        if not rows:
+            return
+        arrays, codes = self._arrays, self._codes
+        self._scope_codes.extend(map(self._scopes.__getitem__, keys.scopes))
+        by_row = list(zip(*rows, strict=True))
+        coded: dict[str, Sequence[Any]] = {
+            "model": keys.models,
+            "run": keys.evaluation_ids,
+            "hash": keys.hashes,
+            "sample_id": keys.sample_ids,
+            "interaction_type": by_row[RowColumn.INTERACTION_TYPE],
+            "schema_version": by_row[RowColumn.SCHEMA_VERSION],
+        }
+        for name, values in coded.items():
+            if values.count(values[0]) == len(values):  # the usual type, or the label of the corpus
+                arrays[name].extend(repeat(codes[name][values[0]], len(values)))
+            else:
+                arrays[name].extend(map(codes[name].__getitem__, values))
+        numbers: dict[str, Iterable[int]] = {
+            "correct": by_row[RowColumn.CORRECT],
+            "error": by_row[RowColumn.ERROR],
+            "turns": by_row[RowColumn.TURNS],
+            "tool_calls": by_row[RowColumn.TOOL_CALLS],
+            "notes": by_row[RowColumn.NOTES],
+            "input_characters": by_row[RowColumn.INPUT_CHARACTERS],
+            "response_characters": by_row[RowColumn.RESPONSE_CHARACTERS],
+            "bytes": sizes,
+            "fingerprint": fingerprints,
+        }
+        for name, column in numbers.items():
+            arrays[name].extend(column)
+        self._add_numbers("score", by_row[RowColumn.SCORE], _nearest_double)
+        self._add_numbers("latency_ms", by_row[RowColumn.LATENCY], _nearest_double)
+        self._add_tokens(by_row[RowColumn.TOKENS])
+
+    def _split_scopes(self) -> None:
+        """Set the columns of evaluations and metrics."""
+        names = [split_scope(scope) for scope in self._scopes]
+        for number, column in enumerate(("evaluation", "metric")):
+            codes = [self._codes[column][name[number]] for name in names]
+            self._arrays[column] = array("I", map(codes.__getitem__, self._scope_codes))
+
+    def _add_tokens(self, usages: Sequence[Sequence[Any] | None]) -> None:
+        self._arrays["has_tokens"].extend([usage is not None for usage in usages])
+        if usages.count(None) == len(usages):
+            for name in _TOKENS:
+                self._arrays[name].frombytes(bytes(8 * len(usages)))
+            return
+        known = [usage or _NO_TOKENS for usage in usages]
+        for name, values in zip(_TOKENS, zip(*known, strict=True), strict=True):
+            self._add_numbers(name, values, _nearest_count)
+
+    def _add_numbers(self, name: str, values: tuple[Any, ...], nearest: Callable[[int], float]) -> None:
+        """Append numbers to an array; those that it cannot hold stand apart, beside the nearest that it can."""
+        numbers = self._arrays[name]
+        known = [value for value in values if value is not None] if None in values else list(values)
+        try:
+            held = array(numbers.typecode, known)
+        except (TypeError, OverflowError):
+            held = array(numbers.typecode)
+        if held.tolist() == known:
+            if len(known) < len(values):
+                held = array(numbers.typecode, [math.nan if value is None else value for value in values])
+            numbers.extend(held)
+            return
+        for position, value in enumerate(values, len(numbers)):
+            if value is None:
+                numbers.append(math.nan)
+                continue
+            exact = from_portable(value) if value.__class__ is str else value
+            numbers.append(nearest(exact) if exact.__class__ is int else exact)
+            if numbers[-1] != exact:
+                self._exact.setdefault(name, {})[position] = hex(exact)
+
+    def contents(self) -> Iterator[tuple[str, str, bytes]]:
+        """Yield the name, the type and the content of each frame, after all records were added."""
+        self._split_scopes()
+        for name, column in COLUMNS.items():
+            yield name, column.type, _little_endian(self._arrays[name])
+            if column.is_coded:
+                yield f"{name}.values", "json", _encode(self._values(name))
+        for key, codes, values in self._metadata.columns():
+            yield METADATA + key, "u1", codes
+            yield f"{METADATA}{key}.values", "json", _encode([None, *map(msgspec.Raw, values)])
+        yield "exact", "json", _encode(self._exact)
+
+    def write(self, path: str, text_hash: str) -> tuple[int, str]:
+        """Write the file, given the 128-bit xxh3 of the text of the part; return its size and SHA-256."""
+        compress = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress
+        frames: list[Frame] = []
+        contents: list[bytes] = []
+        for name, kind, content in self.contents():
+            contents.append(compress(content))
+            frames.append(Frame(name, kind, len(contents[-1])))
+        header = compress(_encode(Header(len(self._arrays["score"]), text_hash, frames)))
+        size, digest = 0, sha256()
+        with storage_of(path).create(path, synced=False) as file:
+            for data in (COLUMNS_MAGIC, len(header).to_bytes(_SIZE_BYTES, "little"), header, *contents):
+                file.write(data)
+                digest.update(data)
+                size += len(data)
+        return size, digest.hexdigest()
+
+    def _values(self, name: str) -> list[Any]:
+        values = list(self._codes[name])
+        if name == "sample_id":
+            return [_portable_id(sample_id_of(value)) for value in values]
+        if name in ("evaluation", "metric"):
+            return values
+        if name == "interaction_type":
+            return [USUAL_TYPE if value is None else value for value in values]
+        if name == "schema_version":
+            return [self._schema_label if value is None else value for value in values]
+        return list(map(text_of, values))
+
+
+def _little_endian(numbers: array[Any]) -> bytes:
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tobytes()
+
+
+def _nearest_double(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return _LARGEST if value > 0 else -_LARGEST
+
+
+def _nearest_count(value: int) -> int:
+    return min(value, (1 << 64) - 1)
+
+
+def _portable_id(sample_id: int | str) -> int | str | dict[str, str]:
+    """Return a `sample_id` as every JSON reader takes it: of a long integer, an object with hexadecimal digits."""
+    if isinstance(sample_id, int) and not -(1 << 63) <= sample_id < 1 << 63:
+        return {"integer": hex(sample_id)}
+    return sample_id
+
+
+class _Tail(msgspec.Struct):
+    """The end of a line, or all of it."""
+
+    metadata: dict[str, msgspec.Raw] = {}
+
+
+class _KeyColumn:
+    """The codes of a key of metadata, as far as records have it."""
+
+    def __init__(self) -> None:
+        self.codes = array("B")
+        self.values: dict[bytes, int] = {}  # codes by value, as it is spelled in JSON
+
+
+class _MetadataColumns:
+    """Collects the metadata of records that have few distinct values.
+
+    Most records have the same metadata as another one, so each distinct text is decoded once.
+    """
+
+    def __init__(self) -> None:
+        self._records = 0
+        self._keys: dict[str, _KeyColumn | None] = {}  # None: it has too many values, or too long ones
+        self._waiting: list[int] = []  # of each record, the number of its metadata
+        self._numbers: dict[bytes, int] = {}  # by end of a line
+        self._distinct: list[dict[str, bytes]] = []
+
+    def add(self, texts: Iterable[memoryview]) -> None:
+        numbers, append = self._numbers, self._waiting.append
+        for text in texts:
+            # Without metadata, this is the end of the line. Quotes inside a string are escaped.
+            end = text[rfind(text, _METADATA_MARK) :].tobytes()
+            number = numbers.get(end)
+            append(self._learn(end, text) if number is None else number)
+
+    def _learn(self, end: bytes, text: memoryview) -> int:
+        if len(self._distinct) >= _MOST_WAITING:
+            self._settle()
+        try:
+            found = _decode_tail(b"{" + end[1:]) if len(end) > 1 else _Tail()
+            self._numbers[end] = len(self._distinct)
+        except msgspec.MsgspecError:  # this is a key of an inner object
+            found = _decode_tail(text)
+        self._distinct.append({key: bytes(value) for key, value in found.metadata.items()})
+        return len(self._distinct) - 1
+
+    def _settle(self) -> None:
+        """Turn the metadata of waiting records into codes."""
+        for metadata in self._distinct:
+            for key, value in metadata.items():
+                self._add_value(key, value)
+        for key, column in self._keys.items():
+            if column is not None:
+                codes = column.values
+                of_distinct = [codes.get(metadata.get(key, b""), 0) for metadata in self._distinct]
+                column.codes.extend(map(of_distinct.__getitem__, self._waiting))
+        self._records += len(self._waiting)
+        self._waiting.clear()
+        self._numbers.clear()
+        self._distinct.clear()
+
+    def _add_value(self, key: str, value: bytes) -> None:
+        if key not in self._keys and len(self._keys) < MOST_KEYS:
+            column = self._keys[key] = _KeyColumn()
+            column.codes.frombytes(bytes(self._records))
+        known = self._keys.get(key)
+        if known is not None and value not in known.values:
+            if len(value) > MOST_BYTES or len(known.values) >= MOST_VALUES:
+                self._keys[key] = None
+            else:
+                known.values[value] = len(known.values) + 1
+
+    def columns(self) -> Iterator[tuple[str, bytes, Iterable[bytes]]]:
+        """Yield each key that has a column, the codes of the records, and the values from code 1 on."""
+        self._settle()
+        for key, column in self._keys.items():
+            if column is not None:
+                yield key, column.codes.tobytes(), column.values
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_tail = msgspec.json.Decoder(_Tail).decode
+_decode_header = msgspec.json.Decoder(Header).decode
+
+
+class PartColumns:
+    """The columns of a part, read as they are asked for.
+
+    Raises:
+        CorpusError: The file is damaged, or is not the one of this part.
+    """
+
+    def __init__(self, path: str, text_hash: str) -> None:
+        self._path = path
+        self._storage = storage_of(path)
+        head = self._read(0, _HEAD_BYTES, at_most=True)
+        begin = len(COLUMNS_MAGIC) + _SIZE_BYTES
+        size = int.from_bytes(head[len(COLUMNS_MAGIC) : begin], "little")
+        if head[: len(COLUMNS_MAGIC)] != COLUMNS_MAGIC:
+            raise self._damaged("it does not begin as a file of columns")
+        if len(head) < begin + size:
+            head = self._read(0, begin + size)
+        try:
+            header = _decode_header(_decompress(head[begin : begin + size]))
+        except (msgspec.MsgspecError, zstandard.ZstdError) as exc:
+            raise self._damaged(f"its header cannot be read: {exc}") from exc
+        if header.text_xxh3_128 != text_hash:
+            raise self._damaged("it belongs to another part")
+        self.records = header.records
+        self.frames: dict[str, tuple[Frame, int]] = {}
+        offset = begin + size
+        for frame in header.frames:
+            self.frames[frame.name] = (frame, offset)
+            offset += frame.bytes
+
+    @property
+    def metadata_keys(self) -> list[str]:
+        """The keys of metadata that have a column; records may have others."""
+        return [
+            name.removeprefix(METADATA)
+            for name, (frame, _) in self.frames.items()
+            if name.startswith(METADATA) and frame.type != "json"
+        ]
+
+    def content(self, name: str) -> bytes:
+        """The content of a frame: the bytes of an array, or JSON."""
+        frame, offset = self.frames[name]
+        try:
+            return _decompress(self._read(offset, frame.bytes))
+        except zstandard.ZstdError as exc:
+            raise self._damaged(f"its column {name} cannot be read: {exc}") from exc
+
+    def array(self, name: str) -> array[Any]:
+        """The values of a column."""
+        numbers = array(_ARRAY_CODES[self.frames[name][0].type])
+        numbers.frombytes(self.content(name))
+        if sys.byteorder == "big":
+            numbers.byteswap()
+        return numbers
+
+    def _read(self, offset: int, size: int, *, at_most: bool = False) -> bytes:
+        try:
+            if at_most:
+                with self._storage.open_reader(self._path) as file:
+                    return file.pread(size, offset)
+            return self._storage.read_range(self._path, size, offset)
+        except FileNotFoundError as exc:
+            raise CorpusError(self._path, "is missing: normalize again") from exc
+        except EndsEarlyError as exc:
+            raise self._damaged(exc.strerror or str(exc)) from exc
+
+    def _damaged(self, reason: str) -> CorpusError:
+        return CorpusError(self._path, f"is damaged: {reason}. Normalize again")
+
+
+def _decompress(data: bytes) -> bytes:
+    content: bytes = zstandard.decompress(data)
+    return content
