@@ -123,7 +123,7 @@ _UNPACK: Final = "unpack it, and give the *.jsonl files in it"
 
 COLUMNS_MAGIC: Final = b"fastrec\1"
 _FOREIGN: Final = (
-    (COLUMNS_MAGIC, "the columns of a part", "give the directory of the corpus, or its parts by *.jsonl*"),
+    (COLUMNS_MAGIC, "a file of columns", "give the directory of the corpus, or its parts by *.jsonl*"),
     (b"PAR1", "Parquet", f"`fastrec import` reads that of lighteval; {_TO_LINES}"),
     (b"ARROW1", "Arrow", "polars.read_ipc('{path}').write_ndjson('records.jsonl') turns its rows into lines"),
     (b"FEA1", "Feather", "pandas.read_feather('{path}').to_json('records.jsonl', orient='records', lines=True)"),

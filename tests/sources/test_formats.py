@@ -85,6 +85,7 @@ def test_text_is_valid_utf8_without_nul(head, expected):
 
 FOREIGN = {
     "Parquet": b"PAR1\x15\x04\x15",
+    "a file of columns": b"fastrec\1\x10\0\0\0",
     "Arrow": b"ARROW1\0\0\xff\xff\xff\xff",
     "an Arrow stream": b"\xff\xff\xff\xff\x88\0\0\0",
     "Feather": b"FEA1\0\0",
