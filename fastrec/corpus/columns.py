@@ -3,7 +3,7 @@
     part-00000.columns    magic, 8 bytes | size of the header, 4 bytes | header | frames
 
 The header is JSON: the number of records, and for each frame its name, type and size. A frame is zstd; its content is a
-little-endian array with a value of each record, in the order of the lines, or JSON. The JSON frame `NAME.values` lists
+little-endian array with a value of each record, in the order of the lines, or JSON. The JSON frame `values.NAME` lists
 what the codes in the array NAME stand for. `exact` has the integers that an array cannot hold, by name and position, in
 hexadecimal digits; the array has the nearest number. NaN is a latency that is not known.
 
@@ -225,10 +225,10 @@ class ColumnsBuilder:
         for name, column in COLUMNS.items():
             yield name, column.type, _little_endian(self._arrays[name])
             if column.is_coded:
-                yield f"{name}.values", "json", _encode(self._values(name))
+                yield f"values.{name}", "json", _encode(self._values(name))
         for key, codes, values in self._metadata.columns():
             yield METADATA + key, "u1", codes
-            yield f"{METADATA}{key}.values", "json", _encode([None, *map(msgspec.Raw, values)])
+            yield f"values.{METADATA}{key}", "json", _encode([None, *map(msgspec.Raw, values)])
         yield "exact", "json", _encode(self._exact)
 
     def write(self, path: str, text_hash: str) -> tuple[int, str]:

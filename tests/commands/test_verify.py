@@ -624,7 +624,7 @@ COLUMNS_DAMAGE: dict[str, tuple[Callable[[Path], object], set[str]]] = {
         {"file.bytes", "file.sha256", "columns.unreadable"},
     ),
     "another value": (lambda path: change_column(path, "score"), {"file.bytes", "file.sha256", "columns.values"}),
-    "another name": (lambda path: change_column(path, "model.values"), {"file.sha256", "columns.values"}),
+    "another name": (lambda path: change_column(path, "values.model"), {"file.sha256", "columns.values"}),
     "a column more": (lambda path: change_column(path, ""), {"file.bytes", "file.sha256", "columns.names"}),
 }
 

@@ -49,7 +49,7 @@ def check_columns(path: Path, lines: Sequence[bytes], text_hash: str, *, has_met
     assert columns["header"]["records"] == len(records)
     assert columns["header"]["text_xxh3_128"] == text_hash
     for name, field in CODED.items():
-        values = [long_integer(value) for value in columns[f"{name}.values"]]
+        values = [long_integer(value) for value in columns[f"values.{name}"]]
         expected = [record.get(field) if has_metrics or name != "metric" else None for record in records]
         assert [values[code] for code in columns[name]] == expected, name
         assert len(values) == len({(type(value), value) for value in values}), name
@@ -144,7 +144,7 @@ def check_metadata(columns: dict[str, Any], metadata: Sequence[dict[str, Any]]) 
     frames = [name for name, kind, _ in columns["header"]["frames"] if name.startswith("metadata.") and kind != "json"]
     assert frames == [f"metadata.{key}" for key in coded]
     for key, values in coded.items():
-        missing, *known = columns[f"metadata.{key}.values"]
+        missing, *known = columns[f"values.metadata.{key}"]
         assert missing is None
         assert list(map(spell, known)) == values
         expected = [values.index(spell(some[key])) + 1 if key in some else 0 for some in metadata]

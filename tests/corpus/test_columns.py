@@ -108,6 +108,7 @@ def test_what_the_model_said_is_counted(tmp_path: Path) -> None:
         {"metadata": {"subject": "law"}, "z": {"metadata": {"b": 1}}},
         {"a": {"x": 1, "metadata": {"b": {"metadata": {}}}}},
         {"text": ',"metadata":{"no": 1}}'},
+        {"subject": "law", "subject.values": "a", "values": {"subject": "b"}, "": 0, "values.metadata.subject": 1},
         {"skills": ["a", "b"], "none": None, "flag": True, "number": 1.0, "object": {"b": 1, "a": 2}},
         {"metric_kind": "cost", "lower_is_better": "true", "primary_metric": True},
         {f"key {number:03d}": number for number in range(70)},
@@ -130,7 +131,7 @@ def test_metadata_with_many_values_have_no_column(tmp_path: Path, values: int) -
     made = several(values, metadata=lambda number: {"few": number % 3, "many": number, "late": "x" * (number > 250)})
     columns = read_columns(corpus_of(tmp_path, made) / "part-00000.columns")
     assert ("metadata.many" in columns) is (values == 255)
-    assert columns["metadata.few.values"] == [None, 0, 1, 2]
+    assert columns["values.metadata.few"] == [None, 0, 1, 2]
 
 
 def test_waiting_metadata_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
