@@ -96,6 +96,7 @@ def test_clocks_that_differ(wrong: int, store: Faults, monkeypatch: pytest.Monke
     assert watched == [1.5 * LIMITS.lease_renew_seconds] * 2
 
 
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("jump", [-3_600, 3_600])
 def test_the_clock_is_set_while_a_run_holds_its_lease(jump: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run renews its lease before it relies on it again."""
