@@ -8,7 +8,7 @@
 - `@pytest.mark.pairwise` does so for each pair of values of two parameters.
 - `@pytest.mark.long_only` leaves out a test whose kind of case others try, too.
 
-`SAMPLE=12 make test` runs about every twelfth test, others with each version of Python.
+`SAMPLE=16 make test` runs about every sixteenth test, others with each version of Python.
 
 All choices depend on names and the version of Python only, so a red build is red again.
 """
