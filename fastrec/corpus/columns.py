@@ -27,10 +27,12 @@ import msgspec
 import zstandard
 from stringzilla import rfind
 
+from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import CorpusError
 from fastrec.sorting.keys import KeyColumns, sample_id_of, split_scope, text_of
 from fastrec.sources.formats import COLUMNS_MAGIC
-from fastrec.storage import storage_of
+from fastrec.sources.shard import ListedFile, Shard
+from fastrec.storage import file_in, join, parent_and_name, storage_of
 from fastrec.storage.base import EndsEarlyError
 from fastrec.summary.rows import USUAL_TYPE, from_portable
 from fastrec.summary.rows import Column as RowColumn
@@ -97,6 +99,18 @@ _LARGEST: Final = sys.float_info.max
 def columns_path(part: str) -> str:
     """Return the path of the columns of a part that is being made, given its own path."""
     return part[: part.rindex(".jsonl")] + _SUFFIX
+
+
+def listed_columns(part: Shard) -> tuple[str, ListedFile]:
+    """Return the path of the columns of a part of a corpus, and what the manifest says about them.
+
+    Raises:
+        CorpusError: Their name leads out of the corpus.
+    """
+    assert part.listed
+    assert part.listed.columns
+    folder, _ = parent_and_name(part.path)
+    return file_in(folder, part.listed.columns.file, join(folder, MANIFEST)), part.listed.columns
 
 
 class Frame(msgspec.Struct, array_like=True):

@@ -16,11 +16,10 @@ from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import CorpusError, UsageError, counted, shown
 from fastrec.sorting.keys import FIELDS, METRIC, key_splitter, sample_id_of, split_scope, text_of
-from fastrec.sources.inputs import check_format
+from fastrec.sources.inputs import MANIFEST_FORMAT, check_format
 from fastrec.storage import file_in, join, storage_of
 from fastrec.summary.document import Summary, json_safe
 
-_MANIFEST_FORMAT: Final = 4
 _MOST_SKIPPED: Final = 20  # listed in a message
 
 
@@ -115,7 +114,7 @@ class InputEntry(msgspec.Struct, kw_only=True):
 class Manifest(msgspec.Struct, kw_only=True):
     """The document `manifest.json`."""
 
-    format: int = _MANIFEST_FORMAT
+    format: int = MANIFEST_FORMAT
     """Version of the format of this document."""
     fastrec: str
     """Version of fastrec."""

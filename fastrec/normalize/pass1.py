@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.columns import PartColumns, listed_columns
 from fastrec.corpus.rejects import RejectsWriter, rejected_line
 from fastrec.engine.base import collector_off
 from fastrec.errors import ShardError, out_of_memory, utf8
@@ -52,7 +52,7 @@ from fastrec.sorting.keys import key_maker
 from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of, spill
 from fastrec.sources.lines import Chunk, ReadStats
 from fastrec.sources.shard import Shard
-from fastrec.storage import FileDigest, digest_of, fingerprint, join, parent_and_name
+from fastrec.storage import FileDigest, digest_of, fingerprint
 from fastrec.summary.rows import row_maker
 
 _PEEKED_SHARDS: Final = 4  # shards whose first lines are read for a guess
@@ -201,11 +201,9 @@ class _RunBuffer:
 
 def _characters_in(part: Shard) -> KnownCharacters:
     """Read the numbers of characters from the columns of a trusted part."""
-    listed = part.listed
-    assert listed
-    assert listed.columns
-    folder, _ = parent_and_name(part.path)
-    columns = PartColumns(join(folder, listed.columns.file), listed.text_xxh3_128)
+    assert part.listed
+    path, _ = listed_columns(part)
+    columns = PartColumns(path, part.listed.text_xxh3_128)
     offsets = [0, *accumulate(columns.array("bytes"))]
     return KnownCharacters(offsets, columns.array("input_characters"), columns.array("response_characters"))
 

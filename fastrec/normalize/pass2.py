@@ -30,7 +30,7 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
-from fastrec.corpus.columns import ColumnsBuilder, columns_path
+from fastrec.corpus.columns import ColumnsBuilder, columns_path, listed_columns
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.corpus.sources import line_begin
 from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter, Written
@@ -47,7 +47,7 @@ from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
 from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_of, index_reader
 from fastrec.sources.shard import Shard
-from fastrec.storage import FileDigest, digest_of, join, parent_and_name, sha256_of_file, storage_of
+from fastrec.storage import FileDigest, digest_of, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import PartCounts, read_lines_by_piece, read_part_counts, write_statistics
 from fastrec.summary.rows import Column, outcome_of
 from fastrec.summary.same_run import Contradictions, body_digest, find_contradictions, superseded_in, write_bodies
@@ -234,11 +234,7 @@ def _write_columns(task: PartTask, columns: ColumnsBuilder | None, written: Writ
     if columns:
         return SideFile(path, *columns.write(path, written.text_xxh3_128))
     assert task.copied
-    shard, _ = task.copied
-    assert shard.listed
-    assert shard.listed.columns
-    listed = shard.listed.columns
-    original = join(parent_and_name(shard.path)[0], listed.file)
+    original, listed = listed_columns(task.copied[0])
     storage_of(path).copy(original, path)
     if sha256_of_file(path) != (listed.bytes, listed.sha256):
         raise ShardError(original, "is damaged: `fastrec verify` lists everything that is wrong with a corpus")

@@ -133,7 +133,7 @@ def _store_files(name: str, problems: list[str]) -> Iterator[AnyFile]:
 
 
 _MANIFEST: Final = "manifest.json"
-_MANIFEST_FORMAT: Final = 4  # that this version reads
+MANIFEST_FORMAT: Final = 4  # that this version reads
 _UNFINISHED: Final = ".fastrec-writing"
 _MOST_UNNAMED: Final = 3  # in a notice
 
@@ -149,8 +149,8 @@ class _Manifest(msgspec.Struct):
 def check_format(manifest: str, document: dict[str, Any]) -> None:
     """CorpusError if a manifest, given with its path, is of a format that this version does not read."""
     found = document.get("format")
-    if isinstance(found, int) and found != _MANIFEST_FORMAT:
-        reads = f"this version of fastrec reads {_MANIFEST_FORMAT}"
+    if isinstance(found, int) and found != MANIFEST_FORMAT:
+        reads = f"this version of fastrec reads {MANIFEST_FORMAT}"
         raise CorpusError(manifest, f"its format is {found}, and {reads}: normalize its shards again")
 
 

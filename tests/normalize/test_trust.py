@@ -7,6 +7,7 @@ import json
 import os
 import random
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ import fastrec
 from fastrec.commands.verify import verify
 from fastrec.corpus import trust
 from fastrec.corpus.manifest import read_manifest
-from fastrec.errors import BadShardsError, FastrecError, NoMatchError
+from fastrec.errors import BadShardsError, CorpusError, FastrecError, NoMatchError
 from fastrec.judge.trusted import TrustedJudge
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import driver, pass1, pass2
@@ -415,3 +416,27 @@ def test_a_corpus_in_a_store_is_trusted(tmp_path: Path) -> None:
     assert contents(tmp_path / "judged") == contents(tmp_path / "trusted")
     assert read_manifest(tmp_path / "trusted").records == 1
     OBJECT_STORE.remove_all(url)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (Path.unlink, "is missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:100]), "is damaged"),
+        (lambda path: path.write_bytes(b"nonsense" * 100), "is damaged"),
+        (lambda path: (path.rename(path.parents[1] / path.name), path.symlink_to(f"../{path.name}")), "is a link"),
+    ],
+    ids=["missing", "cut", "another file", "a link"],
+)
+@pytest.mark.parametrize("filters", [{}, {"exclude_model": "no such model"}], ids=["copied", "filtered"])
+def test_columns_of_a_trusted_corpus_that_cannot_be_used(
+    tmp_path: Path, change: Callable[[Path], object], message: str, filters: dict[str, str]
+) -> None:
+    """The error names the file, and nothing is published."""
+    write(tmp_path / "shard.jsonl", [json.dumps(sample(sample_id=str(number))).encode() for number in range(3)])
+    fastrec.normalize(tmp_path / "shard.jsonl", tmp_path / "corpus")
+    change(tmp_path / "corpus" / "part-00000.columns")
+    with pytest.raises(CorpusError, match=message) as caught:
+        fastrec.normalize(tmp_path / "corpus", tmp_path / "out", **filters)
+    assert caught.value.path.endswith("part-00000.columns")
+    assert not (tmp_path / "out").exists()
