@@ -21,7 +21,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import repeat
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 import zstandard
@@ -36,6 +36,9 @@ from fastrec.storage import file_in, join, parent_and_name, storage_of
 from fastrec.storage.base import EndsEarlyError
 from fastrec.summary.rows import USUAL_TYPE, from_portable
 from fastrec.summary.rows import Column as RowColumn
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _SIZE_BYTES: Final = 4
 _SUFFIX: Final = ".columns"
@@ -438,6 +441,28 @@ class PartColumns:
         if sys.byteorder == "big":
             numbers.byteswap()
         return numbers
+
+    def numbers(self, name: str) -> np.ndarray[Any, Any]:
+        """The same as a numpy array, which cannot be written."""
+        import numpy as np  # noqa: PLC0415 - workers do not need it
+
+        found = np.frombuffer(self.content(name), dtype=f"<{self.frames[name][0].type}")
+        if len(found) != self.records:
+            raise self._damaged(f"its column {name} has {len(found):,} values")
+        return found
+
+    def values(self, name: str) -> list[Any]:
+        """What the codes of a column stand for; a `sample_id` as it is in the file."""
+        try:
+            values: list[Any] = msgspec.json.decode(self.content(f"values.{name}"))
+        except msgspec.MsgspecError as exc:
+            raise self._damaged(f"the values of {name} cannot be read: {exc}") from exc
+        return values
+
+    def exact(self, name: str) -> dict[int, int]:
+        """The integers that an array cannot hold, by position."""
+        apart = msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
+        return {position: int(digits, 16) for position, digits in apart.get(name, {}).items()}
 
     def _read(self, offset: int, size: int, *, at_most: bool = False) -> bytes:
         try:
