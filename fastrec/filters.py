@@ -21,10 +21,11 @@ from typing import Any, Final, TypedDict, Unpack
 
 import msgspec
 
-from fastrec.errors import UsageError, listed
+from fastrec.errors import NoMatchError, UsageError, listed
 from fastrec.where import parse_condition
 
 _MOST_VALUES: Final = 5  # of an option, in a message
+LISTED_NAMES: Final = 10  # of each kind, in the error if no record matches
 
 Strings = str | Iterable[str]
 Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -201,6 +202,14 @@ def did_you_mean(names: Iterable[str]) -> str:
     """
     found = sorted(map(repr, names))
     return f"; did you mean {listed(found, 3)}?" if found else ""
+
+
+def nothing_matches(filters: Filters, names: Mapping[str, Sequence[str]], near: Iterable[str]) -> NoMatchError:
+    """The error if no record matches, given the first names of each kind in order, and those that a filter is near."""
+    some = {kind: [*found[:LISTED_NAMES], *["…"] * (len(found) > LISTED_NAMES)] for kind, found in names.items()}
+    available = "; ".join(f"{kind}: {', '.join(found)}" for kind, found in some.items() if found)
+    hint = did_you_mean(near) or f"; {available or 'there are no records'}"
+    return NoMatchError(f"no record matches {filters}{hint}")
 
 
 def matches_any(name: str, patterns: Sequence[str]) -> bool:

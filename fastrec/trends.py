@@ -1,12 +1,11 @@
 """Models over several corpora, such as those of successive nights.
 
     paths ──▶ corpora ──▶ their summaries ──▶ values per evaluation, metric and model
-                     ──▶ their indexes ──▶ changes between neighbouring corpora that are more than chance
+                     ──▶ their columns ──▶ changes between neighbouring corpora that are more than chance
 
 1. Read manifests and summaries; merge what they have into scopes, and choose some of these by filters.
 2. Values, records and errors come from the summaries.
-3. For each corpus and the ones before it in which its models last had answers, compare the values of questions, which
-   come from the indexes of the corpora.
+3. For each corpus and the ones before it in which its models last had answers, compare the values of questions.
 4. Adjust all p-values for their number.
 
 The result, `Trend`, depends on the corpora, their names and the options alone.
@@ -16,24 +15,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from fastrec.answers.index import Index, cache_of, choose_scopes, open_index, scope_of
-from fastrec.answers.marks import Cut
+from fastrec.answers.index import Index, choose_scopes, index_of
+from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query, Scope
-from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest, read_summary
+from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import Filters
+from fastrec.statistics.adjust import benjamini_hochberg
+from fastrec.statistics.exact import Value, mean_score
+from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.summary.document import LineCounts, ScopeNames, filled
 from fastrec.summary.present_choice import with_directions
-from fastrec.summary.significance import Test, Value, adjust, compare_pairs
 from fastrec.wording import metrics_of, title_of, value_text
 
 
@@ -91,7 +90,8 @@ class Change(msgspec.Struct, kw_only=True):
     difference: float | None = None
     """`new` minus `old`."""
     test: Test | None = None
-    """The test: `mcnemar`, `sign-flip` or `t`; null without common questions."""
+    """The test: `mcnemar` if all questions that changed did so by the same size, as right and wrong answers do; else
+    `t`. Null without common questions."""
     p: float | None = None
     """Its p-value: how likely so large a difference is if nothing really changed."""
     p_adjusted: float | None = None
@@ -223,14 +223,11 @@ def _natural(path: str) -> tuple[list[tuple[bool, int, str]], str]:
 
 _CELLS: Final = 1_000_000  # values of questions and models to hold at a time, of each of two corpora
 _Values = dict[str, tuple[Value, ...]]  # the values of some models, by question
-_decode_ids: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _Comparison = tuple[EvaluationTrend, ModelTrend, Change]  # a change to compute
 
 
-def _compare_corpora(
-    corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend], opening: Mapping[str, Any]
-) -> None:
-    """Compute all changes, pair of corpora by pair. At most a few indexes are open at a time."""
+def _compare_corpora(corpora: Sequence[_Corpus], evaluations: Sequence[EvaluationTrend]) -> None:
+    """Compute all changes, pair of corpora by pair."""
     numbers = {corpus.name: number for number, corpus in enumerate(corpora)}
     pairs: dict[tuple[int, int], list[_Comparison]] = {}
     for trend in evaluations:
@@ -238,18 +235,8 @@ def _compare_corpora(
             for change in model.changes:
                 pair = numbers[change.after], numbers[change.before]
                 pairs.setdefault(pair, []).append((trend, model, change))
-    last_use = {number: pair for pair in sorted(pairs) for number in pair}
-    with ExitStack() as stack:
-        opened: dict[int, Index] = {}
-        for pair in sorted(pairs):
-            for number in pair:
-                if number not in opened:
-                    directory = corpora[number].directory
-                    index = open_index(directory, cache=cache_of(directory, (corpora[number].path,)), **opening)
-                    opened[number] = stack.enter_context(index)
-            _compare_pair(opened[pair[1]], opened[pair[0]], pairs[pair])
-            for number in [number for number in opened if last_use[number] == pair]:
-                opened.pop(number).close()
+    for after, before in sorted(pairs):
+        _compare_pair(corpora[before].index, corpora[after].index, pairs[after, before])
 
 
 def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) -> None:
@@ -267,9 +254,9 @@ def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) ->
             _split(old, query, models, before, after, graded=trend.graded)
             _split(new, query, models, after, before, graded=trend.graded)
             common = [(before[name], after[name]) for name in before.keys() & after.keys()]
-            for column, (_, _, change) in enumerate(batch):
-                pairs = ((first[column], second[column]) for first, second in common)
-                found = compare_pairs(pairs, graded=trend.graded)
+            series = (((first[column], second[column]) for first, second in common) for column in range(len(batch)))
+            compared = compare_series(series, graded=trend.graded)
+            for found, (_, _, change) in zip(compared, batch, strict=True):
                 counts = (found.fell, found.rose) if trend.lower_is_better else (found.rose, found.fell)
                 change.questions, (change.better, change.worse) = found.questions, counts
                 change.old, change.new, change.difference = found.first, found.second, found.difference
@@ -282,9 +269,9 @@ def _split(index: Index, query: Query, models: Sequence[str], own: _Values, othe
         row = index.row(query, name)
         assert row is not None
         whole = own.pop(name)
-        _, (ids,) = next(index.marks(query, [row.number], Cut([]), "sample_ids"))
-        if len(_decode_ids(ids)) == 1:
-            own[f"{name}/{ids[1:-1].decode()}"] = whole
+        only, *others = index.sample_ids_of(query, name)
+        if not others:
+            own[f"{name}/{only.decode()}"] = whole
             continue
         scores: dict[str, dict[str, list[float]]] = {}
         for one in index.answers(row, models):
@@ -299,7 +286,7 @@ def _mean(scores: list[float] | None) -> Value:
     """The exact mean of several scores; one is as it is."""
     if not scores or len(scores) == 1:
         return scores[0] if scores else None
-    return sum((Fraction(repr(score)) for score in scores), Fraction()) / len(scores)
+    return mean_score(scores)
 
 
 class _Cell(msgspec.Struct, frozen=True, gc=False):
@@ -315,7 +302,7 @@ class _Cell(msgspec.Struct, frozen=True, gc=False):
 class _Corpus(msgspec.Struct):
     name: str
     path: str
-    directory: str  # where its matching records are: the path, unless there are conditions
+    index: Index  # of the records that count
     line_counts: LineCounts
     skipped: int
     hashes: str  # the kind of its hashes: questions of corpora with other ones cannot be matched
@@ -323,39 +310,34 @@ class _Corpus(msgspec.Struct):
     models: dict[tuple[str, str | None], dict[str, _Cell]]  # by evaluation and metric
 
 
-def _read_corpus(name: str, path: str, directory: str) -> _Corpus:
-    manifest = read_manifest(path)
-    whole = read_summary(path, manifest)
-    summary = whole if directory == path else read_summary(directory, read_manifest(directory))
+def _read_corpus(name: str, selection: Selection) -> _Corpus:
+    index = index_of(selection)
     models = {
         (one.evaluation_name, one.metric): {model.model_id: filled(_Cell, model) for model in one.by_model}
-        for one in summary.evaluations
+        for one in index.evaluations
     }
-    scopes = list(map(scope_of, summary.evaluations))
+    summary = selection.summary
     hashes = f"schema {summary.schema} and {summary.sample_hash.algorithm} hashes"
-    return _Corpus(name, path, directory, whole.line_counts, len(manifest.skipped), hashes, scopes, models)
+    skipped = len(selection.manifest.skipped)
+    return _Corpus(name, selection.corpus, index, summary.line_counts, skipped, hashes, index.scopes, models)
 
 
 def collect_trend(
     paths: Sequence[str],
     *,
     filters: Filters | None = None,
-    matching: Callable[[Sequence[str]], Sequence[str]] = lambda paths: paths,
+    matching: Callable[[Sequence[str]], Sequence[Selection]] = lambda paths: list(map(Selection, paths)),
     metrics: str = "judgements",
     lower_is_better: Sequence[str] = (),
     p: float = 0.05,
-    **opening: Any,
 ) -> Trend:
-    """Collect the trend of some corpora; `matching` makes others of them, with only the records that count.
-
-    `opening` are further arguments of `open_index`.
-    """
+    """Collect the trend of some corpora; `matching` selects the records that count."""
     if not 0 <= p <= 1:
         raise UsageError(f"p must be between 0 and 1, not {p}")
     found, notices = find_corpora(paths)
     names, places = zip(*found, strict=True)
-    corpora = list(map(_read_corpus, names, places, matching(places)))
-    evaluations, others = _follow(corpora, filters or Filters(), metrics, lower_is_better, opening)
+    corpora = list(map(_read_corpus, names, matching(places)))
+    evaluations, others = _follow(corpora, filters or Filters(), metrics, lower_is_better)
     trend = Trend(
         p=p,
         comparisons=0,
@@ -368,23 +350,15 @@ def collect_trend(
 
 
 def follow_groups(
-    corpora: Sequence[tuple[str, str]],
-    made: Sequence[str],
-    *,
-    lower_is_better: Sequence[str] = (),
-    **opening: Any,
+    names: Sequence[str], groups: Sequence[Selection], *, lower_is_better: Sequence[str] = ()
 ) -> list[EvaluationTrend]:
-    """Follow models over corpora with these names and paths; in those made of them, each group is an evaluation."""
-    read = [_read_corpus(name, path, directory) for (name, path), directory in zip(corpora, made, strict=True)]
-    return _follow(read, Filters(), "all", lower_is_better, opening)[0]
+    """Follow models over corpora with these names, in which each group is an evaluation."""
+    read = list(map(_read_corpus, names, groups))
+    return _follow(read, Filters(), "all", lower_is_better)[0]
 
 
 def _follow(
-    corpora: Sequence[_Corpus],
-    filters: Filters,
-    metrics: str,
-    lower_is_better: Sequence[str],
-    opening: Mapping[str, Any],
+    corpora: Sequence[_Corpus], filters: Filters, metrics: str, lower_is_better: Sequence[str]
 ) -> tuple[list[EvaluationTrend], int]:
     """Follow the chosen models on the chosen metrics; also return how many metrics are left out."""
     scopes = with_directions(_merged(corpora), lower_is_better)
@@ -393,7 +367,7 @@ def _follow(
         _evaluation(scope, query.models or scope.models, numbers[scope.evaluation_name], corpora)
         for scope, query in chosen
     ]
-    _compare_corpora(corpora, evaluations, opening)
+    _compare_corpora(corpora, evaluations)
     return evaluations, len(choose_scopes(scopes, filters, "all")) - len(chosen)
 
 
@@ -401,7 +375,7 @@ def adjusted(trend: Trend) -> Trend:
     """Adjust all p-values for their number, and tell which changes are significant."""
     changes = [change for one in trend.evaluations for model in one.models for change in model.changes]
     tested = [(change, change.p) for change in changes if change.p is not None]
-    for (change, _), value in zip(tested, adjust([value for _, value in tested]), strict=True):
+    for (change, _), value in zip(tested, benjamini_hochberg([value for _, value in tested]), strict=True):
         change.p_adjusted = value
         change.significant = value < trend.p
     trend.comparisons = len(tested)

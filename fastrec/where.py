@@ -7,7 +7,7 @@ FIELD is a path as in the schema, with any unknown key; a key with other charact
 and spaces is quoted. A list stands for each of its items. `output.raw` is everything that the model said: its outputs
 and the turns of the assistant. Some fields that no record has are computed: see `_COMPUTED`.
 
-    =  !=  <  <=  >  >=   as numbers if both are numbers or spell one, else as texts
+    =  !=  <  <=  >  >=   as numbers if both are numbers or spell one (true is 1), else as texts
     ~                     contains, ignoring case
     =~                    a regular expression finds something; RE2 runs in linear time
     ?                     the field is there, and neither null nor empty
@@ -23,6 +23,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
+from itertools import accumulate
 from operator import attrgetter, eq, ge, gt, le, lt, ne
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -44,6 +45,7 @@ class Condition(NamedTuple):
     path: tuple[str, ...]
     operator: str
     holds: Callable[[Any], bool]  # whether a value of the field fulfils the condition
+    by_number: bool  # whether it compares numbers, if the value is one
 
     @property
     def field(self) -> str:
@@ -71,7 +73,8 @@ def parse_condition(text: str) -> Condition:
             "place of =, or FIELD? (is there)"
         )
     negated, name, operator, value = found.groups()
-    return Condition(text, bool(negated), parse_path(name), operator, _holds(operator, value))
+    by_number = operator in _COMPARISONS and number_of(value) is not None
+    return Condition(text, bool(negated), parse_path(name), operator, _holds(operator, value), by_number)
 
 
 def parse_path(name: str) -> tuple[str, ...]:
@@ -154,7 +157,7 @@ def _holds(operator: str, wanted: str) -> Callable[[Any], bool]:
     compare, number = _COMPARISONS[operator], number_of(wanted)
 
     def holds(value: Any) -> bool:
-        own = None if number is None else number_of(value)
+        own = None if number is None else int(value) if isinstance(value, bool) else number_of(value)
         return compare(text_of(value), wanted) if own is None else compare(own, number)
 
     return holds
@@ -206,9 +209,8 @@ class GroupBy(msgspec.Struct, frozen=True):
     def field(self) -> str:
         return spell_path(self.path)
 
-    def code_of(self, record: Mapping[str, Any]) -> str:
-        """The group of a decoded record as letters and digits (`ungrouped_name`); empty if it lacks the field."""
-        value: Any = next(values_of(record, self.path), None)
+    def code_of(self, value: Any) -> str:
+        """The group of a value as letters and digits (`ungrouped_name`); empty if the record lacks the field."""
         if value is not None and self.bins:
             value = None if (number := number_of(value)) is None else self._bin(number)
         return "" if value is None else "x" + text_of(value).encode(errors="surrogatepass").hex()
@@ -261,8 +263,9 @@ def parse_group(text: str) -> GroupBy:
     return GroupBy(parse_path(found[1]), bins)
 
 
-def grouped_name(name: str, groups: Iterable[GroupBy], record: Mapping[str, Any]) -> str:
-    return _GROUP_MARK.join([name, *(group.code_of(record) for group in groups)])
+def grouped_name(name: str, codes: Iterable[str]) -> str:
+    """The name of a group as an evaluation, given the code of its value by each field."""
+    return _GROUP_MARK.join([name, *codes])
 
 
 def ungrouped_name(name: str, groups: Sequence[GroupBy]) -> tuple[str, dict[str, str | None]]:
@@ -320,10 +323,13 @@ def with_groups(totals: Iterable[_Grouped], grouped: Iterable[_Grouped], groups:
     return found
 
 
-def with_edges(group: GroupBy, numbers: Iterable[Any]) -> GroupBy:
-    """Set the borders of bins so that they have about the same number of values."""
-    found = sorted(number for number in map(number_of, numbers) if number is not None)
-    borders = {found[len(found) * number // group.bins - 1] for number in range(1, group.bins)} if found else set()
+def with_edges(group: GroupBy, numbers: Mapping[Any, int]) -> GroupBy:
+    """Set the borders of bins so that they have about the same number of values, which are counted."""
+    found = sorted(numbers)
+    ends = list(accumulate(map(numbers.__getitem__, found)))
+    total = ends[-1] if ends else 0
+    counts = [max(total * at // group.bins, 1) for at in range(1, group.bins)] if found else []
+    borders = {found[bisect_left(ends, count)] for count in counts}
     return GroupBy(group.path, group.bins, tuple(sorted(borders - set(found[-1:]))))
 
 

@@ -26,25 +26,22 @@ from fnmatch import fnmatchcase
 from fractions import Fraction
 from itertools import combinations
 from operator import itemgetter
-from typing import Any, Final
 
 import msgspec
 
 from fastrec.answers.index import Index, choose_scopes
-from fastrec.answers.marks import ANSWERS, ERROR, RIGHT
+from fastrec.answers.records import ANSWERS
 from fastrec.answers.table import Query
-from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.scan import decode_lines, parts_of
+from fastrec.answers.transcript import decoded
 from fastrec.errors import NoMatchError, UsageError, counted, listed, shown
 from fastrec.filters import Filters
 from fastrec.judge.parse import parse
+from fastrec.statistics.calibration import Calibration, calibrate
+from fastrec.statistics.repeats import ERROR, RIGHT
 from fastrec.summary.present_ranking import ModelCost, SimilarModels
-from fastrec.summary.significance import Calibration, calibrate
 from fastrec.toml_file import read_toml
 from fastrec.where import number_of, parse_path, values_of
 from fastrec.wording import cost_text
-
-_CHUNK_BYTES: Final = 1 << 20
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,12 +68,13 @@ class _Evaluation(msgspec.Struct, gc=False):
 
 
 class _Record(msgspec.Struct, gc=False):
-    evaluation_name: str
     model_id: str
     evaluation: _Evaluation
-    evaluation_result_id: str | None = None
     token_usage: _Usage | None = None
     error: str | None = None
+
+
+_decode = msgspec.json.Decoder(_Record).decode
 
 
 def read_prices(path: str) -> dict[str, Price]:
@@ -88,37 +86,37 @@ def read_prices(path: str) -> dict[str, Price]:
 
 
 def find_costs(
-    corpus: str, manifest: Manifest, prices: Mapping[str, Price], metrics: Mapping[str, str | None], models: set[str]
+    index: Index, prices: Mapping[str, Price], metrics: Mapping[str, str | None], models: set[str]
 ) -> list[ModelCost]:
     """Add up what the chosen models cost, by evaluation and model.
 
     `metrics` has the metric of each evaluation. Records of its other metrics are about the same answers.
     """
-    decode = msgspec.json.Decoder(_Record).decode
     found: dict[tuple[str, str], list[int]] = {}  # answers, with tokens, right, input, cached, output, reasoning
-
-    def read(line: bytes) -> _Record:
-        try:
-            return decode(line)
-        except msgspec.ValidationError:  # a number of more than 64 bits
-            return msgspec.convert(parse(line)[0], _Record)
-
-    for part in parts_of(corpus, manifest):
-        for records, _ in decode_lines(part, read, _CHUNK_BYTES, manifest.sort_fields):
-            for record in records:
-                name = record.evaluation_name
-                if record.model_id not in models or metrics.get(name, "") != record.evaluation_result_id:
-                    continue
-                sums = found.setdefault((name, record.model_id), [0] * 7)
-                sums[0] += 1
-                if usage := record.token_usage:
-                    cached = min(usage.input_tokens_cache_read or 0, usage.input_tokens)
-                    reasoning = min(usage.reasoning_tokens or 0, usage.output_tokens)
-                    used = usage.input_tokens - cached, cached, usage.output_tokens - reasoning, reasoning
-                    right = record.evaluation.is_correct and not record.error
-                    for at, number in enumerate((1, right, *used), start=1):
-                        sums[at] += number
+    for scope in index.scopes:
+        chosen = tuple(model for model in scope.models if model in models)
+        if not chosen or metrics.get(scope.evaluation_name, "") != scope.metric:
+            continue
+        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=chosen)
+        for line in index.selection.lines(index.numbers_of(query)):
+            record = _read(line)
+            sums = found.setdefault((scope.evaluation_name, record.model_id), [0] * 7)
+            sums[0] += 1
+            if usage := record.token_usage:
+                cached = min(usage.input_tokens_cache_read or 0, usage.input_tokens)
+                reasoning = min(usage.reasoning_tokens or 0, usage.output_tokens)
+                used = usage.input_tokens - cached, cached, usage.output_tokens - reasoning, reasoning
+                right = record.evaluation.is_correct and not record.error
+                for at, number in enumerate((1, right, *used), start=1):
+                    sums[at] += number
     return [_cost(*name, _price_of(name[1], prices), sums) for name, sums in sorted(found.items())]
+
+
+def _read(line: bytes) -> _Record:
+    try:
+        return _decode(line)
+    except msgspec.ValidationError:  # a number of more than 64 bits
+        return msgspec.convert(parse(line)[0], _Record)
 
 
 def _price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -193,19 +191,15 @@ def _by_metric(index: Index, field: str, filters: Filters) -> Iterator[_Answer]:
 
 
 def _by_field(index: Index, field: str, filters: Filters) -> Iterator[_Answer]:
-    path, manifest = parse_path(field), index.manifest
-    models = {
-        (scope.evaluation_name, scope.metric): frozenset(query.models or scope.models)
-        for scope, query in choose_scopes(index.scopes, filters)
-    }
-    for part in parts_of(index.corpus, manifest):
-        for records, _ in decode_lines(part, lambda line: parse(line)[0], _CHUNK_BYTES, manifest.sort_fields):
-            record: Any
-            for record in records:
-                scope = record["evaluation_name"], record.get("evaluation_result_id")
-                if record["model_id"] in models.get(scope, ()) and not record.get("error"):
-                    confidence = next((number_of(value) for value in values_of(record, path)), None)
-                    yield (*scope, record["model_id"]), (confidence, record["evaluation"]["is_correct"])
+    path = parse_path(field)
+    for scope, query in choose_scopes(index.scopes, filters):
+        every = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=query.models)
+        for line in index.selection.lines(index.numbers_of(every)):
+            record = decoded(line)
+            if not record.get("error"):
+                confidence = next((number_of(value) for value in values_of(record, path)), None)
+                name = scope.evaluation_name, scope.metric, record["model_id"]
+                yield name, (confidence, record["evaluation"]["is_correct"])
 
 
 def spelling(name: str) -> str:
@@ -242,7 +236,8 @@ def compare_similar(index: Index, records: dict[str, int]) -> list[SimilarModels
         if not inside:
             continue
         models = tuple(sorted({name for pair in inside for name in pair}))
-        for _, found in index.records(Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=models)):
+        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, models=models)
+        for found in index.records(query).values():
             for one, other in inside:
                 both = (found.get(name, ()) for name in (one, other))
                 mine, theirs = ([trial[:4] for trial in some if trial.flag & ANSWERS] for some in both)

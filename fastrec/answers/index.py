@@ -1,307 +1,396 @@
-"""The index of a corpus: a SQLite file with one row per question and metric, kept in the user's cache directory.
+"""The questions of a selection of records, and what models made of them.
 
-Its name has the checksum of the manifest, so it is never stale, and two copies of a corpus share it. It is written
-under a temporary name, then renamed. So a file with the right name is whole, and two processes that build the same
-index do not disturb each other. Whoever builds one removes those that nobody has used for a month.
+    `Selection` ──▶ `ScopeRecords` of a scope ──▶ facts about each question, for all models or some ──▶ rows, values
 
-    one task per part ──▶ files of packed questions, and of questions that may have more records in other parts
-    the driver        ──▶ joins the latter, and inserts everything in one transaction
+Everything follows from columns, except the texts that are shown: those are read when a row or an answer is asked for.
+The facts about a choice of models and the questions of the last queries are kept, so that the next page is quick.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
-import sqlite3
-import sys
-import tempfile
 import threading
-import time
-from array import array
-from collections import defaultdict
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
-from functools import lru_cache, partial
-from hashlib import sha256
-from heapq import merge
-from itertools import groupby, islice
-from pathlib import Path
-from typing import Any, Final, Self
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import chain
+from typing import Any, Final, TypeVar
 
 import msgspec
+import numpy as np
 
-from fastrec.answers.database import Database, open_database
-from fastrec.answers.marks import (
-    MEAN,
-    OUTCOMES_BY_FLAGS,
+from fastrec.answers.counts import count_evaluations
+from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
+from fastrec.answers.fields import Array
+from fastrec.answers.finding import find_questions, shortest_prefixes
+from fastrec.answers.reading import Answer, find_phrase, read_answers, read_excerpts
+from fastrec.answers.records import (
+    ANSWERS,
+    ERROR,
     RIGHT,
-    Cut,
-    Facts,
-    Marks,
-    RepeatsAs,
-    Trial,
-    match_trials,
-    mean_of,
-    unpack_numbers,
-    unpack_trials,
-    values_or_none,
+    WRONG,
+    RecordsOfScopes,
+    ScopeRecords,
+    spelled_id,
 )
-from fastrec.answers.reading import Answer, find_phrase, read_answers
-from fastrec.answers.scan import Question, Rows, ScanTask, join_questions, read_batches, rows_of, scan_part
-from fastrec.answers.table import OUTCOME_FILTERS, Outcome, Page, Query, QuestionRow, Scope
-from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
-from fastrec.corpus.scan import (
-    PartFile,
-    find_split_hashes,
-    is_sorted_by_question,
-    parts_of,
-    run_in_order,
-    with_progress,
+from fastrec.answers.selection import Groups, Selection, select
+from fastrec.answers.table import (
+    OUTCOME_FILTERS,
+    OUTCOMES_BY_FLAGS,
+    Outcome,
+    Page,
+    Query,
+    QuestionRow,
+    Scope,
 )
+from fastrec.answers.trials import read_trials
+from fastrec.corpus.columns import METADATA
+from fastrec.corpus.scan import decode_sample_id
 from fastrec.corpus.sources import has_sources
 from fastrec.engine import check_jobs
-from fastrec.errors import DamagedFileError, NoMatchError, UsageError, counted, listed
-from fastrec.filters import Filters, matches_any
+from fastrec.errors import NoMatchError, UsageError, counted, listed
+from fastrec.filters import Filters, Strings, as_tuple, matches_any
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
-from fastrec.storage import join, storage_of
-from fastrec.storage.local import user_directory
+from fastrec.statistics.exact import Value, mean_of
+from fastrec.statistics.repeats import MEAN, RepeatsAs, Trial, match_trials
 from fastrec.summary.document import EvaluationSummary, ModelSummary, filled
 from fastrec.summary.present_choice import check_patterns, matching_scopes, with_directions
-from fastrec.summary.significance import Value
+from fastrec.where import text_of
 
-_SUFFIX: Final = ".index"
-TABLES_SUFFIX: Final = ".tables"
-BUILDING: Final = ".building"
-CACHED: Final = {_SUFFIX: 30, TABLES_SUFFIX: 30, BUILDING: 1}
-"""What fastrec keeps in the cache directory, by suffix: for how many days after its last use."""
-_DAY: Final = 24 * 60 * 60
 _EXAMPLES: Final = 5  # ids in a message
 _LONGEST: Final = 80  # characters of an id in a message
+_KEPT: Final = 16  # queries, and choices of models
+_KEPT_SEARCHES: Final = 4
+_MOST_FIELDS: Final = 8  # keys of metadata that are suggested
+_MOST_VALUES: Final = 100
+_CELLS: Final = 4_000_000  # of a matrix of questions × models
+_KINDS: Final = {"right": RIGHT, "wrong": WRONG, "error": ERROR}
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
 
 
-def cache_directory(cache: str | os.PathLike[str] | None = None) -> Path:
-    if cache is not None:
-        return Path(cache)
-    if named := os.environ.get("FASTREC_CACHE"):
-        return Path(named)
-    return user_directory("XDG_CACHE_HOME", "~/.cache")
+class _Kept(OrderedDict[_Key, _Item]):
+    """The last items that were made."""
+
+    def get_or_make(self, key: _Key, make: Callable[[], _Item], most: int = _KEPT) -> _Item:
+        if key not in self:
+            self[key] = make()
+            while len(self) > most:
+                self.popitem(last=False)
+        self.move_to_end(key)
+        return self[key]
 
 
-def cached_files() -> list[Path]:
-    with suppress(OSError):
-        return sorted(path for path in cache_directory().iterdir() if path.suffix in CACHED)
-    return []
+class Index:
+    """The questions of a selection. May be used by several threads."""
 
-
-def remove_unused(directory: Path) -> None:
-    """Remove what was not used for 30 days, and what a killed process left behind a day ago."""
-    now = time.time()
-    with suppress(OSError):
-        for path in directory.iterdir():
-            days = CACHED.get(path.suffix)
-            with suppress(OSError):
-                if days and now - path.stat().st_mtime > days * _DAY:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-@contextmanager
-def _new_file(directory: Path) -> Iterator[Path]:
-    """Yield the path of a new file, which is removed in the end unless it is renamed.
-
-    It is in the directory, or in that of temporary files if the directory cannot be written. If the file cannot be
-    written, an OSError names it, whoever noticed that.
-    """
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        close_to_others(directory)
-        number, name = tempfile.mkstemp(BUILDING, "", directory)
-    except OSError:
-        number, name = tempfile.mkstemp(BUILDING, "fastrec-")
-    os.close(number)
-    path = Path(name)
-    try:
-        yield path
-    except sqlite3.OperationalError as exc:
-        raise OSError(errno.EIO, f"the index cannot be written: {exc}", name) from exc
-    except OSError as exc:
-        exc.filename = exc.filename or name
-        raise
-    finally:
-        with suppress(OSError):
-            path.unlink()
-
-
-def close_to_others(directory: Path) -> None:
-    """Let nobody else read a cache directory that an earlier version made; one with other files is not ours alone."""
-    with suppress(OSError):
-        if all(path.suffix in CACHED for path in directory.iterdir()):
-            directory.chmod(0o700)
-
-
-_INDEX_FORMAT: Final = 11  # to be increased whenever the content of an index changes
-
-# `question` and `marks` have a row per question and scope, `asked` one per question. A question is
-# identified by the place of its first record in the corpus, so this is also the order of the corpus. Only questions of
-# split hashes have a sample_id in `asked`. `field` has the most frequent keys of metadata that group questions.
-_TABLES: Final = """
-CREATE TABLE scope (id INTEGER PRIMARY KEY, scope BLOB, models BLOB, range REAL);
-CREATE TABLE asked (
-    id INTEGER PRIMARY KEY, sample_hash BLOB, sample_id BLOB, excerpt BLOB, input_chars INTEGER, ranges BLOB,
-    metadata TEXT
-);
-CREATE TABLE question (
-    scope INTEGER, id INTEGER, kinds INTEGER, models INTEGER, right REAL, score REAL, spread REAL, errors INTEGER,
-    low REAL, high REAL, output_chars REAL, input_chars INTEGER, PRIMARY KEY (scope, id)
-) WITHOUT ROWID;
-CREATE TABLE marks (
-    scope INTEGER, id INTEGER, sample_ids BLOB, flags BLOB, shares BLOB, scores BLOB, lengths BLOB,
-    outputs BLOB, numbers BLOB, trials BLOB,
-    PRIMARY KEY (scope, id)
-) WITHOUT ROWID;
-CREATE TABLE several_ids (sample_id BLOB, scope INTEGER, id INTEGER);
-"""
-_INDEXES: Final = """
-CREATE TABLE field AS
-    SELECT e.key, e.value FROM asked a, json_each(a.metadata) e WHERE e.key IN (
-        SELECT k.key FROM asked b, json_each(b.metadata) k GROUP BY k.key
-        HAVING count(DISTINCT k.value) BETWEEN 2 AND 100 ORDER BY count(*) DESC, k.key LIMIT 8
-    ) GROUP BY e.key, e.value ORDER BY count(*) DESC, e.key, e.value;
-CREATE INDEX by_hash ON asked (sample_hash);
-CREATE INDEX by_sample_ids ON marks (sample_ids);
-CREATE INDEX by_sample_id ON several_ids (sample_id);
-"""
-_BATCH: Final = 1_000
-_FACTS_END: Final = 4 + len(Facts._fields)  # and of output_chars, in a `QuestionEntry`
-_decode_ids = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-def build_index(path: str, corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None) -> None:
-    evaluations = read_summary(corpus, manifest).evaluations
-    parts = parts_of(corpus, manifest)
-    with (
-        tempfile.TemporaryDirectory(prefix="fastrec-") as scratch,
-        closing(sqlite3.connect(path, isolation_level=None)) as database,
-    ):
-        scopes = tuple(map(scope_of, evaluations))
-        split = find_split_hashes(parts, manifest, evaluations, jobs=jobs)
-        tasks = [
-            ScanTask(
-                part=part,
-                number=number,
-                scopes=scopes,
-                split=split,
-                question_fields=manifest.sort_fields[:2] if is_sorted_by_question(manifest) else (),
-                turns_field=CORPUS_LABELS[manifest.schema].turns_field,
-                rows=f"{scratch}/rows-{number}",
-                pieces=f"{scratch}/pieces-{number}",
-            )
-            for number, part in enumerate(parts)
-        ]
-        for pragma in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE"):
-            database.execute(f"PRAGMA {pragma}")  # the file counts only once it is renamed
-        database.executescript(_TABLES)
-        database.execute("BEGIN")
-        results = run_in_order(scan_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
-        for task, _ in zip(tasks, with_progress(results, parts, progress, "index"), strict=True):
-            _insert(database, read_batches(task.rows, Rows))
-        # Join the questions that may have records in several parts.
-        pieces = merge(*(read_batches(task.pieces, Question) for task in tasks), key=lambda question: question.key)
-        joined = (join_questions(list(group)) for _, group in groupby(pieces, key=lambda question: question.key[:3]))
-        _insert(database, (rows_of(question, scopes) for question in joined))
-        for number, one in enumerate(scopes):
-            sql = "SELECT min(low), max(high) FROM question WHERE scope = ?"
-            low, high = database.execute(sql, (number,)).fetchone() if one.graded else (0.0, 1.0)
-            distance = 1.0 if low is None or low == high else min(high - low, sys.float_info.max)
-            row = (number, msgspec.json.encode(one), msgspec.json.encode(one.models), distance)
-            database.execute("INSERT INTO scope VALUES (?, ?, ?, ?)", row)
-        database.execute("COMMIT")
-        database.executescript(_INDEXES)
-
-
-def scope_of(evaluation: EvaluationSummary) -> Scope:
-    return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
-
-
-def _insert(database: sqlite3.Connection, rows: Iterable[Rows]) -> None:
-    iterator = iter(rows)
-    while batch := list(islice(iterator, _BATCH)):
-        database.executemany("INSERT INTO asked VALUES (?, ?, ?, ?, ?, ?, ?)", [row.asked for row in batch])
-        entries = [(entry, row.asked[4]) for row in batch for entry in row.entries]
-        database.executemany(
-            "INSERT INTO question VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*entry[:2], *entry[3:_FACTS_END], input_chars) for entry, input_chars in entries],
-        )
-        database.executemany(
-            "INSERT INTO marks VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [(*entry[:3], *entry[_FACTS_END:]) for entry, _ in entries],
-        )
-        for entry, _ in entries:
-            if entry[2].count(b",") and len(several := _decode_ids(entry[2])) > 1:
-                ids = [(bytes(sample_id), *entry[:2]) for sample_id in several]
-                database.executemany("INSERT INTO several_ids VALUES (?, ?, ?)", ids)
-
-
-class Index(Database):
-    """The index of a corpus. May be used by several threads."""
-
-    def __init__(self, corpus: str, manifest: Manifest, path: Path, connection: sqlite3.Connection) -> None:
-        super().__init__(path, connection)
-        self.corpus = corpus
-        self.manifest = manifest
+    def __init__(self, selection: Selection, evaluations: Sequence[EvaluationSummary]) -> None:
+        """`evaluations` are the results of the selected records."""
+        self.selection = selection
+        self.corpus = selection.corpus
+        self.manifest = selection.manifest
+        self.evaluations = evaluations
+        self.scopes = list(map(scope_of, evaluations))
         self.models = sorted({model for scope in self.scopes for model in scope.models})
-        self._searching = threading.RLock()
-
-    def search(
-        self, text: str, evaluation: str | None = None, *, jobs: int = 1, progress: Progress | None = None
-    ) -> None:
-        """Find a text in the inputs and answers of an evaluation, or of all of them, if this was not done already."""
-        with self._searching:
-            if not self.has_found(text, evaluation):
-                parts = self.parts(evaluation)
-                with closing(find_phrase(parts, text, jobs=jobs, progress=progress)) as hits:
-                    self.keep_found(text, evaluation, hits)
-
-    def parts(self, evaluation: str | None) -> list[PartFile]:
-        """The parts that may have records of an evaluation, or of any."""
-        parts = parts_of(self.corpus, self.manifest)
-        if evaluation is None or self.manifest.sort_fields[0] != "evaluation_name":
-            return parts
-        keys = ((part, part.entry.first.evaluation_name, part.entry.last.evaluation_name) for part in parts)
-        return [part for part, first, last in keys if first <= evaluation <= last]
-
-    def ids(self, query: Query) -> array[int]:
-        if not query.text:
-            return super().ids(query)
-        with self._searching:
-            self.search(query.text, query.evaluation_name)
-            return super().ids(query)
+        self._numbers = {(one.evaluation_name, one.metric): number for number, one in enumerate(evaluations)}
+        self._records = RecordsOfScopes(selection, [one.records for one in evaluations])
+        self._lock = threading.RLock()
+        self._facts: _Kept[tuple[int, tuple[str, ...], bool], Facts] = _Kept()
+        self._ids: _Kept[Query, Array] = _Kept()
+        self._found: _Kept[tuple[str, str | None], tuple[Array, Array]] = _Kept()
+        """By text and evaluation: the numbers of records with this text, and where it is."""
 
     def direct(self, lower_is_better: Sequence[str]) -> None:
         """Set the directions of metrics that `--lower-is-better` names; their questions are sorted accordingly."""
         self.scopes[:] = with_directions(self.scopes, lower_is_better)
 
+    def scope(self, query: Query) -> Scope | None:
+        number = self._numbers.get((query.evaluation_name, query.metric))
+        return None if number is None else self.scopes[number]
+
+    def table(self, query: Query) -> ScopeRecords:
+        """The records of the scope of a query."""
+        number = self._numbers[query.evaluation_name, query.metric]
+        found = self._records.of(number)
+        found.check_models(self.scopes[number].models)
+        return found
+
+    def facts(self, query: Query) -> Facts:
+        """What the models of a query made of each question of its scope."""
+        number = self._numbers[query.evaluation_name, query.metric]
+        scope = self.scopes[number]
+        chosen = () if len(query.models) == len(scope.models) else query.models
+        key = number, chosen, scope.graded
+
+        def make() -> Facts:
+            table = self.table(query)
+            return facts_of(table, self._positions(scope, chosen), graded=scope.graded)
+
+        with self._lock:
+            return self._facts.get_or_make(key, make)
+
+    def _positions(self, scope: Scope, models: Sequence[str]) -> Array | None:
+        """Whether each model of a scope is one of some models; None if there are none, which stands for all."""
+        if not models:
+            return None
+        wanted = set(models)
+        return np.array([model in wanted for model in scope.models], dtype=np.bool_)
+
+    def ids(self, query: Query) -> Array:
+        """The questions of a scope that a query chooses, in its order: positions among all of its questions."""
+        if self.scope(query) is None:
+            return np.array([], dtype=np.int64)
+        with self._lock:
+            return self._ids.get_or_make(query, lambda: self._choose(query))
+
+    def _choose(self, query: Query) -> Array:
+        scope = self.scope(query)
+        assert scope is not None
+        facts, table = self.facts(query), self.table(query)
+        chosen = facts.kinds > 0
+        if query.which == "all-wrong":
+            chosen &= facts.kinds & ANSWERS == WRONG
+        elif query.which == "all-right":
+            chosen &= facts.kinds & ANSWERS == RIGHT
+        elif query.which == "disagreement":
+            chosen &= facts.spread > 0
+        elif query.which == "errors":
+            chosen &= facts.kinds & ERROR > 0
+        elif query.which == "metrics-differ":
+            chosen &= self._metrics_differ(query)
+        if query.outcomes:
+            chosen &= facts.kinds & sum(_KINDS[outcome] for outcome in set(query.outcomes)) > 0
+        for names, flag in ((query.right, RIGHT), (query.wrong, WRONG)):
+            for name in names:
+                chosen &= self._has_only(table, name, flag)
+        if query.least_score is not None:
+            chosen &= facts.score >= query.least_score
+        if query.most_score is not None:
+            chosen &= facts.score <= query.most_score
+        if query.text:
+            in_input, answers = self._hits(query)
+            places = {"both": in_input | (answers > 0), "input": in_input, "answers": answers > 0}
+            chosen &= places[query.place]
+        if query.sample_ids:
+            chosen &= self._has_sample_id(table, query.sample_ids)
+        if query.hashes:
+            matching = [matches_any(table.hash_of(number), query.hashes) for number in range(table.questions)]
+            chosen &= np.array(matching, dtype=np.bool_)
+        order = self._order(query, scope, facts)
+        return order[chosen[order]]
+
+    def _order(self, query: Query, scope: Scope, facts: Facts) -> Array:
+        """The questions of a scope in the order of a query; those without a value come last."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = facts.score if scope.graded else facts.right / facts.models
+        if scope.graded and scope.lower_is_better:
+            value = -value
+        if query.sort == "order":
+            return np.arange(len(value))
+        if query.sort == "hardest":
+            return np.argsort(value, kind="stable")
+        if query.sort == "easiest":
+            highest_first = value
+        elif query.sort == "disagreement":
+            highest_first = facts.spread
+        elif query.sort == "longest-input":
+            highest_first = self._input_chars(query).astype(np.float64)
+        elif query.sort == "longest-output":
+            highest_first = self._output_chars(query)
+        else:
+            highest_first = facts.errors.astype(np.float64)
+        return np.argsort(-highest_first, kind="stable")
+
+    def _has_only(self, table: ScopeRecords, model: str, flag: int) -> Array:
+        """Whether a model has answers to each question, and all of them with one verdict."""
+        found = np.zeros(table.questions, dtype=np.bool_)
+        if model in table.models:
+            cells = table.cells
+            is_own = cells.model == table.models.index(model)
+            found[cells.question[is_own & (cells.flags & ANSWERS == flag)]] = True
+        return found
+
+    def _has_sample_id(self, table: ScopeRecords, patterns: Sequence[str]) -> Array:
+        ids = table.records.sample_ids
+        matching = [matches_any(str(decode_sample_id(spelled_id(one))), patterns) for one in ids]
+        of_record = np.array(matching, dtype=np.bool_)[table.records.sample_id[table.place]]
+        found = np.zeros(table.questions, dtype=np.bool_)
+        found[table.question[of_record]] = True
+        return found
+
+    def _metrics_differ(self, query: Query) -> Array:
+        """Whether another metric of the same models has another outcome of a model on each question."""
+        scope, table = self.scope(query), self.table(query)
+        assert scope is not None
+        found = np.zeros(table.questions, dtype=np.bool_)
+        mine = _flags_by_question(table)
+        for other in self.scopes:
+            is_same = other.evaluation_name == scope.evaluation_name and other.models == scope.models
+            if is_same and other.metric != scope.metric:
+                others = self.table(query_of(other))
+                for name, flags in zip(others.names, _flags_by_question(others), strict=True):
+                    number = table.numbers.get(name)
+                    if number is not None and mine[number] != flags:
+                        found[number] = True
+        return found
+
+    def _input_chars(self, query: Query) -> Array:
+        table = self.table(query)
+        found: Array = table.gather("input_characters")[table.first]
+        return found
+
+    def _output_chars(self, query: Query) -> Array:
+        """By question: the mean over models of the mean length of their answers; NaN without answers."""
+        scope, table = self.scope(query), self.table(query)
+        assert scope is not None
+        return mean_lengths(table, self._positions(scope, query.models))
+
+    def search(
+        self, text: str, evaluation: str | None = None, *, jobs: int = 1, progress: Progress | None = None
+    ) -> None:
+        """Find a text in the inputs and answers of an evaluation, or of all of them, if this was not done already."""
+        with self._lock:
+            if (text, None) in self._found or (text, evaluation) in self._found:
+                return
+            numbers = range(len(self.selection.parts))
+            if evaluation is not None:
+                numbers = self.selection.number_parts(evaluation)
+            hits = find_phrase(self.selection, numbers, text, jobs=jobs, progress=progress)
+            self._found.get_or_make((text, evaluation), lambda: hits, _KEPT_SEARCHES)
+
+    def _hits(self, query: Query) -> tuple[Array, Array]:
+        """By question: whether its input has the text of a query, and how many answers of chosen models have it."""
+        self.search(query.text, query.evaluation_name)
+        scope, table = self.scope(query), self.table(query)
+        assert scope is not None
+        key = (query.text, None) if (query.text, None) in self._found else (query.text, query.evaluation_name)
+        numbers, places = self._found[key]
+        order = np.argsort(table.number, kind="stable")
+        at = np.searchsorted(table.number[order], numbers)
+        at[at == len(order)] = 0
+        there = order[at] if len(order) else at
+        is_own = table.number[there] == numbers if len(order) else np.zeros(len(at), dtype=np.bool_)
+        records, places = there[is_own], places[is_own]
+        in_input = np.zeros(table.questions, dtype=np.bool_)
+        in_input[table.question[records[places & 1 > 0]]] = True
+        positions = self._positions(scope, query.models)
+        in_answer = places & 2 > 0
+        if positions is not None:
+            in_answer &= positions[table.model[records]]
+        return in_input, np.bincount(table.question[records[in_answer]], minlength=table.questions)
+
     def page(self, query: Query, offset: int = 0, limit: int = 100) -> Page:
         """Some of the questions that a query chooses, in its order; none if there is no such scope."""
         ids = self.ids(query)
-        return Page(total=len(ids), rows=self.rows(query, ids[offset : offset + limit]))
+        return Page(total=len(ids), rows=self.rows(query, ids[offset : offset + limit].tolist()))
 
-    def pages(self, queries: Sequence[Query], limit: int) -> Iterator[Page]:
+    def pages(self, queries: Sequence[Query], limit: int) -> list[Page]:
         """The first page of each of many queries."""
-        for start in range(0, len(queries), _BATCH):
-            some = queries[start : start + _BATCH]
-            if any(query.text or query.models for query in some):  # what these need is kept for few queries
-                yield from (self.page(query, limit=limit) for query in some)
-                continue
-            chosen = self.many_ids(some)
-            firsts = self.many_rows((query, ids[:limit]) for query, ids in zip(some, chosen, strict=True))
-            yield from (Page(total=len(ids), rows=rows) for ids, rows in zip(chosen, firsts, strict=True))
+        found = []
+        for query in queries:
+            ids = self.ids(query)
+            found.append(Page(total=len(ids), rows=self._rows(query, ids[:limit].tolist())))
+        self._add_texts([row for page in found for row in page.rows])
+        return found
+
+    def rows(self, query: Query, ids: Sequence[int]) -> list[QuestionRow]:
+        """Some questions of the scope of a query, in the given order, as its models have answered them."""
+        found = self._rows(query, ids)
+        self._add_texts(found)
+        return found
+
+    def _add_texts(self, rows: Sequence[QuestionRow]) -> None:
+        """Set what is in the texts of the first records of questions."""
+        ordered = sorted(rows, key=lambda row: row.first)
+        numbers = np.array([row.first for row in ordered], dtype=np.int64)
+        distinct, places = np.unique(numbers, return_inverse=True)
+        excerpts = list(read_excerpts(self.selection, distinct))
+        for row, place in zip(ordered, places.tolist(), strict=True):
+            row.sample_id, row.excerpt, row.metadata = excerpts[place]
+
+    def _rows(self, query: Query, ids: Sequence[int]) -> list[QuestionRow]:
+        """The same without texts."""
+        if not ids:
+            return []
+        scope, table, facts = self.scope(query), self.table(query), self.facts(query)
+        assert scope is not None
+        input_chars = self._input_chars(query)
+        output_chars = self._output_chars(query)
+        distance = spread_range(table) if scope.graded else 1.0
+        hits = self._hits(query) if query.text else None
+        found = []
+        for number in ids:
+            models, right = int(facts.models[number]), float(facts.right[number])
+            spread = _or_none(facts.spread[number])
+            found.append(
+                QuestionRow(
+                    number=number,
+                    first=int(table.number[table.first[number]]),
+                    evaluation_name=scope.evaluation_name,
+                    metric=scope.metric,
+                    name=table.names[number],
+                    sample_hash=table.hash_of(number),
+                    sample_id="",
+                    excerpt="",
+                    models=models,
+                    right=right,
+                    share=right / models if models else None,
+                    mean_score=_or_none(facts.score[number]),
+                    disagreement=None if spread is None else min(spread / distance, 1.0),
+                    errors=int(facts.errors[number]),
+                    input_chars=int(input_chars[number]),
+                    output_chars=_or_none(output_chars[number]),
+                    metadata={},
+                    in_input=None if hits is None else bool(hits[0][number]),
+                    in_answers=None if hits is None else int(hits[1][number]),
+                )
+            )
+        return found
+
+    def find(self, text: str, limit: int = 1_000, shortest: int = 1) -> list[QuestionRow]:
+        """Find questions by their `sample_hash`, or else by a `sample_id`, or else by the beginning of a hash.
+
+        A question is listed once per metric. The beginning of a hash needs at least `shortest` characters.
+        """
+        found: list[tuple[int, Scope, int]] = []
+        for scope_number, numbers in find_questions(self.selection, text, shortest, limit):
+            scope = self.scopes[scope_number]
+            table = self.table(query_of(scope))
+            places = np.flatnonzero(np.isin(table.number, numbers))
+            questions = np.unique(table.question[places]).tolist()
+            found += [(int(table.number[table.first[one]]), scope, one) for one in questions]
+        found.sort(key=lambda one: one[0])
+        rows = [row for _, scope, question in found[:limit] for row in self._rows(query_of(scope), [question])]
+        self._add_texts(rows)
+        return rows
+
+    def prefixes_of(self, hashes: Iterable[str], shortest: int) -> dict[str, str]:
+        """The shortest beginning of each `sample_hash`, of at least so many characters, that `find`s no other hash."""
+        return shortest_prefixes(self.selection, hashes, shortest)
+
+    def number_of(self, query: Query, name: str) -> int | None:
+        """Find a question by its name; if the hash is split in another metric only, its first question here."""
+        if self.scope(query) is None:
+            return None
+        table = self.table(query)
+        starts = [name, *(name[:at] for at, char in enumerate(name) if char == "/")]  # a hash may have a slash
+        exact = [number for one in starts[:1] if (number := table.numbers.get(one)) is not None]
+        whole = [number for one in starts if (number := table.numbers.get(one)) is not None]
+        split = (
+            number
+            for number, own in enumerate(table.names)
+            if any(own.startswith(f"{one}/") and table.hash_of(number) == one for one in starts)
+        )
+        return next(chain(exact, whole, split), None)
 
     def row(self, query: Query, name: str) -> QuestionRow | None:
         """One question of a scope (`QuestionRow.name`), as the models of the query have answered it."""
         number = self.number_of(query, name)
         return None if number is None else self._one(query, number)
+
+    def _one(self, query: Query, number: int) -> QuestionRow:
+        return self.rows(query, [number])[0]
 
     def neighbours(
         self, query: Query, name: str, model: str | None = None
@@ -315,52 +404,76 @@ class Index(Database):
             return None, None
         return self._first(query, ids[:at][::-1], model), self._first(query, ids[at + 1 :], model)
 
-    def _first(self, query: Query, ids: Sequence[int], model: str | None) -> QuestionRow | None:
+    def _first(self, query: Query, ids: Array, model: str | None) -> QuestionRow | None:
         """The first of some questions, or the first that a model has a record of."""
-        scope = self.scope(query)
-        if model is None or scope is None:
-            return self._one(query, ids[0]) if ids else None
-        cut, _ = cut_of(scope, [model])
-        for names, flags in self.marks(query, ids, cut, "flags"):
-            for name, flag in zip(names, flags, strict=True):
-                if any(flag):
-                    return self.row(query, name)
-        return None
+        if model is not None:
+            table = self.table(query)
+            if model not in table.models:
+                return None
+            ids = ids[np.isin(ids, table.question[table.model == table.models.index(model)])]
+        return self._one(query, int(ids[0])) if len(ids) else None
 
     def next_disagreement(self, query: Query, name: str) -> QuestionRow | None:
         """The next question on which the models disagree; the first one if the query does not choose the question."""
         ids, at = self._position(query, name)
-        following = set(ids[0 if at is None else at + 1 :])
-        disputed = self.ids(msgspec.structs.replace(query, which="disagreement"))  # in the same order
-        found = next(filter(following.__contains__, disputed), None)
-        return None if found is None else self._one(query, found)
+        following = ids[0 if at is None else at + 1 :]
+        disputed = following[self.facts(query).spread[following] > 0]
+        return self._one(query, int(disputed[0])) if len(disputed) else None
+
+    def _position(self, query: Query, name: str) -> tuple[Array, int | None]:
+        ids, number = self.ids(query), self.number_of(query, name)
+        if number is None:
+            return ids, None
+        places = np.flatnonzero(ids == number)
+        return ids, int(places[0]) if len(places) else None
 
     def outcomes(self, query: Query, name: str) -> dict[str, Outcome]:
         """What each model of a scope made of a question: the best first, in the end those without an answer."""
-        models, *marks = self._marks_of(query, name, "flags", "shares", "scores")
-        scope = self.scope(query)
-        if not models or scope is None:
+        scope, number = self.scope(query), self.number_of(query, name)
+        if scope is None or number is None:
             return {}
-        values = values_or_none(Marks(*marks), range(len(models)), graded=scope.graded)
+        table = self.table(query)
+        cells = table.cells
+        places = np.flatnonzero(cells.question == number)
+        values = (cells.score if scope.graded else cells.share)[places].tolist()
         sign = 1 if scope.lower_is_better else -1
-        order = sorted(
-            range(len(models)), key=lambda at: (not marks[0][at], values[at] is None, sign * (values[at] or 0))
-        )
-        return {models[at]: OUTCOMES_BY_FLAGS[marks[0][at]] for at in order}
+        known = {}
+        for model, flags, value in zip(
+            cells.model[places].tolist(), cells.flags[places].tolist(), values, strict=True
+        ):
+            known[model] = flags, value if flags & ANSWERS else None
+
+        def order(model: int) -> tuple[bool, bool, float]:
+            flags, value = known.get(model, (0, None))
+            return not flags, value is None, sign * (value or 0)
+
+        ordered = sorted(range(len(scope.models)), key=order)
+        return {scope.models[model]: OUTCOMES_BY_FLAGS[known.get(model, (0,))[0]] for model in ordered}
 
     def trials(self, query: Query, name: str) -> dict[str, list[Outcome]]:
         """The outcome of each record of the models that have several of a question, in the order of trials."""
-        models, packed = self._marks_of(query, name, "trials")
-        several = unpack_trials(packed).items()
-        return {models[at]: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials] for at, trials in several}
+        number = self.number_of(query, name)
+        if number is None:
+            return {}
+        table = self.table(query)
+        counts = np.bincount(table.model[table.question == number], minlength=len(table.models))
+        several = {table.models[model] for model in np.flatnonzero(counts > 1).tolist()}
+        found = self._trials_of(table, np.flatnonzero(table.question == number), several)
+        return {
+            model: [OUTCOMES_BY_FLAGS[trial.flag] for trial in trials]
+            for (_, model), trials in found.items()
+            if model in several
+        }
 
-    def _marks_of(self, query: Query, name: str, *columns: str) -> tuple[Any, ...]:
-        """The models of a scope, and columns of their marks of a question; nothing if there is none."""
-        scope, number = self.scope(query), self.number_of(query, name)
-        if scope is None or number is None:
-            return (), *(b"" for _ in columns)
-        _, *packed = next(self.marks(query, [number], Cut(range(len(scope.models))), *columns))
-        return scope.models, *(one for (one,) in packed)
+    def _trials_of(
+        self, table: ScopeRecords, places: Array, models: Collection[str] | None = None, *, texts: bool = True
+    ) -> dict[tuple[int, str], list[Trial]]:
+        """The records at some places by question and model; in the order of trials, if their texts are read."""
+        if models is not None:
+            wanted = np.array([model in models for model in table.models], dtype=np.bool_)
+            places = places[wanted[table.model[places]]]
+        places = places[np.argsort(table.number[places], kind="stable")]
+        return read_trials(self.selection, table, places, texts=texts)
 
     def values(
         self, query: Query, models: Sequence[str], *, graded: bool | None = None, repeats: RepeatsAs = MEAN
@@ -373,28 +486,58 @@ class Index(Database):
         scope = self.scope(query)
         if scope is None:
             return {}
-        cut, positions = cut_of(scope, models)
-        places = [positions.get(model, (None, None)) for model in models]
-        chosen = [at for _, at in places]
+        table = self.table(query)
+        cells = table.cells
         by_score = (scope.graded if graded is None else graded) and not repeats.by_verdict
+        ids = self.ids(query)
+        column_of = {model: column for column, model in enumerate(models)}
+        columns = np.array([column_of.get(model, -1) for model in table.models], dtype=np.int64)
+        row_of = np.full(table.questions, -1, dtype=np.int64)
+        row_of[ids] = np.arange(len(ids))
+        rows: list[list[Value]] = [[None] * len(models) for _ in range(len(ids))]
+        places = np.flatnonzero((row_of[cells.question] >= 0) & (columns[cells.model] >= 0))
+        values = (cells.score if by_score else cells.share)[places]
+        found = zip(
+            row_of[cells.question[places]].tolist(),
+            columns[cells.model[places]].tolist(),
+            cells.flags[places].tolist(),
+            cells.records[places].tolist(),
+            values.tolist(),
+            strict=True,
+        )
+        several = np.zeros(len(cells.question), dtype=np.bool_)
+        for place, (row, column, flags, records, value) in zip(places.tolist(), found, strict=True):
+            if records > 1:
+                several[place] = True
+            else:
+                rows[row][column] = repeats.alone(value if flags & ANSWERS else None, flags)
+        if several.any():
+            of_several = np.flatnonzero(several[cells.place])
+            trials = self._trials_of(table, of_several, texts=repeats.kind in ("majority", "first"))
+            for (question, model), some in trials.items():
+                rows[row_of[question]][column_of[model]] = repeats.value(some, graded=by_score)
+        return {table.names[number]: tuple(row) for number, row in zip(ids.tolist(), rows, strict=True)}
 
-        @lru_cache(maxsize=1 << 12)  # of few models, most questions have the same marks as another one
-        def values(trials: bytes, flags: bytes, *marks: bytes) -> tuple[Value, ...]:
-            found: list[Value] = list(values_or_none(Marks(flags, *marks), chosen, graded=by_score))
-            several = unpack_trials(trials)
-            if several or repeats != MEAN:
-                for column, (number, at) in enumerate(places):
-                    if number in several:
-                        found[column] = repeats.value(several[number], graded=by_score)
-                    elif at is not None:
-                        found[column] = repeats.alone(found[column], flags[at])
-            return tuple(found)
+    def blocks(
+        self, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
+    ) -> Iterator[Array]:
+        """Yield the values of some models, many questions at a time: questions × models, NaN without an answer.
 
-        names = ("trials", "flags", "shares", *(["scores"] if by_score else []))
-        found: dict[str, tuple[Value, ...]] = {}
-        for questions, *marks in self.marks(query, self.ids(query), cut, *names):
-            found.update(zip(questions, map(values, *marks), strict=True))
-        return found
+        With `common`, only questions that all of them have answered.
+        """
+        table = self.table(query)
+        cells = table.cells
+        column_of = {model: column for column, model in enumerate(models)}
+        columns = np.array([column_of.get(model, -1) for model in table.models], dtype=np.int64)
+        is_wanted = (columns[cells.model] >= 0) & (cells.flags & ANSWERS > 0)
+        question, column = cells.question[is_wanted], columns[cells.model[is_wanted]]
+        values = (cells.score if graded else cells.share)[is_wanted]
+        step = max(_CELLS // max(len(models), 1), 1)
+        for start in range(0, table.questions, step):
+            begin, end = np.searchsorted(question, [start, start + step]).tolist()
+            block = np.full((min(step, table.questions - start), len(models)), np.nan)
+            block[question[begin:end] - start, column[begin:end]] = values[begin:end]
+            yield block[~np.isnan(block).any(axis=1)] if common else block
 
     def pairs(self, first: Query, second: Query) -> Iterator[tuple[str, str, Trial | None, Trial | None]]:
         """The verdicts of two metrics on the same answers (`match_trials`), with the names of question and model.
@@ -402,9 +545,9 @@ class Index(Database):
         An answer that only one of them judged has None for the other. If the queries choose questions by outcome, those
         that only one of them chooses are left out.
         """
-        others = dict(self.records(second))
+        others = self.records(second)
         alone: dict[str, dict[str, list[Trial]]] = {}
-        for name, records in self.records(first):
+        for name, records in self.records(first).items():
             if name in others:
                 yield from _pairs_of(name, records, others.pop(name))
             else:
@@ -417,33 +560,56 @@ class Index(Database):
 
     def _split_name(self, query: Query, name: str) -> str:
         """The name of a question where its hash is split, as it may be for one metric only; if it has one sample_id."""
-        number = self.number_of(query, name)
-        assert number is not None
-        _, (ids,) = next(self.marks(query, [number], Cut([]), "sample_ids"))
-        only, *others = _decode_ids(ids)
-        end = f"/{bytes(only).decode()}"
+        only, *others = self.sample_ids_of(query, name)
+        end = f"/{only.decode()}"
         return name if others or name.endswith(end) else name + end
 
-    def records(self, query: Query) -> Iterator[tuple[str, dict[str, list[Trial]]]]:
+    def sample_ids_of(self, query: Query, name: str) -> list[bytes]:
+        """The different `sample_id`s of the records of a question, spelled in JSON."""
+        number = self.number_of(query, name)
+        assert number is not None
+        table = self.table(query)
+        codes = table.records.sample_id[table.place][table.question == number]
+        return [spelled_id(table.records.sample_ids[code]) for code in dict.fromkeys(codes.tolist())]
+
+    def records(self, query: Query) -> dict[str, dict[str, list[Trial]]]:
+        """By name of the question and by model: the records of the questions and models of a query."""
         scope = self.scope(query)
-        models = enumerate(scope.models if scope else ())
-        chosen = [(at, model) for at, model in models if not query.models or model in query.models]
-        cut = Cut(range(len(scope.models) if scope else 0))
-        names = ("trials", "numbers", "outputs", "flags", "shares", "scores")
-        for batch in self.marks(query, self.ids(query), cut, *names) if scope else ():
-            for name, trials, numbers, outputs, *marks in zip(*batch, strict=True):
-                several, packed, said = unpack_trials(trials), Marks(*marks), array("Q", outputs)
-                number_of = unpack_numbers(numbers)
-                scores = values_or_none(packed, [at for at, _ in chosen], graded=True)
-                yield (
-                    name,
-                    {
-                        model: several.get(at)
-                        or [Trial(packed.flags[at], score or 0.0, said[at], said[at], number_of.get(at, ()))]
-                        for (at, model), score in zip(chosen, scores, strict=True)
-                        if packed.flags[at]
-                    },
-                )
+        if scope is None:
+            return {}
+        table = self.table(query)
+        ids = self.ids(query)
+        places = np.flatnonzero(np.isin(table.question, ids))
+        trials = self._trials_of(table, places, query.models or None)
+        found: dict[str, dict[str, list[Trial]]] = {table.names[number]: {} for number in ids.tolist()}
+        for (number, model), some in trials.items():
+            found[table.names[number]][model] = some
+        return found
+
+    def answer_counts(self, query: Query, repeats: RepeatsAs) -> dict[str, tuple[int, int]]:
+        """How many answers each model gave to the questions that count, and how many of these are right."""
+        table = self.table(query)
+        cells = table.cells
+        is_answer = table.flag & ANSWERS > 0
+        if repeats.errors_as_wrong:
+            is_answer = np.ones(len(table.flag), dtype=np.bool_)
+        answers = np.bincount(cells.place[is_answer], minlength=len(cells.question))
+        counts = is_answer & (answers[cells.place] >= repeats.k)
+        number = np.bincount(table.model[counts], minlength=len(table.models)).tolist()
+        right = np.bincount(table.model[counts & (table.flag == RIGHT)], minlength=len(table.models)).tolist()
+        return dict(zip(table.models, zip(number, right, strict=True), strict=True))
+
+    def numbers_of(self, query: Query) -> Array:
+        """The numbers of the records of the questions and models of a query, in ascending order."""
+        scope = self.scope(query)
+        if scope is None:
+            return np.array([], dtype=np.int64)
+        table = self.table(query)
+        is_wanted = np.isin(table.question, self.ids(query))
+        positions = self._positions(scope, query.models)
+        if positions is not None:
+            is_wanted &= positions[table.model]
+        return np.sort(table.number[is_wanted])
 
     def answers(self, row: QuestionRow, models: Sequence[str] = (), most: int | None = None) -> list[Answer]:
         """Read the answers to a question from the parts, in the order of the corpus; of some models, or of all.
@@ -451,32 +617,49 @@ class Index(Database):
         Raises:
             UsageError: There are more than `most` of them.
         """
+        query = Query(evaluation_name=row.evaluation_name, metric=row.metric)
+        scope, table = self.scope(query), self.table(query)
+        assert scope is not None
+        is_wanted = table.question == row.number
+        positions = self._positions(scope, models)
+        if positions is not None:
+            is_wanted &= positions[table.model]
         return read_answers(
-            parts_of(self.corpus, self.manifest),
-            self.ranges(row.number),
+            self.selection,
+            np.sort(table.number[is_wanted]),
             schema=CORPUS_LABELS[self.manifest.schema],
             sample_hash=row.sample_hash,
-            metric=row.metric,
-            models=frozenset(models),
-            sources_in=self.corpus if has_sources(self.manifest) else None,
+            has_sources=has_sources(self.manifest),
             most=most,
         )
 
-    def __enter__(self) -> Self:
-        return self
+    @cached_property
+    def fields(self) -> list[tuple[str, str]]:
+        """The most frequent keys of metadata with a few values, with each of these, the most frequent ones first."""
+        counts: dict[str, Counter[str]] = {}
+        for part in range(len(self.selection.parts)):
+            columns = self.selection.columns(part)
+            for key in columns.metadata_keys:
+                records = np.bincount(columns.numbers(METADATA + key), minlength=1).tolist()
+                values = columns.values(METADATA + key)
+                known = [(text_of(value), number) for value, number in zip(values[1:], records[1:], strict=False)]
+                counts.setdefault(key, Counter()).update(dict(known))
+        few = {key: some for key, some in counts.items() if 2 <= len(some) <= _MOST_VALUES}
+        keys = sorted(few, key=lambda key: (-few[key].total(), key))[:_MOST_FIELDS]
+        found = [(-number, key, value) for key in keys for value, number in few[key].items()]
+        return [(key, value) for _, key, value in sorted(found)]
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
-    def _one(self, query: Query, number: int) -> QuestionRow | None:
-        return next(iter(self.rows(query, [number])), None)
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
-    def _position(self, query: Query, name: str) -> tuple[array[int], int | None]:
-        ids, number = self.ids(query), self.number_of(query, name)
-        try:
-            return ids, None if number is None else ids.index(number)
-        except ValueError:
-            return ids, None
+
+def _flags_by_question(table: ScopeRecords) -> list[bytes]:
+    """By question: the models that have records, and what they made of it."""
+    cells = table.cells
+    packed = np.stack([cells.model.astype(np.uint32), cells.flags.astype(np.uint32)], axis=1)
+    bounds = np.searchsorted(cells.question, np.arange(table.questions + 1)).tolist()
+    return [packed[bounds[at] : bounds[at + 1]].tobytes() for at in range(table.questions)]
 
 
 def _pairs_of(
@@ -487,70 +670,69 @@ def _pairs_of(
             yield name, model, one, other
 
 
-def cut_of(scope: Scope, models: Collection[str]) -> tuple[Cut, dict[str, tuple[int, int]]]:
-    """How to cut out the marks of some models, and the position of each in the scope and in what is cut."""
-    wanted = set(models)
-    numbers = [number for number, model in enumerate(scope.models) if model in wanted]
-    cut = Cut(numbers)
-    return cut, {scope.models[number]: (number, at) for number, at in zip(numbers, cut.models, strict=True)}
+def scope_of(evaluation: EvaluationSummary) -> Scope:
+    return filled(Scope, evaluation, models=tuple(model.model_id for model in evaluation.by_model))
+
+
+def query_of(scope: Scope) -> Query:
+    """All questions of a scope."""
+    return Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
+
+
+def index_of(selection: Selection) -> Index:
+    return Index(selection, count_evaluations(selection))
 
 
 def open_index(
     corpus: str | os.PathLike[str],
+    filters: Filters = Filters(),  # noqa: B008 - frozen
+    groups: Groups = (),
     *,
     jobs: int = 1,
-    cache: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Index:
-    """Open the index of a corpus; build it first if there is none in the cache directory."""
+    """Open the questions of a corpus: of all records, or of those that match; with groups, each is an evaluation."""
     check_jobs(jobs)
-    corpus = os.fspath(corpus)
-    manifest = read_manifest(corpus)
-    parts_of(corpus, manifest)
-    directory = cache_directory(cache)
-    checksum = sha256(storage_of(corpus).read_all(join(corpus, MANIFEST))).hexdigest()
-    path = directory / f"{checksum}-{_INDEX_FORMAT}{_SUFFIX}"
-    make = partial(Index, corpus, manifest)
-    if index := open_database(path, make):
-        with suppress(OSError):
-            os.utime(path)  # it is in use
-        return index
-    remove_unused(directory)
-    with _new_file(directory) as building:
-        build_index(str(building), corpus, manifest, jobs=jobs, progress=progress)
-        if building.parent == directory:
-            building.replace(path)
-        else:  # the directory cannot be written
-            path = building
-        index = open_database(path, make)
-    if index is None:
-        raise DamagedFileError(str(path), "it cannot be read after it was written")
-    return index
+    return index_of(select(os.fspath(corpus), filters, groups, jobs=jobs, progress=progress))
 
 
-def cache_of(corpus: str, published: Container[str]) -> Path | None:
-    """Where `open_index` keeps the index of a corpus: of a temporary one, next to it, since both are removed."""
-    return None if corpus in published else Path(corpus).with_name("index")
+def open_scopes(
+    corpus: str | os.PathLike[str],
+    filters: Filters,
+    groups: Groups = (),
+    *,
+    metrics: str = "judgements",
+    lower_is_better: Strings = (),
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> tuple[Index, list[tuple[Scope, Query]]]:
+    """Open the questions of a corpus, and choose its scopes by filters: how commands about questions begin."""
+    by_record = Filters(where=filters.where)
+    if groups:
+        names = {"evaluation": filters.evaluation, "exclude_evaluation": filters.exclude_evaluation}
+        by_record = msgspec.structs.replace(by_record, **names)
+        filters = msgspec.structs.replace(filters, **dict.fromkeys(names, ()))
+    index = open_index(corpus, by_record, groups, jobs=jobs, progress=progress)
+    index.direct(as_tuple("lower_is_better", lower_is_better))
+    return index, choose_scopes(index.scopes, filters, "all" if groups else metrics)
 
 
-_CELLS: Final = 1_000_000  # values of questions and models to hold at a time
+_REDUCED_CELLS: Final = 1_000_000  # values of questions and models to hold at a time
 _MEANS: Final = ("accuracy", "accuracy_standard_error", "mean_score", "score_standard_error")
 
 
-def reduce_repeats(
-    evaluations: Sequence[EvaluationSummary], index: Index, repeats: RepeatsAs
-) -> list[EvaluationSummary]:
-    """Replace the means over answers in a summary by means over the values that several answers become.
+def reduce_repeats(index: Index, repeats: RepeatsAs) -> list[EvaluationSummary]:
+    """Replace the means over answers in results by means over the values that several answers become.
 
     Answers, right ones, and questions are those that count: not of questions with too few answers.
     """
     reduced = []
-    for one in evaluations:
+    for one in index.evaluations:
         query = Query(evaluation_name=one.evaluation_name, metric=one.metric)
         graded = one.graded and not repeats.by_verdict
-        counts = _count_answers(index, query, repeats)
+        counts = index.answer_counts(query, repeats)
         models: list[ModelSummary] = []
-        while some := one.by_model[len(models) :][: max(_CELLS // one.questions, 1)]:
+        while some := one.by_model[len(models) :][: max(_REDUCED_CELLS // one.questions, 1)]:
             names = [model.model_id for model in some]
             values = (index.values(query, names, graded=by_score, repeats=repeats) for by_score in (False, graded))
             shares, scores = (zip(*found.values(), strict=True) for found in values)
@@ -564,18 +746,6 @@ def reduce_repeats(
     if reduced and not any(model.questions_answered for one in reduced for model in one.by_model):
         raise NoMatchError(f"no model has {counted(repeats.k, 'answer')} to a question, which {repeats} needs")
     return reduced
-
-
-def _count_answers(index: Index, query: Query, repeats: RepeatsAs) -> dict[str, list[int]]:
-    """How many answers each model gave to the questions that count, and how many of these are right."""
-    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
-    for _, records in index.records(query):
-        for model, trials in records.items():
-            answers = repeats.answers(trials)
-            if len(answers) >= repeats.k:
-                counts[model][0] += len(answers)
-                counts[model][1] += sum(one.flag == RIGHT for one in answers)
-    return counts
 
 
 def choose_scopes(scopes: Sequence[Scope], filters: Filters, metrics: str = "judgements") -> list[tuple[Scope, Query]]:

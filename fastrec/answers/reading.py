@@ -1,38 +1,45 @@
-"""Read records from the parts of a corpus: the answers to a question, and those that have a phrase.
+"""Read records of a corpus: the answers to a question, and those that have a phrase.
 
 Of the answers to a question, only parts that have some are read, and only as far as needed.
 
 A phrase is found in inputs and answers, whatever its case. The input is `input.raw` with its references; the answer is
 everything that the model said (`where.said`). All of it is read, so nothing has to be kept for it. Lines that may have
-the phrase are found as bytes, and only these are decoded:
-
-    one task per part ──▶ a file of hits, one per record that has the phrase ──▶ a table of the index (`Database`)
+the phrase are found as bytes, and only these are decoded.
 """
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from contextlib import closing
+import re
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
-from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
+import numpy as np
 from msgspec import UNSET
 
-from fastrec.answers.scan import read_batches, write_batches
+from fastrec.answers.fields import Array
+from fastrec.answers.selection import Selection
 from fastrec.answers.table import Outcome
 from fastrec.answers.transcript import decoded
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_with, read_head, run_in_order, skim_lines, with_progress
+from fastrec.corpus.scan import (
+    VERIFY_HINT,
+    PartFile,
+    decode_sample_id,
+    lines_with,
+    read_head,
+    run_in_order,
+    skim_lines,
+    with_progress,
+)
 from fastrec.corpus.sources import Source, read_sources
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.judge.parse import parse
 from fastrec.progress import Progress
 from fastrec.schemas.schema import Schema, build
 from fastrec.summary.document import filled
-from fastrec.where import said
+from fastrec.where import said, text_of
 
 
 class Answer(msgspec.Struct, kw_only=True):
@@ -52,84 +59,81 @@ class Answer(msgspec.Struct, kw_only=True):
     line: bytes  # the record, as it is in the part
 
 
-Range = tuple[int, int, int]  # the number of a part, and the start and end of a stretch of its text
-
-
 def read_answers(
-    parts: Sequence[PartFile],
-    ranges: Sequence[Range],
+    selection: Selection,
+    numbers: Array,
     *,
     schema: Schema,
     sample_hash: str,
-    metric: str | None,
-    models: Collection[str],
-    sources_in: str | None,
+    has_sources: bool,
     most: int | None = None,
 ) -> list[Answer]:
-    """Read the records of a question, of one metric, and of some models or all of them.
-
-    If the corpus has tracked where its records come from, `sources_in` is its path.
+    """Read some records of a question, given their numbers in ascending order.
 
     Raises:
         UsageError: There are more than `most` of them.
     """
+    if most is not None and len(numbers) > most:
+        raise UsageError(
+            f"this question has more than {most:,} answers, too many to show; choose some with --model, "
+            f"or read the records with `fastrec cat CORPUS --hash {sample_hash}`"
+        )
     decode = msgspec.json.Decoder(schema.record).decode
-    answers = []
-    places: list[tuple[PartFile, int]] = []  # of these answers: the part, and the number of the record in it
-    for part, number, line in _lines(parts, ranges):
-        try:
+    answers: list[Answer] = []
+    try:
+        for line in selection.lines(numbers):
             head = read_head(line)
             if head.sample_hash != sample_hash:
-                raise CorpusError(part.path, f"is not the file that the index describes; {VERIFY_HINT}")
-            found = head.metric()
-            if found == metric and (not models or head.model_id in models):
-                answers.append(_answer(line, found, head.decoded_sample_id(), _record(line, decode, schema)))
-                places.append((part, number))
-                if most is not None and len(answers) > most:
-                    raise UsageError(
-                        f"this question has more than {most:,} answers, too many to show; choose some with --model, "
-                        f"or read the records with `fastrec cat CORPUS --hash {sample_hash}`"
-                    )
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            raise CorpusError(part.path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
-    if sources_in is not None:
-        sources: list[Source] = []
-        for part, some in groupby(places, key=itemgetter(0)):
-            sources += read_sources(sources_in, part.entry, [number for _, number in some])
-        for answer, source in zip(answers, sources, strict=True):
+                reason = f"has other records than its columns say; {VERIFY_HINT}"
+                raise CorpusError(selection.part_of(int(numbers[len(answers)])).path, reason)
+            answers.append(_answer(line, head.metric(), head.decoded_sample_id(), _record(line, decode, schema)))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        path = selection.part_of(int(numbers[len(answers)])).path
+        raise CorpusError(path, f"has a line that is not a record: {exc}; {VERIFY_HINT}") from exc
+    if has_sources:
+        for answer, source in zip(answers, _sources(selection, numbers), strict=True):
             answer.source = source
     return answers
 
 
-def _lines(parts: Sequence[PartFile], ranges: Sequence[Range]) -> Iterator[tuple[PartFile, int, bytes]]:
-    """Yield the lines of some stretches in order, each with its number in its part, from 0 on."""
-    for number in sorted({number for number, _, _ in ranges}):
-        part = parts[number]
-        for first, text in _stretches(part, sorted((start, end) for at, start, end in ranges if at == number)):
-            for at, line in enumerate(text.removesuffix(b"\n").split(b"\n"), first):
-                yield part, at, line
+def _sources(selection: Selection, numbers: Array) -> Iterator[Source]:
+    bounds = np.searchsorted(numbers, selection.starts)
+    for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
+        positions = numbers[bounds[part] : bounds[part + 1]] - selection.starts[part]
+        yield from read_sources(selection.corpus, selection.parts[part].entry, positions.tolist())
 
 
-def _stretches(part: PartFile, stretches: Sequence[tuple[int, int]]) -> Iterator[tuple[int, bytes]]:
-    """Yield some stretches of the text of a part, a buffer at a time, each after the number of lines before it."""
-    wanted = iter(stretches)
-    start, end = next(wanted)
-    offset = lines = 0
-    with closing(skim_lines(part)) as buffers:
-        for buffer, size in buffers:
-            while offset + size > start:
-                begin = max(start - offset, 0)
-                first = lines + buffer.count(b"\n", 0, begin)
-                yield first, bytes(memoryview(buffer)[begin : min(end - offset, size)])
-                if end > offset + size:
-                    break
-                following = next(wanted, None)
-                if following is None:
-                    return
-                start, end = following
-            offset += size
-            lines += buffer.count(b"\n", 0, size)
-    raise CorpusError(part.path, f"is not the file that the index describes; {VERIFY_HINT}")
+class Excerpt(NamedTuple):
+    """What is shown of a question in a list."""
+
+    sample_id: int | str  # of its first record
+    excerpt: str  # the beginning of the input, on one line
+    metadata: dict[str, str]  # short values of its first record
+
+
+class _Input(msgspec.Struct, gc=False):
+    raw: str
+
+
+class _Asked(msgspec.Struct, gc=False):
+    sample_id: msgspec.Raw
+    input: _Input
+    metadata: dict[str, msgspec.Raw] | None = None
+
+
+_EXCERPT_CHARS: Final = 200
+_SHORT: Final = re.compile(rb'"[^[{"][^\n]{,39}"|[-\dtf][^\n]{,40}')  # metadata: texts, numbers, true, false
+_decode_asked = msgspec.json.Decoder(_Asked).decode
+
+
+def read_excerpts(selection: Selection, numbers: Array) -> Iterator[Excerpt]:
+    """Read the first records of questions, given their numbers in ascending order."""
+    for line in selection.lines(numbers):
+        asked = _decode_asked(line)
+        known = {key: bytes(value) for key, value in (asked.metadata or {}).items()}
+        short = {key: text_of(msgspec.json.decode(value)) for key, value in known.items() if _SHORT.fullmatch(value)}
+        excerpt = " ".join(asked.input.raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS]
+        yield Excerpt(decode_sample_id(asked.sample_id), excerpt, short)
 
 
 def _record(line: bytes, decode: Callable[[bytes], Any], schema: Schema) -> Any:
@@ -163,66 +167,70 @@ def _answer(line: bytes, metric: str | None, sample_id: int | str, record: Any) 
 _LAST_CASED: Final = 0x20000  # no character from here on has another case
 
 
-class Hit(NamedTuple):
-    evaluation_name: str
-    metric: str | None
-    sample_hash: str
-    sample_id: bytes  # as it is spelled
-    model_id: str
-    in_input: bool
-    in_answer: bool
+IN_INPUT: Final = 1
+IN_ANSWER: Final = 2
 
 
 class _Task(msgspec.Struct, frozen=True):
     part: PartFile
     phrase: str  # without case
-    output: str
 
     def __str__(self) -> str:
         return f"searching {shown(self.part.path)}"
 
 
-def find_phrase(parts: Sequence[PartFile], phrase: str, *, jobs: int, progress: Progress | None) -> Generator[Hit]:
-    """Yield a hit for each record that has a phrase, in the order of the corpus."""
+def find_phrase(
+    selection: Selection, parts: Sequence[int], phrase: str, *, jobs: int, progress: Progress | None
+) -> tuple[Array, Array]:
+    """Find the records of some parts that have a phrase: their numbers, and where it is."""
+    found: list[tuple[Array, Array]] = [(np.array([], dtype=np.int64), np.array([], dtype=np.uint8))]
     try:
         phrase.encode()
     except UnicodeEncodeError:  # no record has such text
-        return
-    size = sum(part.entry.text_bytes for part in parts)
-    with tempfile.TemporaryDirectory(prefix="fastrec-") as scratch:
-        tasks = [_Task(part, phrase.casefold(), f"{scratch}/{n}") for n, part in enumerate(parts)]
-        done = run_in_order(_search_part, tasks, text_bytes=size, jobs=jobs)
-        for output in with_progress(done, parts, progress, "search"):
-            yield from read_batches(output, Hit)
+        return found[0]
+    files = [selection.parts[part] for part in parts]
+    size = sum(part.entry.text_bytes for part in files)
+    tasks = [_Task(part, phrase.casefold()) for part in files]
+    done = run_in_order(_search_part, tasks, text_bytes=size, jobs=jobs)
+    for part, (positions, places) in zip(parts, with_progress(done, files, progress, "search"), strict=True):
+        numbers = np.frombuffer(positions, dtype=np.int64) + selection.starts[part]
+        found.append((numbers, np.frombuffer(places, dtype=np.uint8)))
+    return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found])
 
 
-def _search_part(task: _Task) -> str:
-    """Write the hits of one part to a file, and return its path. Runs in a worker."""
-    with open(task.output, "wb") as file:  # noqa: PTH123 - paths stay str through pickle
-        try:
-            write_batches(file, _hits(task))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-            reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
-            raise CorpusError(task.part.path, reason) from exc
-    return task.output
+def _search_part(task: _Task) -> tuple[bytes, bytes]:
+    """Find the records of a part that have a phrase: their positions, and where it is. Runs in a worker."""
+    positions = array("q")
+    places = bytearray()
+    try:
+        for position, place in _hits(task):
+            positions.append(position)
+            places.append(place)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
+        raise CorpusError(task.part.path, reason) from exc
+    return positions.tobytes(), bytes(places)
 
 
-def _hits(task: _Task) -> Iterator[Hit]:
+def _hits(task: _Task) -> Iterator[tuple[int, int]]:
     phrase = task.phrase
     spelled, folded = needles(phrase)
+    lines = 0  # before the buffer
     for data, end in skim_lines(task.part):
         text = bytes(memoryview(data)[:end])
         wanted = [spelled] if text.isascii() else [spelled, *folded]
+        counted = position = 0
         for first, beyond in lines_with(text.lower(), wanted, end):  # ASCII letters become lower case
-            line = text[first:beyond]
-            record = decoded(line)
+            position += text.count(b"\n", counted, first)
+            counted = first
+            record = decoded(text[first:beyond])
             asked, references = record["input"]["raw"], record["input"]["reference"]
             texts = [asked, references] if isinstance(references, str) else [asked, *references]
-            in_input, in_answer = (any(phrase in one.casefold() for one in some) for some in (texts, said(record)))
-            if in_input or in_answer:
-                head = read_head(line)
-                names = head.evaluation_name, head.metric(), head.sample_hash, bytes(head.sample_id), head.model_id
-                yield Hit(*names, in_input, in_answer)
+            place = IN_INPUT * any(phrase in one.casefold() for one in texts)
+            place |= IN_ANSWER * any(phrase in one.casefold() for one in said(record))
+            if place:
+                yield lines + position, place
+        lines += text.count(b"\n")
 
 
 @lru_cache(maxsize=16)

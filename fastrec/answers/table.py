@@ -15,6 +15,8 @@ from fastrec.summary.document import Kind
 Outcome = Literal["right", "wrong", "mixed", "error", "none"]
 """What a model made of a question: all its answers are right, all are wrong, some are; only errors; no record."""
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
+OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = ("none", "right", "wrong", "mixed", "error", "right", "wrong", "mixed")
+"""By what a model made of a question: 1 if it has a right answer, 2 a wrong one, 4 an error, or a sum of these."""
 OutcomeFilter = Literal["right", "wrong", "error"]
 OUTCOME_FILTERS: Final[dict[str, OutcomeFilter]] = {"right": "right", "wrong": "wrong", "errors": "error"}
 """The outcome of a record by the name of its filter."""
@@ -64,7 +66,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     sample_ids: tuple[str, ...] = ()  # patterns of `sample_id`; one of its records is enough
     hashes: tuple[str, ...] = ()  # patterns of `sample_hash`
     where: tuple[str, ...] = ()
-    """Conditions on fields that records match. The index is that of these records, so a query only names them."""
+    """Conditions on fields that records match. Only these records are selected, so a query only names them."""
     sort: Sort = "order"
 
 
@@ -105,7 +107,8 @@ class Question(msgspec.Struct, kw_only=True, gc=False):
 class QuestionRow(Question, kw_only=True, gc=False):
     """A question of a scope; its `prefix` is empty."""
 
-    number: int  # identifies the question in its index, whatever the metric
+    number: int  # its position among the questions of the scope
+    first: int  # the number of its first record
     evaluation_name: str
     metric: str | None
     name: str

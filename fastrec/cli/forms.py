@@ -267,7 +267,7 @@ def _history() -> Iterator[None]:
         print_notice("this Python has no readline: there is no history")
         yield
         return
-    from fastrec.answers.index import cache_directory
+    from fastrec.commands.export.cache import cache_directory
     from fastrec.commands.export.tables import ANSWERS, TABLES
 
     words = sorted({*TABLES, *ANSWERS, *_KEYWORDS})

@@ -345,7 +345,7 @@ def normalize(
                 from fastrec.summary.present_choice import choose
                 from fastrec.summary.present_ranking import facts_of, rank
 
-                ranked = rank(choose(result.summary), facts_of(result.summary))
+                ranked = rank(choose(result.summary.evaluations), facts_of(result.summary))
                 ranked.others = len(result.summary.evaluations) - len(ranked.evaluations)
                 print_sections(*stats_sections(ranked, most=20))
                 if verbose > 1:

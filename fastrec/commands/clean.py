@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from fastrec.answers.index import cache_directory, cached_files
+from fastrec.commands.export.cache import cache_directory, cached_files
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
 from fastrec.corpus.publish import LocalOutput, locked_work

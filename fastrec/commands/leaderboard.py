@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Unpack
 
-from fastrec.answers.index import cache_of, open_index
+from fastrec.answers.index import open_index
+from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
+from fastrec.answers.selection import parse_groups
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, shown
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
-from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
 from fastrec.toml_file import read_toml
 from fastrec.where import GroupBy, ungrouped_name
-
-if TYPE_CHECKING:
-    from fastrec.answers.leaderboard import Leaderboard
 
 
 def leaderboard(
@@ -46,7 +42,7 @@ def leaderboard(
         min_coverage: The percentage of its questions that a model must have answered for an evaluation to count.
         group_by: Each group of records with the same value of a field is an evaluation of its own; as in `stats`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
-        jobs: Processes to use if records have to be chosen, or the index of the corpus has to be built.
+        jobs: Processes to use if the text of records has to be read.
         progress: Receives the progress of it.
         **filters: Only records that match these (`FilterArguments`).
 
@@ -56,7 +52,6 @@ def leaderboard(
         ShardError: A part cannot be read completely.
     """
     check_jobs(jobs)
-    reading: dict[str, Any] = {"jobs": jobs, "progress": progress}
     if weight_by not in (None, "questions"):
         raise UsageError(f"weight_by must be questions, not {weight_by!r}")
     if weight_by and weights is not None:
@@ -64,27 +59,20 @@ def leaderboard(
     if not 0 <= min_coverage <= 100:
         raise UsageError(f"min_coverage must be between 0 and 100, not {min_coverage}")
     given = _weights(weights)
-    by_name, by_record = make_filters(**filters).split()
+    wanted = make_filters(**filters)
+    by_name, by_record = wanted.split()
     groups = parse_groups(group_by)
-    path = os.fspath(corpus)
-    with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(matching_corpus(path, by_record, **reading))
-        if groups:
-            (directory,) = stack.enter_context(grouped_corpora([directory], by_name, groups, **reading))
-            by_name = make_filters()
-        index = stack.enter_context(open_index(directory, cache=cache_of(directory, (path,)), **reading))
-        index.direct(as_tuple("lower_is_better", lower_is_better))
-        # Imported only now: workers are forked before, and numpy takes long.
-        found: Leaderboard = import_module("fastrec.answers.leaderboard").make_leaderboard(
-            index,
-            by_name,
-            primary=as_tuple("primary", primary),
-            weights=given,
-            weight_by=weight_by,
-            min_coverage=min_coverage,
-            name_of=partial(_name, groups=groups) if groups else str,
-        )
-    return found
+    index = open_index(corpus, wanted if groups else by_record, groups, jobs=jobs, progress=progress)
+    index.direct(as_tuple("lower_is_better", lower_is_better))
+    return make_leaderboard(
+        index,
+        make_filters() if groups else by_name,
+        primary=as_tuple("primary", primary),
+        weights=given,
+        weight_by=weight_by,
+        min_coverage=min_coverage,
+        name_of=partial(_name, groups=groups) if groups else str,
+    )
 
 
 def _name(evaluation: str, groups: Sequence[GroupBy]) -> str:

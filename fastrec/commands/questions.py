@@ -8,11 +8,10 @@ from typing import Any, Unpack
 
 import msgspec
 
-from fastrec.answers.index import check_questions, choose_model, other_metrics
+from fastrec.answers.index import check_questions, choose_model, open_scopes, other_metrics
 from fastrec.answers.table import PLACES, SORTS, Place, Question, Scope, Sort, Which
 from fastrec.errors import UsageError
 from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters, matches_any
-from fastrec.normalize.scratch import open_scopes
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
 from fastrec.summary.document import ScopeNames, filled
@@ -81,8 +80,8 @@ def questions(
         limit: The largest number of questions in a table.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
-        jobs: Processes to use if the index of the corpus has to be built.
-        progress: Receives the progress of building it.
+        jobs: Processes to use if the text of records has to be read.
+        progress: Receives the progress of it.
         **filters: Which records count, and which questions (`FilterArguments`).
 
     Raises:
@@ -101,39 +100,39 @@ def questions(
         raise UsageError("no question is both right and wrong by all models: choose one of --right-by and --wrong-by")
     which: Which = "all-right" if "all" in right else "all-wrong" if "all" in wrong else "all"
     chosen = make_filters(**filters)
-    with open_scopes(
+    index, scopes = open_scopes(
         corpus, chosen, metrics=metrics, lower_is_better=lower_is_better, jobs=jobs, progress=progress
-    ) as (index, scopes):
-        check_questions(index, scopes, chosen)
-        everyone = {model for scope, _ in scopes for model in scope.models}
-        of_right, of_wrong = ([pattern for pattern in given if pattern != "all"] for given in (right, wrong))
-        check_patterns("model", [*of_right, *of_wrong], everyone)
-        if split:
-            of_right.append(choose_model(split[0], everyone))
-            of_wrong.append(choose_model(split[1], everyone))
-        if text:
-            names = {scope.evaluation_name for scope, _ in scopes}
-            index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
-        chosen_scopes, queries = [], []
-        for scope, query in scopes:
-            models_right, models_wrong = (_models_of(scope, patterns) for patterns in (of_right, of_wrong))
-            if models_right is not None and models_wrong is not None:
-                chosen_scopes.append(scope)
-                queries.append(
-                    msgspec.structs.replace(
-                        query, which=which, text=text, place=in_, sort=sort, right=models_right, wrong=models_wrong
-                    )
+    )
+    check_questions(index, scopes, chosen)
+    everyone = {model for scope, _ in scopes for model in scope.models}
+    of_right, of_wrong = ([pattern for pattern in given if pattern != "all"] for given in (right, wrong))
+    check_patterns("model", [*of_right, *of_wrong], everyone)
+    if split:
+        of_right.append(choose_model(split[0], everyone))
+        of_wrong.append(choose_model(split[1], everyone))
+    if text:
+        names = {scope.evaluation_name for scope, _ in scopes}
+        index.search(text, names.pop() if len(names) == 1 else None, jobs=jobs, progress=progress)
+    chosen_scopes, queries = [], []
+    for scope, query in scopes:
+        models_right, models_wrong = (_models_of(scope, patterns) for patterns in (of_right, of_wrong))
+        if models_right is not None and models_wrong is not None:
+            chosen_scopes.append(scope)
+            queries.append(
+                msgspec.structs.replace(
+                    query, which=which, text=text, place=in_, sort=sort, right=models_right, wrong=models_wrong
                 )
-        tables = []
-        for scope, query, page in zip(chosen_scopes, queries, index.pages(queries, limit), strict=True):
-            rows = [filled(Question, row) for row in page.rows]
-            models = len(query.models or scope.models)
-            tables.append(filled(EvaluationQuestions, scope, models=models, total=page.total, questions=rows))
-        shown = [one for table in tables for one in table.questions]
-        prefixes = index.prefixes_of((one.sample_hash for one in shown), _SHORTEST)
-        for one in shown:
-            one.prefix = prefixes[one.sample_hash]
-        return Questions(tables, other_metrics(index, scopes, chosen))
+            )
+    tables = []
+    for scope, query, page in zip(chosen_scopes, queries, index.pages(queries, limit), strict=True):
+        rows = [filled(Question, row) for row in page.rows]
+        models = len(query.models or scope.models)
+        tables.append(filled(EvaluationQuestions, scope, models=models, total=page.total, questions=rows))
+    shown = [one for table in tables for one in table.questions]
+    prefixes = index.prefixes_of((one.sample_hash for one in shown), _SHORTEST)
+    for one in shown:
+        one.prefix = prefixes[one.sample_hash]
+    return Questions(tables, other_metrics(index, scopes, chosen))
 
 
 def _models_of(scope: Scope, patterns: Sequence[str]) -> tuple[str, ...] | None:

@@ -8,13 +8,12 @@ from typing import Final, Unpack
 
 import msgspec
 
-from fastrec.answers.index import Index
+from fastrec.answers.index import Index, open_scopes
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
-from fastrec.normalize.scratch import open_scopes
 from fastrec.progress import Progress
 
 _SHORTEST: Final = 4  # characters of a hash
@@ -43,8 +42,8 @@ def show(
     Args:
         corpus: A directory or URL that `normalize` published.
         question: A `sample_id`, or else the first characters of a `sample_hash`, at least 4 of them.
-        jobs: Processes to use if the index of the corpus has to be built.
-        progress: Receives the progress of building it.
+        jobs: Processes to use if the text of records has to be read.
+        progress: Receives the progress of it.
         **filters: Which answers to show (`FilterArguments`).
 
     Raises:
@@ -56,14 +55,14 @@ def show(
     if type(question) is not int and not isinstance(question, str):
         raise UsageError(f"question must be a string or an integer, not {question!r}")
     chosen = make_filters(**filters)
-    with open_scopes(corpus, chosen, metrics="all", jobs=jobs, progress=progress) as (index, scopes):
-        queries = [query for _, query in scopes]
-        rows = _find(index, str(question), queries, chosen)
-        found = []
-        for evaluation, name in dict.fromkeys((row.evaluation_name, row.name) for row in rows):
-            of_evaluation = [query for query in queries if query.evaluation_name == evaluation]
-            if one := read_question(index, of_evaluation, name, chosen, most=current_limits().shown_answers):
-                found.append(one)
+    index, scopes = open_scopes(corpus, chosen, metrics="all", jobs=jobs, progress=progress)
+    queries = [query for _, query in scopes]
+    rows = _find(index, str(question), queries, chosen)
+    found = []
+    for evaluation, name in dict.fromkeys((row.evaluation_name, row.name) for row in rows):
+        of_evaluation = [query for query in queries if query.evaluation_name == evaluation]
+        if one := read_question(index, of_evaluation, name, chosen, most=current_limits().shown_answers):
+            found.append(one)
     if not found:
         raise UsageError(f"the filters leave out all answers to the question {question!r}")
     return Shown(found)

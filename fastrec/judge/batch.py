@@ -15,7 +15,6 @@ from fastrec.judge.parse import parse, spell
 from fastrec.schemas.hashes import ABSENT
 from fastrec.schemas.registry import NEWEST_SCHEMA, Record
 from fastrec.schemas.schema import Schema
-from fastrec.where import GroupBy, grouped_name
 
 _MOST_NAMES: Final = 100_000  # that a filter remembers
 
@@ -31,8 +30,8 @@ class FilteredOut(NamedTuple):
 class RecordFilter:
     """Filters valid records. Filters do not change the verdict: an invalid line is rejected whatever its fields say."""
 
-    def __init__(self, filters: Filters, group_by: tuple[GroupBy, ...] = ()) -> None:
-        self._filters, self._group_by = filters, group_by
+    def __init__(self, filters: Filters) -> None:
+        self._filters = filters
         self._matching: dict[FilteredOut, bool] = {}  # whether records with these names can match
 
     def filters_out(
@@ -41,8 +40,7 @@ class RecordFilter:
         """Filter a record in the normal form of a version, such as the target; None if it matches.
 
         Its `input` may be the JSON text of that (`msgspec.Raw`). `values` are its values with all unknown keys, if it
-        lacks some. With `any_hash`, its `sample_hash` does not matter. If records are grouped, a matching one gets the
-        name of its group.
+        lacks some. With `any_hash`, its `sample_hash` does not matter.
         """
         metric = record.evaluation_result_id if schema is NEWEST_SCHEMA else UNSET
         names = FilteredOut(record.evaluation_name, "" if metric is UNSET else metric, record.model_id)
@@ -61,16 +59,12 @@ class RecordFilter:
             and filters.accepts_outcome(is_correct=record.evaluation.is_correct, has_error=bool(record.error))
             and (any_hash or filters.accepts_hash(record.sample_hash))
         ):
-            return self._by_fields(record, names, values) if filters.where or self._group_by else None
+            return self._by_fields(record, names, values) if filters.where else None
         return names
 
     def _by_fields(self, record: Any, names: FilteredOut, values: dict[str, Any] | None) -> FilteredOut | None:
         given = parse(spell(record))[0] if values is None else values
-        if not self._filters.accepts_fields(given):
-            return names
-        if self._group_by:
-            record.evaluation_name = given["evaluation_name"] = grouped_name(names[0], self._group_by, given)
-        return None
+        return None if self._filters.accepts_fields(given) else names
 
 
 class InvalidLine(msgspec.Struct, frozen=True):

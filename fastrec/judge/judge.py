@@ -150,7 +150,7 @@ class Judge:
         self._normal = settings.normal
         self._records = settings.normal or settings.records
         self._filter = (
-            RecordFilter(settings.filters, settings.group_by) if settings.filters or settings.group_by else None
+            RecordFilter(settings.filters) if settings.filters else None
         )
         # Without normal forms, known inputs save no more than it costs to find them.
         self._known_inputs = KnownInputs(settings.known_input_bytes if settings.normal else 0)

@@ -110,7 +110,7 @@ class TrustedJudge(Judge):
         by_name = msgspec.structs.replace(filters, where=())
         self._by_name = RecordFilter(by_name).filters_out if by_name else None
         self._by_fields = (
-            RecordFilter(by_fields, settings.group_by).filters_out if by_fields or settings.group_by else None
+            RecordFilter(by_fields).filters_out if by_fields else None
         )
 
         only_names = not msgspec.structs.replace(by_name, **dict.fromkeys(NAME_FILTERS, ()))

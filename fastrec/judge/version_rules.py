@@ -20,7 +20,6 @@ from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, SCHEMAS, TAR
 from fastrec.schemas.schema import Schema, compile_drop_nulls
 from fastrec.schemas.upgrade import upgrade_input
 from fastrec.schemas.widen import LearningDecoder
-from fastrec.where import GroupBy
 
 SampleHashMode = Literal["replace", "fill", "verify"]
 
@@ -58,7 +57,6 @@ class JudgeSettings(msgspec.Struct, frozen=True, kw_only=True):
     known_input_bytes: int = KNOWN_INPUT_BYTES
     """Memory for known inputs. They make judging faster, but records with them have no `input` of their own."""
     filters: Filters = Filters()
-    group_by: tuple[GroupBy, ...] = ()
     """Valid records that do not match are counted, and are otherwise not there; this needs a target."""
 
     def __post_init__(self) -> None:

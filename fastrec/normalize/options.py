@@ -25,7 +25,6 @@ from fastrec.sorting.keys import METRIC_FIELDS, sort_order
 from fastrec.sources.formats import MAX_WINDOW
 from fastrec.sources.lines import MAX_LINE_BYTES
 from fastrec.summary.document import LineCounts
-from fastrec.where import GroupBy
 
 MEMORY_PER_JOB: Final = 512 << 20
 _BESIDES_A_RUN: Final = 160 << 20  # memory of a worker that is not the text and the bookkeeping of a run
@@ -116,8 +115,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     max_window: int = MAX_WINDOW
     filters: Filters = Filters()
     """Only records that match these; all other lines are treated as ever."""
-    group_by: tuple[GroupBy, ...] = ()
-    """Records get the names of their groups. Only for corpora that are thrown away."""
     map: tuple[NameRule, ...] = ()
     """Other names for models, evaluations and metrics."""
     keep_names: bool = False  # keep the name before in `metadata`
@@ -228,7 +225,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def changes_lines(self) -> bool:
         """Whether pass 1 leaves out or changes lines in normal form."""
-        return bool(self.filters or self.group_by or self.map or self.labels)
+        return bool(self.filters or self.map or self.labels)
 
     @property
     def gate(self) -> MaxRejects | None:
@@ -246,7 +243,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
             sample_hash=self.sample_hash,
             repairs=frozenset(self.repair),
             filters=self.filters,
-            group_by=self.group_by,
             known_input_bytes=min(self.memory_per_job // 40, KNOWN_INPUT_BYTES),  # occupied while a worker sorts, too
         )
 

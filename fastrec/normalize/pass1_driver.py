@@ -19,13 +19,14 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.errors import BadShardsError, NothingValidError, ShardError, utf8
+from fastrec.filters import nothing_matches
 from fastrec.limits import current_limits
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.inputs import Streams, check_fields, read_chunks
 from fastrec.normalize.kept import Base
 from fastrec.normalize.options import AUTO, FEW_FENCES, Options
 from fastrec.normalize.pass1 import SortTask, WrongTargetError, sort_pieces
-from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult, count_lines, nothing_matches
+from fastrec.normalize.results import MergedRun, Part, Piece, PieceCounts, SortResult, count_lines
 from fastrec.normalize.resume import Reusable, find_reusable
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -334,7 +335,8 @@ class _Pass1:
         lines = count_lines(results, context.engine)
         if context.options.filters and (not self._shards or any(one.filtered for one in pieces)):
             check_fields(self._shards, context.options.filters.where, nothing_matches=True)
-            raise nothing_matches(context.options.filters, lines)
+            names = {"evaluations": lines.evaluations, "metrics": lines.metrics, "models": lines.models}
+            raise nothing_matches(context.options.filters, names, lines.similar)
         total, rejected = sum(one.lines for one in pieces), sum(one.rejected for one in pieces)
         raise NothingValidError(utf8(self._shards[0].path), total, rejected, lines.codes.most_common())
 

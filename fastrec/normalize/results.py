@@ -17,8 +17,8 @@ from msgspec.structs import asdict
 
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
-from fastrec.errors import NoMatchError, ShardError, shown
-from fastrec.filters import Filters, did_you_mean, similar
+from fastrec.errors import ShardError, shown
+from fastrec.filters import LISTED_NAMES, Filters, similar
 from fastrec.judge.batch import Batch, FilteredOut, HashReplaced
 from fastrec.limits import current_limits
 from fastrec.sorting.files import read_blocks
@@ -169,7 +169,6 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
 
 # Statistics of lines
 
-_LISTED_NAMES: Final = 10  # in the error if no record matches the filters
 _MOST_SEEN: Final = 10_000  # names that were filtered out and are not looked at again
 _HASH_EXAMPLES: Final = 10  # of records whose `sample_hash` was wrong
 _REPAIR_EXAMPLES: Final = 3
@@ -257,7 +256,7 @@ class LineStatistics(Sums):
         groups = groupby(sorted(set(self.repairs)), key=lambda example: example.code)
         self.repairs = [example for _, group in groups for example in islice(group, _REPAIR_EXAMPLES)]
         for name in ("evaluations", "metrics", "models", "similar"):
-            setattr(self, name, sorted(set(getattr(self, name)))[: _LISTED_NAMES + 1])
+            setattr(self, name, sorted(set(getattr(self, name)))[: LISTED_NAMES + 1])
 
 
 def repair_documents(total: LineStatistics) -> tuple[Repaired, Repairable]:
@@ -269,14 +268,6 @@ def repair_documents(total: LineStatistics) -> tuple[Repaired, Repairable]:
         Repaired(lines=total.repaired, by_code=dict(sorted(total.repaired_by_code.items())), examples=examples),
         Repairable(lines=total.repairable, by_code=dict(sorted(total.repairable_by_code.items()))),
     )
-
-
-def nothing_matches(filters: Filters, found: LineStatistics) -> NoMatchError:
-    lists = {"evaluations": found.evaluations, "metrics": found.metrics, "models": found.models}
-    some = {kind: names[:_LISTED_NAMES] + ["…"] * (len(names) > _LISTED_NAMES) for kind, names in lists.items()}
-    available = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in some.items() if names)
-    hint = did_you_mean(found.similar) or f"; {available or 'there are no records'}"
-    return NoMatchError(f"no record matches {filters}{hint}")
 
 
 def count_lines(results: Sequence[SortResult], engine: Engine) -> LineStatistics:

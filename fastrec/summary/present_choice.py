@@ -9,7 +9,7 @@ import msgspec
 
 from fastrec.errors import NoMatchError, UsageError, check_choice, counted, listed
 from fastrec.filters import Filters, did_you_mean, matches_any, similar
-from fastrec.summary.document import EvaluationSummary, Kind, ModelSummary, Summary
+from fastrec.summary.document import EvaluationSummary, Kind, ModelSummary
 from fastrec.where import without_group
 from fastrec.wording import Scope, metrics_of
 
@@ -73,7 +73,7 @@ class Chosen(msgspec.Struct):
 
 
 def choose(
-    summary: Summary,
+    results: Sequence[EvaluationSummary],
     filters: Filters | None = None,
     *,
     errors_as_wrong: bool = False,
@@ -84,9 +84,9 @@ def choose(
 
     With `errors_as_wrong`, records with an error are answers as well.
     """
-    counts = metrics_of(summary.evaluations)
+    counts = metrics_of(results)
     chosen = []
-    evaluations = with_directions(summary.evaluations, lower_is_better)
+    evaluations = with_directions(results, lower_is_better)
     for one, names in matching_scopes(
         evaluations, filters or Filters(), lambda one: [model.model_id for model in one.by_model], metrics
     ):

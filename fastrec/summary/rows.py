@@ -45,8 +45,10 @@ USUAL_TYPE: Final = "single_turn"
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _MOST_INPUT_BYTES: Final = 12 << 20  # of inputs whose number of characters is remembered
 _ENTRY_BYTES: Final = 200  # memory of such an input besides its text
-_MANTISSA: Final = 64
+BUCKETS_PER_POWER: Final = 64
 """Buckets per power of two. A bucket spans 1/64 of its value, so its middle is within 1/128 of every latency in it."""
+
+FIRST_EXPONENT: Final = 1_100  # added to exponents, which go down to -1073
 
 
 class Column:
@@ -193,13 +195,13 @@ def bucket_of(value: float) -> int:
     except OverflowError:  # an integer too large for a double
         mantissa, exponent = 0.5, 1024
     # Bucket 0 is zero itself. Exponents go down to -1073.
-    return (exponent + 1_100) * _MANTISSA + int((mantissa - 0.5) * 2 * _MANTISSA)
+    return (exponent + FIRST_EXPONENT) * BUCKETS_PER_POWER + int((mantissa - 0.5) * 2 * BUCKETS_PER_POWER)
 
 
 def bucket_value(bucket: int) -> float:
     """The middle of a bucket: its relative distance to both ends is the same."""
     if bucket == 0:
         return 0.0
-    exponent, step = divmod(bucket, _MANTISSA)
-    low, high = (0.5 + end / (2 * _MANTISSA) for end in (step, step + 1))
-    return math.ldexp(2 * low * high / (low + high), exponent - 1_100)
+    exponent, step = divmod(bucket, BUCKETS_PER_POWER)
+    low, high = (0.5 + end / (2 * BUCKETS_PER_POWER) for end in (step, step + 1))
+    return math.ldexp(2 * low * high / (low + high), exponent - FIRST_EXPONENT)

@@ -61,7 +61,7 @@ def summarize(
         sample_hash=sample_hash,
         interaction_types=_sorted(tally.interaction_types),
         schema_versions=_sorted(versions_kept),
-        evaluations=list(_evaluations(tally, census)),
+        evaluations=list(summarize_evaluations(tally, census)),
     )
 
 
@@ -101,7 +101,8 @@ def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def _evaluations(tally: Tally, census: Census) -> Iterator[document.EvaluationSummary]:
+def summarize_evaluations(tally: Tally, census: Census) -> Iterator[document.EvaluationSummary]:
+    """Yield the summary of each evaluation and metric. What is summarized is removed from tally and census."""
     by_scope: dict[bytes, list[tuple[bytes, ModelTally]]] = {}
     for (scope, model), counted in tally.models.items():
         by_scope.setdefault(scope, []).append((model, counted))

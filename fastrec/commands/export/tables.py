@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from fastrec.answers.index import BUILDING, TABLES_SUFFIX, cache_directory, close_to_others, remove_unused
+from fastrec.commands.export.cache import BUILDING, TABLES_SUFFIX, cache_directory, close_to_others, remove_unused
 from fastrec.commands.export.table import ExportTask, Line, Usage, export_tasks, line_decoder
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import SplitHashes, decode_lines, find_split_hashes, parts_of, run_in_order, with_progress

@@ -10,32 +10,33 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from base64 import b64encode
 from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, BinaryIO, Unpack
+from typing import BinaryIO, Unpack
+
+import msgspec
 
 from fastrec._version import __version__
 from fastrec.answers.further_tables import find_calibration, find_costs, read_prices
-from fastrec.answers.index import cache_of, choose_scopes, open_index, reduce_repeats
+from fastrec.answers.index import choose_scopes, open_index, reduce_repeats
 from fastrec.answers.leaderboard import choose_primary, make_leaderboard
-from fastrec.answers.marks import parse_repeats
 from fastrec.answers.ranks import add_ranks
+from fastrec.answers.selection import parse_groups
 from fastrec.commands.report import sections
 from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots, scatter_plots, trend_plots
 from fastrec.commands.report.evaluations import costs_table, evaluation_tables, histograms, question_cards, tokens
-from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
+from fastrec.corpus.manifest import Manifest
 from fastrec.engine import check_jobs
 from fastrec.errors import FastrecError, UsageError, counted, shown
 from fastrec.filters import FilterArguments, Filters, Paths, Strings, as_tuple, make_filters, several_paths
 from fastrec.html import Html, fill, joined, soft, tag
 from fastrec.limits import current_limits
-from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
+from fastrec.statistics.repeats import parse_repeats
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
@@ -104,78 +105,73 @@ def report(
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
-    reading: dict[str, Any] = {"jobs": jobs, "progress": progress}
-    with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(matching_corpus(path, wanted, **reading))
-        manifest = read_manifest(directory)
-        summary = read_summary(directory, manifest)
-        index = stack.enter_context(open_index(directory, cache=cache_of(directory, (path,)), **reading))
-        index.direct(lower)
+    index = open_index(path, wanted, jobs=jobs, progress=progress)
+    manifest = index.manifest
+    if repeats.kind != "mean":
+        index.evaluations = reduce_repeats(index, repeats)
+    summary = msgspec.structs.replace(index.selection.summary, evaluations=list(index.evaluations))
+    index.direct(lower)
+    choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
+    ranked = partial(
+        rank,
+        corpus=facts_of(summary),
+        accuracy=accuracy,
+        errors_as_wrong=errors_as_wrong,
+        repeats_as=str(repeats),
+        min_coverage=min_coverage,
+    )
+    shown_metrics = "all" if wanted.metric else metrics
+    chosen = choice(index.evaluations, metrics=shown_metrics)
+    found = ranked(chosen)
+    found.others = len(summary.evaluations) - len(chosen)
+    if repeats.kind == "mean":
+        add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
+    notes: list[Html] = []
+    if groups:
+        group_index = open_index(path, wanted, groups, jobs=jobs, progress=progress)
         if repeats.kind != "mean":
-            summary.evaluations = reduce_repeats(summary.evaluations, index, repeats)
-        choice = partial(choose, errors_as_wrong=errors_as_wrong, lower_is_better=lower)
-        ranked = partial(
-            rank,
-            corpus=facts_of(summary),
-            accuracy=accuracy,
-            errors_as_wrong=errors_as_wrong,
-            repeats_as=str(repeats),
-            min_coverage=min_coverage,
+            group_index.evaluations = reduce_repeats(group_index, repeats)
+        shown_groups = choose_groups(
+            found, choice(group_index.evaluations, metrics="all"), groups, lambda text: notes.append(soft(text))
         )
-        shown_metrics = "all" if wanted.metric else metrics
-        chosen = choice(summary, metrics=shown_metrics)
-        found = ranked(chosen)
-        found.others = len(summary.evaluations) - len(chosen)
-        if repeats.kind == "mean":
-            add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
-        notes: list[Html] = []
-        if groups:
-            (made,) = stack.enter_context(grouped_corpora([directory], Filters(), groups, **reading))
-            by_group = read_summary(made, read_manifest(made))
-            if repeats.kind != "mean":
-                with open_index(made, cache=cache_of(made, ()), **reading) as group_index:
-                    by_group.evaluations = reduce_repeats(by_group.evaluations, group_index, repeats)
-            shown_groups = choose_groups(
-                found, choice(by_group, metrics="all"), groups, lambda text: notes.append(soft(text))
-            )
-            add_groups(found, ranked(shown_groups), groups)
-        drawn = largest(found, limits.report_scopes)
-        board = make_leaderboard(
-            index,
-            metrics=shown_metrics,
-            primary=as_tuple("primary", primary),
-            min_coverage=min_coverage,
-            most=limits.report_columns,
-        )
-        costs = []
-        if priced is not None:
-            scopes = [scope for scope, _ in choose_scopes(index.scopes, Filters(), shown_metrics)]
-            metric_of = {
-                one.evaluation_name: one.metric for one in choose_primary(scopes, as_tuple("primary", primary))
-            }
-            models = {model.model_id for one in chosen for model in one.models}
-            costs = find_costs(directory, manifest, priced, metric_of, models)
-        calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
-        bodies = {
-            "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
-            "Line counts": sections.line_counts(summary, manifest),
-            "Evaluations × models": heat_maps(found),
-            "Accuracy with intervals": dot_plots(drawn, found),
-            "Cost": costs_table(costs),
-            "Accuracy, cost and latency": scatter_plots(found, costs),
-            "Calibration": reliability_plots(calibration),
-            "Trend": trend_plots(paths, wanted.split()[0], jobs=jobs, progress=progress),
-            "Models by evaluation": joined(*notes, evaluation_tables(drawn, found)),
-            "Questions": question_cards(index, questions, name, drawn),
-            "Distributions": histograms(drawn, found),
-            "Tokens": tokens(summary),
-            "Schema versions": sections.versions(summary),
-            "Duplicates and repeats": sections.repeats(summary),
-            "Hashes and ids": sections.hashes(summary),
-            "Repaired lines": sections.repaired_lines(summary),
-            "Rejected lines": sections.rejected_lines(summary, directory, manifest),
-            "Inputs": sections.inputs(manifest),
+        add_groups(found, ranked(shown_groups), groups)
+    drawn = largest(found, limits.report_scopes)
+    board = make_leaderboard(
+        index,
+        metrics=shown_metrics,
+        primary=as_tuple("primary", primary),
+        min_coverage=min_coverage,
+        most=limits.report_columns,
+    )
+    costs = []
+    if priced is not None:
+        scopes = [scope for scope, _ in choose_scopes(index.scopes, Filters(), shown_metrics)]
+        metric_of = {
+            one.evaluation_name: one.metric for one in choose_primary(scopes, as_tuple("primary", primary))
         }
+        models = {model.model_id for one in chosen for model in one.models}
+        costs = find_costs(index, priced, metric_of, models)
+    calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
+    bodies = {
+        "Leaderboard": board.to_html(sortable=True) if board.models else Html(""),
+        "Line counts": sections.line_counts(summary, manifest),
+        "Evaluations × models": heat_maps(found),
+        "Accuracy with intervals": dot_plots(drawn, found),
+        "Cost": costs_table(costs),
+        "Accuracy, cost and latency": scatter_plots(found, costs),
+        "Calibration": reliability_plots(calibration),
+        "Trend": trend_plots(paths, wanted.split()[0]),
+        "Models by evaluation": joined(*notes, evaluation_tables(drawn, found)),
+        "Questions": question_cards(index, questions, name, drawn),
+        "Distributions": histograms(drawn, found),
+        "Tokens": tokens(summary),
+        "Schema versions": sections.versions(summary),
+        "Duplicates and repeats": sections.repeats(summary),
+        "Hashes and ids": sections.hashes(summary),
+        "Repaired lines": sections.repaired_lines(summary),
+        "Rejected lines": sections.rejected_lines(summary, path, manifest),
+        "Inputs": sections.inputs(manifest),
+    }
     page = _fill_template(name, _about(summary, manifest), sections.banners(wanted, found, manifest), bodies)
     if not isinstance(output, (str, os.PathLike)):
         return output.write(page)

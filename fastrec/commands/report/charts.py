@@ -13,10 +13,9 @@ from fastrec.errors import counted, listed
 from fastrec.filters import Filters
 from fastrec.html import Html, joined, lazy, num, row, short_cell, short_row, soft, table, tag
 from fastrec.limits import current_limits
-from fastrec.progress import Progress
+from fastrec.statistics.calibration import Calibration
 from fastrec.summary.document import LineCounts
 from fastrec.summary.present_ranking import EvaluationStats, ModelCost, ModelStats, Stats, largest
-from fastrec.summary.significance import Calibration
 from fastrec.trends import EvaluationTrend, ModelTrend, Trend, collect_trend
 from fastrec.wording import cost_text, cut_middle, latency_text
 
@@ -379,11 +378,11 @@ _MOST_CHANGES: Final = 500
 _COUNTS: Final = LineCounts.__struct_fields__
 
 
-def trend_plots(paths: Sequence[str], filters: Filters, *, jobs: int, progress: Progress | None) -> Html:
+def trend_plots(paths: Sequence[str], filters: Filters) -> Html:
     """Show how models changed over corpora: plots, a table of changes, and the line counts of each corpus."""
     if not paths:
         return Html("")
-    trend = collect_trend(paths, filters=filters, jobs=jobs, progress=progress)
+    trend = collect_trend(paths, filters=filters)
     names = [corpus.name for corpus in trend.corpora]
     ends = names if len(names) == 1 else [names[0], names[-1]]
     corpora = f"1 corpus, {ends[0]}" if len(ends) == 1 else f"{len(names):,} corpora, from {' to '.join(ends)}"

@@ -1,7 +1,6 @@
 """Questions that models (`stats --joins`) or evaluations (`--overlap`) have in common, and what keeps others apart.
 
-    one task per part:   read ──▶ for each evaluation and metric: which model was asked what, under which id
-    the driver:          adds up, then counts for each pair of models
+    columns ──▶ for each evaluation and metric: which model was asked what, under which id ──▶ counts of pairs of models
 
 Two models were asked the same question if the `sample_hash` is the same, whatever the metric, and the `sample_id`, too,
 if a metric has the hash split (`keys.is_split`). If hashes differ, but the `sample_id` is the same, the digests of
@@ -18,45 +17,35 @@ At an id where each model has one question, what differs follows from five agree
 its exact texts, in its texts but for white space, and in prompt or references alone. Ids where a model has several
 questions, as those of many subjects in one evaluation, are looked at for each model.
 
-Evaluations share a question if the `sample_hash` is the same, or the input but for white space. Their records of a
-question follow each other, so most lines are skipped without decoding them.
+Evaluations share a question if the `sample_hash` is the same, or the input but for white space. Of each question, one
+line is read.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 from operator import or_
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw, UnsetType
+import numpy as np
+from msgspec import Raw
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
-from fastrec.corpus.manifest import Manifest
-from fastrec.corpus.scan import (
-    PartTask,
-    decode_lines,
-    decode_sample_id,
-    find_split_hashes,
-    parts_of,
-    read_head,
-    run_in_order,
-    skim_lines,
-    with_progress,
-)
+from fastrec.answers.index import Index, query_of
+from fastrec.answers.records import ScopeRecords, joint_codes, spelled_id
+from fastrec.answers.table import Query
+from fastrec.corpus.scan import decode_sample_id
 from fastrec.judge.parse import parse
-from fastrec.limits import current_limits
-from fastrec.progress import Progress
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import REASONS, EvaluationJoins, Overlap, OverlapExample, PairJoins, QuestionGroup
 
 Asked = dict[tuple[bytes, bytes], int]
 """By question and sample_id (as spelled in JSON), the models that were asked it: a mask."""
 Question = tuple[bytes, int]  # a question at some id, and the models that were asked it there
-Scope = tuple[str, str | None]  # evaluation and metric
 
 
 class _Input(msgspec.Struct, gc=False):
@@ -67,18 +56,10 @@ class _Input(msgspec.Struct, gc=False):
 
 
 class _Line(msgspec.Struct, gc=False):
-    model_id: str
     evaluation_name: str
     sample_id: Raw
     sample_hash: str
     input: _Input
-    evaluation_result_id: str | UnsetType = UNSET
-
-
-class _Task(PartTask, frozen=True):
-    sort_fields: tuple[str, ...]
-    models: dict[Scope, dict[str, int]] = msgspec.field(default_factory=dict)
-    split: frozenset[tuple[str, str]] = frozenset()  # evaluation and sample_hash of split hashes
 
 
 _EXAMPLES: Final = 3
@@ -93,61 +74,61 @@ _decode_text: Final = msgspec.json.Decoder(str).decode
 _decode_references: Final = msgspec.json.Decoder(str | list[str]).decode
 
 
-def find_joins(
-    chosen: Sequence[Chosen], corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None
-) -> list[EvaluationJoins]:
+def find_joins(chosen: Sequence[Chosen], index: Index) -> list[EvaluationJoins]:
     """Find out which questions the chosen models have in common, for each evaluation."""
     evaluations: dict[str, list[Chosen]] = defaultdict(list)
     for one in chosen:
         evaluations[one.evaluation.evaluation_name].append(one)
-    everyone: dict[str, list[str]] = {}
-    models: dict[Scope, dict[str, int]] = {}  # each with its number, which is the same for all metrics of an evaluation
-    for name, some in evaluations.items():
-        everyone[name] = sorted({model.model_id for one in some for model in one.models})
-        numbers = {model_id: number for number, model_id in enumerate(everyone[name])}
-        for one in some:
-            models[name, one.evaluation.metric] = {model.model_id: numbers[model.model_id] for model in one.models}
-    parts = parts_of(corpus, manifest)
-    found_split = find_split_hashes(parts, manifest, (one.evaluation for one in chosen), jobs=jobs)
-    split = frozenset((name, sample_hash) for name, _, sample_hash in found_split)
-    tasks = [_Task(part, manifest.sort_fields, models, split) for part in parts]
-    asked: dict[Scope, Asked] = {scope: {} for scope in models}
-    facts: dict[bytes, bytes] = {}
-    results = run_in_order(_read_part, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
-    for found, found_facts in with_progress(results, parts, progress, "count"):
-        for scope, part in found.items():
-            whole = asked[scope]
-            for key, mask in part.items():
-                whole[key] = whole.get(key, 0) | mask
-        for question, texts in found_facts.items():  # equal, unless two questions have one hash
-            facts[question] = min(texts, facts.get(question, texts))
     joins = []
     for name, some in evaluations.items():
-        by_metric = {one.evaluation.metric: asked.pop((name, one.evaluation.metric)) for one in some}
-        joins.append(count_joins(name, everyone[name], by_metric, facts))
+        everyone = sorted({model.model_id for one in some for model in one.models})
+        numbers = {model_id: number for number, model_id in enumerate(everyone)}
+        tables = {
+            one.evaluation.metric: index.table(Query(evaluation_name=name, metric=one.evaluation.metric))
+            for one in some
+        }
+        split = {sample_hash for table in tables.values() for sample_hash in table.split_hashes()}
+        facts: dict[bytes, bytes] = {}
+        by_metric = {}
+        for one in some:
+            models = {model.model_id: numbers[model.model_id] for model in one.models}
+            by_metric[one.evaluation.metric] = _asked(index, tables[one.evaluation.metric], models, split, facts)
+        joins.append(count_joins(name, everyone, by_metric, facts))
     return joins
 
 
-def _read_part(task: _Task) -> tuple[dict[Scope, Asked], dict[bytes, bytes]]:
-    """Collect what the chosen models were asked in one part, and the facts of each question. Runs in a worker."""
-    asked: dict[Scope, Asked] = defaultdict(dict)
-    facts: dict[bytes, bytes] = {}
-    for lines, _ in decode_lines(task.part, _decode, current_limits().chunk_bytes, task.sort_fields):
-        for line in lines:
-            metric = line.evaluation_result_id
-            scope = line.evaluation_name, None if isinstance(metric, UnsetType) else metric
-            number = task.models.get(scope, {}).get(line.model_id)
-            if number is None:
-                continue
-            sample_id = bytes(line.sample_id)
-            is_split = task.split and (line.evaluation_name, line.sample_hash) in task.split
-            question = xxh3_128_digest(line.sample_hash.encode() + (b"/" + sample_id if is_split else b""))
-            key = question, sample_id
-            mine = asked[scope]
-            mine[key] = mine.get(key, 0) | 1 << number
-            if question not in facts:
-                facts[question] = _facts(line.input)
-    return dict(asked), facts
+def _asked(
+    index: Index, table: ScopeRecords, models: Mapping[str, int], split: set[str], facts: dict[bytes, bytes]
+) -> Asked:
+    """What the chosen models were asked; add the facts of each question to `facts`."""
+    records = table.records
+    chosen = np.flatnonzero(np.array([model in models for model in table.models], dtype=np.bool_)[table.model])
+    hashes = records.hash[table.place][chosen]
+    ids = records.sample_id[table.place][chosen]
+    own_models = table.model[chosen]
+    codes = joint_codes(
+        (hashes, len(records.hashes)), (ids, len(records.sample_ids)), (own_models, len(table.models))
+    )
+    _, first = np.unique(codes, return_index=True)
+    asked: Asked = {}
+    questions: dict[bytes, int] = {}  # the number of the first record of each
+    numbers = table.number[chosen]
+    for place in np.sort(first).tolist():
+        sample_hash = records.hashes[int(hashes[place])]
+        sample_id = spelled_id(records.sample_ids[int(ids[place])])
+        end = b"/" + sample_id if sample_hash in split else b""
+        question = xxh3_128_digest(sample_hash.encode() + end)
+        bit = 1 << models[table.models[int(own_models[place])]]
+        asked[question, sample_id] = asked.get((question, sample_id), 0) | bit
+        if question not in facts:
+            number = int(numbers[place])
+            questions[question] = min(number, questions.get(question, number))
+    order = sorted(questions, key=questions.__getitem__)
+    lines = index.selection.lines(np.array([questions[one] for one in order], dtype=np.int64))
+    for question, line in zip(order, lines, strict=True):
+        texts = _facts(_decode(line).input)
+        facts[question] = min(texts, facts.get(question, texts))
+    return asked
 
 
 def _facts(asked: _Input) -> bytes:
@@ -325,17 +306,13 @@ def _examples(
     return found
 
 
-def find_overlap(corpus: str, manifest: Manifest, *, jobs: int, progress: Progress | None) -> list[Overlap]:
+def find_overlap(index: Index) -> list[Overlap]:
     """Compare all pairs of evaluations; those with the most questions in common come first."""
-    parts = parts_of(corpus, manifest)
-    tasks = [_Task(part, manifest.sort_fields) for part in parts]
-    done = run_in_order(_questions, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
     by_hash: dict[str, dict[str, tuple[str, bytes]]] = {}  # by evaluation, hash and id of the first such question
     by_text: dict[bytes, dict[str, tuple[str, bytes]]] = {}
-    for questions in with_progress(done, parts, progress, "count"):
-        for evaluation, sample_hash, sample_id, text in questions:
-            by_hash.setdefault(sample_hash, {}).setdefault(evaluation, (sample_hash, sample_id))
-            by_text.setdefault(text, {}).setdefault(evaluation, (sample_hash, sample_id))
+    for evaluation, sample_hash, sample_id, text in _questions(index):
+        by_hash.setdefault(sample_hash, {}).setdefault(evaluation, (sample_hash, sample_id))
+        by_text.setdefault(text, {}).setdefault(evaluation, (sample_hash, sample_id))
     found: dict[tuple[str, str], Overlap] = {}
     for kind, shared in (("hashes", by_hash.values()), ("inputs", by_text.values())):
         for group in shared:
@@ -349,17 +326,19 @@ def find_overlap(corpus: str, manifest: Manifest, *, jobs: int, progress: Progre
     return sorted(found.values(), key=lambda one: (-one.inputs, -one.hashes, one.first, one.second))
 
 
-def _questions(task: _Task) -> list[tuple[str, str, bytes, bytes]]:
-    """List the questions of a part: evaluation, hash, id, and digest of the input. Runs in a worker."""
-    found = []
-    last = ("", "")
-    for data, end in skim_lines(task.part):
-        for line in bytes(memoryview(data)[: end - 1]).split(b"\n"):
-            head = read_head(line)
-            if (head.evaluation_name, head.sample_hash) != last:
-                last = head.evaluation_name, head.sample_hash
-                record = _decode(line)
-                text = " ".join(_decode_text(record.input.raw).split())
-                digest = xxh3_128_digest(text.encode(errors="surrogatepass"))
-                found.append((*last, bytes(record.sample_id), digest))
-    return found
+def _questions(index: Index) -> Iterator[tuple[str, str, bytes, bytes]]:
+    """Yield the questions of all evaluations: evaluation, hash, id, and digest of the input."""
+    numbers: set[int] = set()
+    known: set[tuple[str, str]] = set()
+    for scope in index.scopes:
+        table = index.table(query_of(scope))
+        for question, number in enumerate(table.number[table.first].tolist()):
+            name = scope.evaluation_name, table.hash_of(question)
+            if name not in known:
+                known.add(name)
+                numbers.add(number)
+    for line in index.selection.lines(np.array(sorted(numbers), dtype=np.int64)):
+        record = _decode(line)
+        text = " ".join(_decode_text(record.input.raw).split())
+        digest = xxh3_128_digest(text.encode(errors="surrogatepass"))
+        yield record.evaluation_name, record.sample_hash, bytes(record.sample_id), digest

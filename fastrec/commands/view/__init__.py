@@ -7,7 +7,6 @@ The server listens on the loopback interface only, and writes nothing but labels
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -46,8 +45,8 @@ def view(
         primary: `EVALUATION=METRIC` for evaluations whose primary metric is another one; both may be patterns.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         labels: A file for labels: with it, a button on each answer appends one, as `normalize --labels` reads it.
-        jobs: Processes to use for building the index.
-        progress: Receives the progress of building the index.
+        jobs: Processes to use if the text of records has to be read.
+        progress: Receives the progress of it.
 
     Raises:
         UsageError: The directory is not a corpus, the port cannot be used, or a package is not installed.
@@ -60,11 +59,7 @@ def view(
     check_jobs(jobs)
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise UsageError(f"port must be an integer from 0 to 65535, not {port!r}")
-    with ExitStack() as stack:
-        index = stack.enter_context(open_index(corpus, jobs=jobs, progress=progress))
-        index.direct(as_tuple("lower_is_better", lower_is_better))
-        # Imported only now: workers are forked before, and web servers may start threads.
-        make: type[View] = import_module("fastrec.commands.view.server").View
-        view = make(index, port, as_tuple("primary", primary), None if labels is None else os.fspath(labels))
-        stack.pop_all()  # the view closes the index
-    return view
+    index = open_index(corpus, jobs=jobs, progress=progress)
+    index.direct(as_tuple("lower_is_better", lower_is_better))
+    make: type[View] = import_module("fastrec.commands.view.server").View
+    return make(index, port, as_tuple("primary", primary), None if labels is None else os.fspath(labels))

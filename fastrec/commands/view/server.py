@@ -18,9 +18,9 @@ import socket
 import threading
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import suppress
 from importlib.resources import files
-from itertools import chain
+from itertools import chain, islice
 from pathlib import PurePath
 from typing import Final, Self
 
@@ -37,9 +37,8 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as HttpScope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fastrec.answers.index import Index
+from fastrec.answers.index import Index, open_index
 from fastrec.answers.leaderboard import Leaderboard, make_leaderboard
-from fastrec.answers.marks import Cut
 from fastrec.answers.table import Page, Query, QuestionRow, Scope
 from fastrec.commands.view.addresses import Addresses, PageState, QuestionAddresses, all_questions, state_of
 from fastrec.commands.view.answer_page import LabelFile, answer_page, new_label, record_text
@@ -47,12 +46,9 @@ from fastrec.commands.view.layout import Frame
 from fastrec.commands.view.question_page import NO_MORE, NumberedAnswer, numbered, question_page
 from fastrec.commands.view.table_page import found_page, start_page, table_page
 from fastrec.corpus.manifest import read_manifest
-from fastrec.corpus.scan import PartFile, read_head, skim_lines
 from fastrec.errors import FastrecError, UsageError, shown
-from fastrec.filters import Filters, make_filters
+from fastrec.filters import make_filters
 from fastrec.html import Html, tag
-from fastrec.judge.parse import parse
-from fastrec.normalize.scratch import open_matching
 from fastrec.storage import is_url, parent_and_name
 
 _POLICY: Final = (
@@ -132,6 +128,7 @@ class _MissingError(Exception):
 
 
 _KEPT: Final = 4  # indexes of matching records
+_LINES = 256  # of a block that is sent
 
 
 class _Pages:
@@ -140,7 +137,7 @@ class _Pages:
         self._labels = labels
         self._board = board
         self._scopes = {(scope.evaluation_name, scope.metric): scope for scope in index.scopes}
-        self._matching: OrderedDict[tuple[str, ...], tuple[Index, ExitStack]] = OrderedDict()  # by conditions
+        self._matching: OrderedDict[tuple[str, ...], Index] = OrderedDict()  # by conditions
         self._matching_lock = threading.Lock()
         corpus = index.corpus
         self._name = parent_and_name(corpus)[1] if is_url(corpus) else PurePath(corpus).name or corpus
@@ -164,8 +161,8 @@ class _Pages:
         if any(value == "" and key != "metric" for key, value in request.query_params.multi_items()):
             return RedirectResponse(frame.addresses.table(state), 303)  # a form sends empty fields, too
         try:
-            with self._index_of(query) as index:
-                found: Page | str = index.page(query, (state.page - 1) * state.size, state.size)
+            index = self._index_of(query)
+            found: Page | str = index.page(query, (state.page - 1) * state.size, state.size)
         except UsageError as exc:  # a condition is wrong, or no record matches it
             found = str(exc)
         return _html(table_page(frame, self._index, scope, state, found), 400 if isinstance(found, str) else 200)
@@ -175,31 +172,30 @@ class _Pages:
         state = state_of(request.query_params.multi_items())
         self._scope(state)
         query = state.query
-        with self._index_of(query) as index:
-            names = {name for (some,) in index.marks(query, index.ids(query), Cut([0])) for name in some}
-        text = _text_of(self._index.parts(query.evaluation_name), query, names)
+        index = self._index_of(query)
+        text = _blocks(index.selection.lines(index.numbers_of(query)))
         first = next(text, b"")  # a part that cannot be read is mostly noticed here, so that a page can say so
         headers = {"content-disposition": 'attachment; filename="records.jsonl"'}
         return StreamingResponse(chain([first], text), media_type="application/x-ndjson", headers=headers)
 
     def question(self, request: Request) -> Response:
-        with self._row(request) as (state, index, row):
-            scope, labels = self._scope(state), self._labels.read() if self._labels else None
-            return _html(question_page(self.frame(request), index, scope, state, row, labels=labels))
+        state, index, row = self._row(request)
+        scope, labels = self._scope(state), self._labels.read() if self._labels else None
+        return _html(question_page(self.frame(request), index, scope, state, row, labels=labels))
 
     def disagreement(self, request: Request) -> Response:
-        with self._row(request) as (state, index, row):
-            following = index.next_disagreement(state.query, row.name)
+        state, index, row = self._row(request)
+        following = index.next_disagreement(state.query, row.name)
         address = self.frame(request).addresses.question(state, (following or row).name)
         return RedirectResponse(address if following else f"{address}#{NO_MORE}", 303)
 
     def answer(self, request: Request) -> Response:
-        with self._row(request) as (state, index, row):
-            return _html(answer_page(self.frame(request), index, state, row, self._answer(index, row, state)))
+        state, index, row = self._row(request)
+        return _html(answer_page(self.frame(request), index, state, row, self._answer(index, row, state)))
 
     def record(self, request: Request) -> Response:
-        with self._row(request) as (state, index, row):
-            return PlainTextResponse(record_text(self._answer(index, row, state)))
+        state, index, row = self._row(request)
+        return PlainTextResponse(record_text(self._answer(index, row, state)))
 
     async def label(self, request: Request) -> Response:
         form = bytearray()
@@ -210,8 +206,8 @@ class _Pages:
         return await run_in_threadpool(self._append_label, request, bytes(form))
 
     def _append_label(self, request: Request, form: bytes) -> Response:
-        with self._row(request) as (state, index, row):
-            shown = self._answer(index, row, state)
+        state, index, row = self._row(request)
+        shown = self._answer(index, row, state)
         assert self._labels  # otherwise, the guard has refused it
         self._labels.add(new_label(row, shown, form))
         here = QuestionAddresses(self.frame(request).addresses, state, row.name)
@@ -230,38 +226,27 @@ class _Pages:
             raise _MissingError("This corpus has no such evaluation and metric.")
         return scope
 
-    @contextmanager
-    def _row(self, request: Request) -> Iterator[tuple[PageState, Index, QuestionRow]]:
+    def _row(self, request: Request) -> tuple[PageState, Index, QuestionRow]:
         state = state_of(request.query_params.multi_items())
         self._scope(state)
-        with self._index_of(state.query) as index:
-            row = index.row(state.query, request.path_params["name"])
-            if row is None:
-                raise _MissingError("This evaluation has no such question.")
-            yield state, index, row
+        index = self._index_of(state.query)
+        row = index.row(state.query, request.path_params["name"])
+        if row is None:
+            raise _MissingError("This evaluation has no such question.")
+        return state, index, row
 
-    @contextmanager
-    def _index_of(self, query: Query) -> Iterator[Index]:
-        """Hold the index of the records that match the conditions of a query; the last ones are kept."""
+    def _index_of(self, query: Query) -> Index:
+        """The questions of the records that match the conditions of a query; the last ones are kept."""
         if not query.where:
-            yield self._index
-            return
-        make_filters(where=query.where)  # refuses what is no condition
-        with self._matching_lock:  # nobody closes an index that is in use
-            if query.where not in self._matching:
-                stack, filters = ExitStack(), Filters(where=query.where)
-                index = stack.enter_context(open_matching(self._index.corpus, filters))
-                self._matching[query.where] = index, stack
-                if len(self._matching) > _KEPT:
-                    self._matching.popitem(last=False)[1][1].close()
-            self._matching.move_to_end(query.where)
-            yield self._matching[query.where][0]
-
-    def close(self) -> None:
+            return self._index
         with self._matching_lock:
-            while self._matching:
-                self._matching.popitem()[1][1].close()
-        self._index.close()
+            if query.where not in self._matching:
+                filters = make_filters(where=query.where)  # refuses what is no condition
+                self._matching[query.where] = open_index(self._index.corpus, filters)
+                if len(self._matching) > _KEPT:
+                    self._matching.popitem(last=False)
+            self._matching.move_to_end(query.where)
+            return self._matching[query.where]
 
     def problem(self, request: Request, exc: Exception) -> Response:
         """Say what is wrong with the corpus or the address, without a traceback."""
@@ -286,22 +271,10 @@ class _Pages:
         return _html(frame.problem("Unexpected error", said, "This is a bug in fastrec. Please report it."), 500)
 
 
-def _text_of(parts: Sequence[PartFile], query: Query, names: set[str]) -> Iterator[bytes]:
-    """Yield the lines of some questions, by name (`QuestionRow.name`), in blocks."""
-    scope, filters = (query.evaluation_name, query.metric), Filters(where=query.where)
-
-    def is_wanted(line: bytes) -> bool:
-        head = read_head(line)
-        found = {head.sample_hash, f"{head.sample_hash}/{bytes(head.sample_id).decode()}"}
-        is_here = (head.evaluation_name, head.metric()) == scope and not names.isdisjoint(found)
-        is_here = is_here and (not query.models or head.model_id in query.models)
-        return is_here and (not query.where or filters.accepts_fields(parse(line)[0]))
-
-    for part in parts:
-        for data, end in skim_lines(part):
-            lines = bytes(memoryview(data)[: end - 1]).split(b"\n")
-            if text := b"".join(line + b"\n" for line in lines if is_wanted(line)):
-                yield text
+def _blocks(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the text of lines in blocks."""
+    while some := list(islice(lines, _LINES)):
+        yield b"".join(line + b"\n" for line in some)
 
 
 def _html(page: Html, status: int = 200) -> Response:
@@ -389,7 +362,6 @@ class View:
 
     def close(self) -> None:
         self._socket.close()
-        self._pages.close()
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,447 @@
+"""Which records of a corpus count, and the scope of each: all records, those that match filters, or groups of them.
+
+    columns of a part ──▶ a mask of the records that match ──▶ the scope of each: evaluation, metric and group
+
+Filters and groups are evaluated on columns, once for each distinct value. What has no column is read from the text, but
+only of records that match everything else. With groups, each group is an evaluation, whose name has the group
+(`where.grouped_name`), so all that is asked of evaluations can be asked of groups.
+
+A record is identified by its number: its position in the corpus, over all parts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from fastrec.answers.fields import Array, Field, field_for_condition, field_for_group, sample_ids
+from fastrec.answers.transcript import decoded
+from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order, skim_lines, with_progress
+from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
+from fastrec.judge.parse import parse, spell
+from fastrec.limits import current_limits
+from fastrec.progress import Progress
+from fastrec.sources.shard import shard_at
+from fastrec.storage import file_in, join
+from fastrec.where import GroupBy, grouped_name, number_of, parse_condition, parse_group, values_of, with_edges
+
+_KEPT_COLUMNS: Final = 64  # files whose headers are kept
+_NO_FILTERS: Final = Filters()
+ScopeName = tuple[str, str | None]  # evaluation and metric
+Groups = tuple[GroupBy, ...]
+
+
+class Selection:
+    """The records of a corpus that count. May be used by several threads."""
+
+    def __init__(self, corpus: str) -> None:
+        """Select all records."""
+        self.corpus = corpus
+        self.manifest = read_manifest(corpus)
+        self.summary = read_summary(corpus, self.manifest)
+        self.parts = parts_of(corpus, self.manifest)
+        self.starts = np.cumsum([0, *(part.entry.records for part in self.parts)])
+        """The number of the first record of each part, and of one after the last record."""
+        self.scopes: list[ScopeName] = [(one.evaluation_name, one.metric) for one in self.summary.evaluations]
+        self.is_whole = True
+        self._codes: list[Array] = []  # by part, the scope of each record, or -1; empty if all records count
+        self._columns: OrderedDict[int, PartColumns] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def columns(self, part: int) -> PartColumns:
+        """The columns of a part."""
+        with self._lock:
+            if part not in self._columns:
+                entry = self.parts[part].entry
+                path = file_in(self.corpus, entry.columns.file, join(self.corpus, MANIFEST))
+                found = PartColumns(path, entry.text_xxh3_128)
+                if found.records != entry.records:
+                    reason = f"has {found.records:,} records, but the manifest says {entry.records:,}"
+                    raise CorpusError(path, f"{reason}; {VERIFY_HINT}")
+                self._columns[part] = found
+            self._columns.move_to_end(part)
+            if len(self._columns) > _KEPT_COLUMNS:
+                self._columns.popitem(last=False)
+            return self._columns[part]
+
+    def scope_codes(self, part: int) -> Array:
+        """The scope of each record of a part: its position in `scopes`, or -1 if the record does not count."""
+        return self._codes[part] if self._codes else self._all_codes(part)
+
+    def _all_codes(self, part: int) -> Array:
+        columns = self.columns(part)
+        evaluations = columns.values("evaluation")
+        metrics = columns.values("metric")
+        joint = columns.numbers("evaluation").astype(np.int64) * len(metrics) + columns.numbers("metric")
+        distinct, places = np.unique(joint, return_inverse=True)
+        numbers = {name: number for number, name in enumerate(self.scopes)}
+        pairs = (divmod(one, len(metrics)) for one in distinct.tolist())
+        try:
+            found = [numbers[evaluations[one], metrics[other]] for one, other in pairs]
+        except (KeyError, IndexError) as exc:
+            reason = f"its columns have an evaluation that is not in the summary; {VERIFY_HINT}"
+            raise CorpusError(self.parts[part].path, reason) from exc
+        return np.array(found, dtype=np.int32)[places]
+
+    def filtered(
+        self, filters: Filters, *, jobs: int = 1, progress: Progress | None = None, allow_empty: bool = False
+    ) -> Selection:
+        """Select the records that match some filters.
+
+        Raises:
+            UsageError: A condition is about a field that no record has.
+            NoMatchError: No record matches.
+        """
+        if not filters:
+            return self
+        made = Selection(self.corpus)
+        made.is_whole = False
+        _check_fields(self.parts, filters)
+        masks: list[Array] = []
+        unread: list[tuple[str, ...]] = []  # of each part, the conditions that need the text
+        for part in range(len(self.parts)):
+            mask, conditions = self._match(part, filters)
+            masks.append(mask)
+            unread.append(conditions)
+        for part, found in self._read(masks, unread, (), jobs, progress):
+            masks[part] = masks[part].copy()
+            masks[part][masks[part]] = np.frombuffer(found.matches, dtype=np.bool_)
+        codes = [np.where(mask, self.scope_codes(part), -1) for part, mask in enumerate(masks)]
+        if not allow_empty and not any(mask.any() for mask in masks):
+            _check_fields(self.parts, filters, nothing_matches=True)
+            raise self._nothing_matches(filters)
+        made._number_scopes(self.scopes, codes)
+        return made
+
+    def grouped(self, groups: Groups, *, jobs: int = 1, progress: Progress | None = None) -> Selection:
+        """Select the same records, with an evaluation for each group."""
+        if not groups:
+            return self
+        made = Selection(self.corpus)
+        made.is_whole = False
+        names: dict[tuple[Any, ...], int] = {}  # numbers of scopes, by scope and codes of groups
+        codes: list[Array] = []
+        models: set[tuple[int, str]] = set()  # of each scope
+        for part, fields in self._fields(groups, jobs, progress):
+            joint = self.scope_codes(part).astype(np.int64)
+            counts = joint >= 0
+            labels: list[list[str]] = []
+            for group, field in zip(groups, fields, strict=True):
+                labels.append([group.code_of(next(iter(found), None)) for found in field.values])
+                joint = joint * len(field.values) + field.codes
+            distinct, places = np.unique(joint[counts], return_inverse=True)
+            found = []
+            for number in distinct.tolist():
+                key: list[Any] = []
+                for some in reversed(labels):
+                    number, code = divmod(number, len(some))
+                    key.append(some[code])
+                found.append(names.setdefault((number, *reversed(key)), len(names)))
+            of_part = np.full(len(joint), -1, dtype=np.int32)
+            of_part[counts] = np.array(found, dtype=np.int32)[places]
+            codes.append(of_part)
+            models |= self._models_of(part, of_part)
+            _check_groups(groups, len(models))
+        scopes = [(grouped_name(self.scopes[number][0], key), self.scopes[number][1]) for number, *key in names]
+        made._number_scopes(scopes, codes)
+        return made
+
+    def count_numbers(self, group: GroupBy, *, jobs: int = 1, progress: Progress | None = None) -> Counter[Any]:
+        """Count the numbers of the field of a group."""
+        counts: Counter[Any] = Counter()
+        for part, (field,) in self._fields((group,), jobs, progress):
+            records = np.bincount(field.codes[self.scope_codes(part) >= 0], minlength=len(field.values))
+            for found, count in zip(field.values, records.tolist(), strict=True):
+                number = number_of(found[0]) if found and count else None
+                if number is not None:
+                    counts[number] += count
+        return counts
+
+    def number_parts(self, evaluation: str) -> range:
+        """The numbers of the parts that may have records of an evaluation."""
+        if self.manifest.sort_fields[0] != "evaluation_name":
+            return range(len(self.parts))
+        found = [
+            number
+            for number, part in enumerate(self.parts)
+            if part.entry.first.evaluation_name <= evaluation <= part.entry.last.evaluation_name
+        ]
+        return range(found[0], found[-1] + 1) if found else range(0)
+
+    def part_of(self, number: int) -> PartFile:
+        """The part that has a record."""
+        return self.parts[int(np.searchsorted(self.starts, number, side="right")) - 1]
+
+    def lines(self, numbers: Array) -> Iterator[bytes]:
+        """Read the lines of some records, given their numbers in ascending order."""
+        bounds = np.searchsorted(numbers, self.starts)
+        for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
+            positions = numbers[bounds[part] : bounds[part + 1]] - self.starts[part]
+            yield from lines_at(self.parts[part], self.columns(part), positions)
+
+    def gather(self, name: str, numbers: Array) -> Array:
+        """The values of a column in some records, given their numbers in ascending order."""
+        bounds = np.searchsorted(numbers, self.starts)
+        found = [
+            self.columns(part).numbers(name)[numbers[bounds[part] : bounds[part + 1]] - self.starts[part]]
+            for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist()
+        ]
+        return np.concatenate(found) if found else np.array([], dtype=np.int64)
+
+    def _number_scopes(self, scopes: Sequence[ScopeName], codes: list[Array]) -> None:
+        """Set the scope of each record; scopes without records are left out, the others are in order."""
+        used = np.zeros(len(scopes) + 1, dtype=np.bool_)  # the last one stands for -1
+        for some in codes:
+            used[some] = True
+        left = [(scopes[number], number) for number in np.flatnonzero(used[:-1]).tolist()]
+        left.sort(key=lambda one: _order(one[0]))
+        self.scopes = [name for name, _ in left]
+        new = np.full(len(scopes) + 1, -1, dtype=np.int32)
+        for position, (_, number) in enumerate(left):
+            new[number] = position
+        self._codes = [new[some] for some in codes]
+
+    def _match(self, part: int, filters: Filters) -> tuple[Array, tuple[str, ...]]:
+        """Which records of a part match, as far as columns tell; and the conditions that need the text."""
+        mask = self.scope_codes(part) >= 0
+        columns = self.columns(part)
+        tests: list[tuple[str, Any]] = []
+        if filters.evaluation or filters.exclude_evaluation:
+            tests.append(("evaluation", filters.accepts_evaluation))
+        if filters.metric:
+            tests.append(("metric", filters.accepts_metric))
+        if filters.model or filters.exclude_model:
+            tests.append(("model", filters.accepts_model))
+        if filters.hash:
+            tests.append(("hash", filters.accepts_hash))
+        if filters.sample_id:
+            tests.append(("sample_id", filters.accepts_sample_id))
+        for name, accepts in tests:
+            values = sample_ids(columns) if name == "sample_id" else columns.values(name)
+            accepted = np.array(list(map(accepts, values)), dtype=np.bool_)
+            mask = mask & accepted[columns.numbers(name)]
+        if filters.chooses_outcomes:
+            by_outcome = np.array([filters.wrong, filters.right, filters.errors, filters.errors])
+            mask = mask & by_outcome[columns.numbers("correct") + 2 * columns.numbers("error")]
+        unread = []
+        for text in filters.where:
+            condition = parse_condition(text)
+            field = field_for_condition(columns, condition)
+            if field is None:
+                unread.append(text)
+            else:
+                mask = mask & field.matches(condition)
+        return mask, tuple(unread)
+
+    def _fields(
+        self, groups: Groups, jobs: int, progress: Progress | None
+    ) -> Iterator[tuple[int, list[Field]]]:
+        """Yield the number of each part, and the values of the field of each group in its records."""
+        known = [[field_for_group(self.columns(part), group) for group in groups] for part in range(len(self.parts))]
+        unread = [
+            tuple(group for group, field in zip(groups, fields, strict=True) if field is None) for fields in known
+        ]
+        masks = [self.scope_codes(part) >= 0 for part in range(len(self.parts))]
+        read = self._read(masks, [()] * len(masks), unread, jobs, progress)
+        for part, fields in enumerate(known):
+            if None in fields:
+                _, found = next(read)
+                texts = iter(_spread(mask=masks[part], found=one) for one in found.fields)
+                fields = [next(texts) if field is None else field for field in fields]
+            yield part, [field for field in fields if field is not None]
+
+    def _read(
+        self,
+        masks: Sequence[Array],
+        conditions: Sequence[tuple[str, ...]],
+        groups: Sequence[Groups],
+        jobs: int,
+        progress: Progress | None,
+    ) -> Iterator[tuple[int, _Read]]:
+        """Read the chosen records of the parts for which there are conditions or groups."""
+        tasks = []
+        for part, mask in enumerate(masks):
+            of_part = groups[part] if groups else ()
+            if conditions[part] or of_part:
+                bits = np.packbits(mask).tobytes()
+                path = file_in(self.corpus, self.parts[part].entry.columns.file, join(self.corpus, MANIFEST))
+                paths = tuple(group.path for group in of_part)
+                tasks.append(_ReadTask(part, self.parts[part], path, bits, conditions[part], paths))
+        if not tasks:
+            return
+        parts = [task.part for task in tasks]
+        size = sum(part.entry.text_bytes for part in parts)
+        results = run_in_order(_read_fields, tasks, text_bytes=size, jobs=jobs)
+        for task, result in zip(tasks, with_progress(results, parts, progress, "read"), strict=True):
+            yield task.number, result
+
+    def _models_of(self, part: int, codes: Array) -> set[tuple[int, str]]:
+        columns = self.columns(part)
+        models = columns.values("model")
+        counts = codes >= 0
+        joint = codes[counts].astype(np.int64) * len(models) + columns.numbers("model")[counts]
+        pairs = (divmod(one, len(models)) for one in np.unique(joint).tolist())
+        return {(scope, models[model]) for scope, model in pairs}
+
+    def _nothing_matches(self, filters: Filters) -> Exception:
+        evaluations = self.summary.evaluations
+        names = {
+            "evaluations": sorted({one.evaluation_name for one in evaluations}),
+            "metrics": sorted({one.metric for one in evaluations if one.metric}),
+            "models": sorted({model.model_id for one in evaluations for model in one.by_model}),
+        }
+        near = similar(filters.evaluation, names["evaluations"])
+        near += similar(filters.metric, names["metrics"])
+        near += similar(filters.model, names["models"])
+        return nothing_matches(filters, names, near)
+
+
+def _order(scope: ScopeName) -> tuple[bytes, bool, bytes]:
+    name, metric = scope
+    return name.encode(errors="surrogatepass"), metric is not None, (metric or "").encode(errors="surrogatepass")
+
+
+def parse_groups(fields: Strings) -> Groups:
+    return tuple(map(parse_group, as_tuple("group_by", fields)))
+
+
+def select(
+    corpus: str,
+    filters: Filters = _NO_FILTERS,
+    groups: Groups = (),
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> Selection:
+    """Select the matching records of a corpus; with groups, each group is an evaluation."""
+    (found,) = select_same_bins([corpus], filters, groups, jobs=jobs, progress=progress)
+    return found
+
+
+def select_same_bins(
+    corpora: Sequence[str],
+    filters: Filters,
+    groups: Groups,
+    *,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> list[Selection]:
+    """Select the matching records of several corpora, not all of which may have none.
+
+    The borders of bins follow from all of them.
+    """
+    found: list[Selection] = []
+    for number, corpus in enumerate(corpora, 1):
+        may_be_empty = number < len(corpora) or any(one.scopes for one in found)
+        selection = Selection(corpus)
+        found.append(selection.filtered(filters, jobs=jobs, progress=progress, allow_empty=may_be_empty))
+    binned = []
+    for group in groups:
+        counts: Counter[Any] = Counter()
+        for one in found if group.bins else ():
+            counts.update(one.count_numbers(group, jobs=jobs, progress=progress))
+        binned.append(with_edges(group, counts) if group.bins else group)
+    return [one.grouped(tuple(binned), jobs=jobs, progress=progress) for one in found]
+
+
+def lines_at(part: PartFile, columns: PartColumns, positions: Array) -> Iterator[bytes]:
+    """Yield the lines of a part at some positions, in ascending order, without their newlines.
+
+    Raises:
+        CorpusError: The lines are not as long as the columns say.
+    """
+    sizes = columns.numbers("bytes").astype(np.int64)
+    ends = np.cumsum(sizes)
+    wanted = zip((ends[positions] - sizes[positions]).tolist(), ends[positions].tolist(), strict=True)
+    start, end = next(wanted, (0, 0))
+    offset = 0
+    with closing(skim_lines(part)) as buffers:
+        for buffer, size in buffers:
+            while end and end <= offset + size:
+                line = bytes(memoryview(buffer)[start - offset : end - offset])
+                if line.find(b"\n") != len(line) - 1 or start < offset:
+                    break
+                yield line[:-1]
+                start, end = next(wanted, (0, 0))
+            if not end:
+                return
+            offset += size
+    if end:
+        raise CorpusError(part.path, f"has other lines than its columns say; {VERIFY_HINT}")
+
+
+class _Read(msgspec.Struct, array_like=True):
+    """What was read of the chosen records of a part."""
+
+    matches: bytes  # whether each of them matches all conditions
+    fields: list[tuple[bytes, list[bytes]]]
+    """For each field: the code of each record, and the first value that it has, spelled; `null` without one."""
+
+
+class _ReadTask(msgspec.Struct, frozen=True):
+    number: int
+    part: PartFile
+    columns: str  # path
+    bits: bytes  # of the chosen records
+    conditions: tuple[str, ...]
+    paths: tuple[tuple[str, ...], ...]
+
+    def __str__(self) -> str:
+        return f"reading {shown(self.part.path)}"
+
+
+def _read_fields(task: _ReadTask) -> _Read:
+    """Evaluate conditions, and collect fields. Runs in a worker."""
+    part = task.part
+    bits = np.unpackbits(np.frombuffer(task.bits, dtype=np.uint8), count=part.entry.records)
+    conditions = list(map(parse_condition, task.conditions))
+    matches = bytearray()
+    coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
+    columns = PartColumns(task.columns, part.entry.text_xxh3_128)
+    try:
+        for line in lines_at(part, columns, np.flatnonzero(bits)):
+            record = decoded(line)
+            matches.append(all(condition.matches(record) for condition in conditions))
+            for path, (codes, values) in zip(task.paths, coded, strict=True):
+                spelled = next((spell(value) for value in values_of(record, path)), b"null")
+                codes.append(values.setdefault(spelled, len(values)))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+        reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
+        raise CorpusError(part.path, reason) from exc
+    fields = [(np.array(codes, dtype=np.int64).tobytes(), list(values)) for codes, values in coded]
+    return _Read(bytes(matches), fields)
+
+
+def _spread(mask: Array, found: tuple[bytes, list[bytes]]) -> Field:
+    """Give the codes of chosen records to all records."""
+    codes, spelled = found
+    values = [parse(one)[0] for one in spelled]
+    whole = np.full(len(mask), len(values), dtype=np.int64)
+    whole[mask] = np.frombuffer(codes, dtype=np.int64)
+    return Field(whole, [*([] if value is None else [value] for value in values), []])
+
+
+def _check_groups(groups: Groups, results: int) -> None:
+    most = current_limits().group_results
+    if results > most:
+        fields = ", ".join(group.field for group in groups)
+        raise UsageError(
+            f"{fields} has too many values to group by: there are more than {most:,} results, each of a group, "
+            "metric and model. Choose another field, FIELD:N for N bins of its numbers, or fewer records"
+        )
+
+
+def _check_fields(parts: Sequence[PartFile], filters: Filters, *, nothing_matches: bool = False) -> None:
+    if filters.where:
+        from fastrec.normalize.inputs import check_fields  # noqa: PLC0415 - few conditions need it
+
+        check_fields([shard_at(part.path) for part in parts], filters.where, nothing_matches=nothing_matches)
