@@ -217,7 +217,7 @@ class ScopeRecords:
         self.flag = records.flag[place]
         self.score = records.score[place]
         question = records.question[place]
-        first_question = int(question.min(initial=0)) if len(question) else 0
+        first_question = int(question.min()) if len(question) else 0
         self.question = question - first_question
         self.questions = int(self.question.max(initial=-1)) + 1
         first = records.first[first_question : first_question + self.questions]
