@@ -18,7 +18,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import Any, Final
 
@@ -30,10 +29,12 @@ from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest, read_summary
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import Filters
+from fastrec.statistics.adjust import benjamini_hochberg
+from fastrec.statistics.exact import Value, mean_score
+from fastrec.statistics.paired import Test, compare_series
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 from fastrec.summary.document import LineCounts, ScopeNames, filled
 from fastrec.summary.present_choice import with_directions
-from fastrec.summary.significance import Test, Value, adjust, compare_pairs
 from fastrec.wording import metrics_of, title_of, value_text
 
 
@@ -91,7 +92,8 @@ class Change(msgspec.Struct, kw_only=True):
     difference: float | None = None
     """`new` minus `old`."""
     test: Test | None = None
-    """The test: `mcnemar`, `sign-flip` or `t`; null without common questions."""
+    """The test: `mcnemar` if all questions that changed did so by the same size, as right and wrong answers do; else
+    `t`. Null without common questions."""
     p: float | None = None
     """Its p-value: how likely so large a difference is if nothing really changed."""
     p_adjusted: float | None = None
@@ -267,9 +269,9 @@ def _compare_pair(old: Index, new: Index, comparisons: Sequence[_Comparison]) ->
             _split(old, query, models, before, after, graded=trend.graded)
             _split(new, query, models, after, before, graded=trend.graded)
             common = [(before[name], after[name]) for name in before.keys() & after.keys()]
-            for column, (_, _, change) in enumerate(batch):
-                pairs = ((first[column], second[column]) for first, second in common)
-                found = compare_pairs(pairs, graded=trend.graded)
+            series = (((first[column], second[column]) for first, second in common) for column in range(len(batch)))
+            compared = compare_series(series, graded=trend.graded)
+            for found, (_, _, change) in zip(compared, batch, strict=True):
                 counts = (found.fell, found.rose) if trend.lower_is_better else (found.rose, found.fell)
                 change.questions, (change.better, change.worse) = found.questions, counts
                 change.old, change.new, change.difference = found.first, found.second, found.difference
@@ -299,7 +301,7 @@ def _mean(scores: list[float] | None) -> Value:
     """The exact mean of several scores; one is as it is."""
     if not scores or len(scores) == 1:
         return scores[0] if scores else None
-    return sum((Fraction(repr(score)) for score in scores), Fraction()) / len(scores)
+    return mean_score(scores)
 
 
 class _Cell(msgspec.Struct, frozen=True, gc=False):
@@ -401,7 +403,7 @@ def adjusted(trend: Trend) -> Trend:
     """Adjust all p-values for their number, and tell which changes are significant."""
     changes = [change for one in trend.evaluations for model in one.models for change in model.changes]
     tested = [(change, change.p) for change in changes if change.p is not None]
-    for (change, _), value in zip(tested, adjust([value for _, value in tested]), strict=True):
+    for (change, _), value in zip(tested, benjamini_hochberg([value for _, value in tested]), strict=True):
         change.p_adjusted = value
         change.significant = value < trend.p
     trend.comparisons = len(tested)

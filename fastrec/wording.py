@@ -14,7 +14,6 @@ _NO_METRIC: Final = "(no metric)"
 
 TESTS: Final = {
     "mcnemar": "exact McNemar test",
-    "sign-flip": "exact sign-flip test over questions",
     "t": "paired t-test over questions",
 }
 """The tests that compare a model's answers with others to the same questions."""

@@ -20,12 +20,13 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from fastrec.answers.marks import ANSWERS, ERROR, RIGHT, WRONG, Choices, Cut
+from fastrec.answers.marks import ANSWERS, Choices, Cut
 from fastrec.answers.reading import Hit, Range
 from fastrec.answers.table import Query, QuestionRow, Scope, Sort, Which
 from fastrec.corpus.scan import decode_sample_id
 from fastrec.errors import DamagedFileError
 from fastrec.filters import matcher
+from fastrec.statistics.repeats import ERROR, RIGHT, WRONG
 
 _ROW_COLUMNS: Final = (
     "q.scope, q.id, q.models, q.right, q.score, q.errors, q.output_chars, q.input_chars, q.spread, a.sample_hash, "

@@ -31,15 +31,16 @@ from typing import Any, Final
 import msgspec
 
 from fastrec.answers.index import Index, choose_scopes
-from fastrec.answers.marks import ANSWERS, ERROR, RIGHT
+from fastrec.answers.marks import ANSWERS
 from fastrec.answers.table import Query
 from fastrec.corpus.manifest import Manifest
 from fastrec.corpus.scan import decode_lines, parts_of
 from fastrec.errors import NoMatchError, UsageError, counted, listed, shown
 from fastrec.filters import Filters
 from fastrec.judge.parse import parse
+from fastrec.statistics.calibration import Calibration, calibrate
+from fastrec.statistics.repeats import ERROR, RIGHT
 from fastrec.summary.present_ranking import ModelCost, SimilarModels
-from fastrec.summary.significance import Calibration, calibrate
 from fastrec.toml_file import read_toml
 from fastrec.where import number_of, parse_path, values_of
 from fastrec.wording import cost_text

@@ -33,16 +33,10 @@ import msgspec
 
 from fastrec.answers.database import Database, open_database
 from fastrec.answers.marks import (
-    MEAN,
     OUTCOMES_BY_FLAGS,
-    RIGHT,
     Cut,
     Facts,
     Marks,
-    RepeatsAs,
-    Trial,
-    match_trials,
-    mean_of,
     unpack_numbers,
     unpack_trials,
     values_or_none,
@@ -65,11 +59,12 @@ from fastrec.errors import DamagedFileError, NoMatchError, UsageError, counted, 
 from fastrec.filters import Filters, matches_any
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.statistics.exact import Value, mean_of
+from fastrec.statistics.repeats import MEAN, RIGHT, RepeatsAs, Trial, match_trials
 from fastrec.storage import join, storage_of
 from fastrec.storage.local import user_directory
 from fastrec.summary.document import EvaluationSummary, ModelSummary, filled
 from fastrec.summary.present_choice import check_patterns, matching_scopes, with_directions
-from fastrec.summary.significance import Value
 
 _SUFFIX: Final = ".index"
 TABLES_SUFFIX: Final = ".tables"

@@ -15,7 +15,6 @@ mean have ranks, and none has a mean rank or wins.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -27,16 +26,7 @@ import msgspec
 import numpy as np
 
 from fastrec.answers.index import Index, choose_scopes
-from fastrec.answers.ranks import (
-    Array,
-    Bools,
-    MeanTest,
-    PairSums,
-    blocks_of,
-    pair_sums,
-    rank_ranges,
-    significant,
-)
+from fastrec.answers.ranks import blocks_of
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import read_summary
 from fastrec.errors import UsageError, counted, listed
@@ -44,18 +34,16 @@ from fastrec.filters import Filters, matches_any
 from fastrec.html import Html, joined, table, tag
 from fastrec.limits import current_limits
 from fastrec.notebook import Tabular
+from fastrec.statistics.bootstrap import DRAWS, draw_means, interval_ends
+from fastrec.statistics.exact import exact_mean, to_double
+from fastrec.statistics.p_values import Array, Bools
+from fastrec.statistics.ranks import MeanTest, PairSums, count_wins, pair_sums, rank_ranges, significant
 from fastrec.summary.document import ModelSummary, ScopeNames, filled
 from fastrec.summary.present_ranking import rank_text
-from fastrec.summary.significance import exact_mean, to_double
 from fastrec.wording import NONE, even_scores, metrics_of, title_of, value_text
 
 BUNDLES: Final = 10_000
-DRAWS: Final = 1_000
-_CELLS: Final = 4_000_000  # of a matrix of draws
-_FEW: Final = 32  # models
-_ENDS: Final = (2.5, 97.5)
-_DIGITS: Final = 12
-_MOST_DECIMALS: Final = 300  # that numpy can round to
+_CELLS: Final = 4_000_000  # values to keep
 _NAMES: Final = ("rank", "model")
 _STYLE: Final = Html(
     "body{font:15px/1.5 system-ui,sans-serif;font-variant-numeric:tabular-nums;margin:2rem}"
@@ -435,7 +423,7 @@ class _Batch:
             values = map(exact_mean, both[0].tolist())
             self._exact = [total + share * value for total, value in zip(self._exact, values, strict=True)]
         if self.is_whole:
-            self._wins = self._wins + _wins(-both if scope.lower_is_better else both)
+            self._wins = self._wins + count_wins(-both if scope.lower_is_better else both)
         if sums is None or not share:
             return
         if share == 1:  # the same test as in a table of this evaluation
@@ -518,7 +506,7 @@ def _estimate_cells(
         both, sums = _draw_models(index, column, models, with_sums=ranks_cells or bool(tested))
         answering = [place for place, model in enumerate(models) if model in column.answered]
         enough = set(column.enough)
-        for place, low, high in zip(answering, *_ends(both[1:, answering]).tolist(), strict=True):
+        for place, low, high in zip(answering, *interval_ends(both[1:, answering]).tolist(), strict=True):
             of_column[models[place]] = BoardCell(
                 value=float(both[0, place]),
                 low=low,
@@ -528,11 +516,11 @@ def _estimate_cells(
             )
         place_of = {model: place for place, model in enumerate(models)}
         if sums and ranks_cells:
-            _set_ranks(column, of_column, _some(sums, [place_of[model] for model in column.enough]))
+            _set_ranks(column, of_column, sums.chosen([place_of[model] for model in column.enough]))
         for batch in batches:
             if at in batch.shares:
                 places = [place_of[model] for model in batch.models]
-                of_batch = _some(sums, places) if sums and batch in tested else None
+                of_batch = sums.chosen(places) if sums and batch in tested else None
                 batch.add(at, column.scope, both[:, places], of_batch)
 
 
@@ -575,76 +563,10 @@ def _draw_models(
         values = sums.sum(axis=0) / counts.sum(axis=0)
     for place, model in enumerate(models):
         values[place] = column.means.get(model, values[place])
-    draws = _draw(sums, counts, crc32(f"{scope.evaluation_name}\0{scope.metric or ''}".encode()))
+    draws = draw_means(sums, counts, crc32(f"{scope.evaluation_name}\0{scope.metric or ''}".encode()))
     return np.vstack([values, draws]), pairs
-
-
-def _draw(sums: Array, counts: Array, seed: int) -> Array:
-    """The means of models in each draw; NaN where a draw has no answer of a model."""
-    random = np.random.default_rng([0, seed])
-    bundles = len(sums)
-    same = bool((counts == counts[:, :1]).all())  # all models have answered the same questions
-    number = counts[:, :1] if same else counts
-    found = []
-    for start in range(0, DRAWS, step := max(_CELLS // max(bundles, 1), 1)):
-        size = min(step, DRAWS - start)
-        drawn = random.integers(0, bundles, (size, bundles)) + bundles * np.arange(size)[:, None]
-        times = np.bincount(drawn.ravel(), minlength=size * bundles).reshape(size, bundles).astype(np.float64)
-        with np.errstate(all="ignore"):
-            found.append((times @ sums) / (times @ number))
-    return _rounded(np.concatenate(found))
-
-
-def _rounded(draws: Array) -> Array:
-    """Round means to 12 digits of the largest, so that sums of the same shares in another order are equal."""
-    largest = float(np.nanmax(np.abs(draws), initial=0.0))
-    if not 0 < largest < math.inf:
-        return draws
-    return np.round(draws, min(_DIGITS - math.ceil(math.log10(largest)), _MOST_DECIMALS))
-
-
-def _some(sums: PairSums, places: Sequence[int]) -> PairSums:
-    chosen = np.ix_(places, places)
-    matrices = {name: getattr(sums, name)[chosen] for name in ("questions", "total", "squares")}
-    return sums._replace(**matrices)
-
-
-def _wins(values: Array) -> Array:
-    """How many other models each one is ahead of, in each row; a tie counts as half."""
-    models = values.shape[1]
-    wins = np.empty_like(values)
-    if models <= _FEW:  # comparing all of them takes less time than sorting
-        by_model = np.ascontiguousarray(values.T)
-        for at, own in enumerate(by_model):
-            wins[:, at] = (own > by_model).sum(axis=0) + ((own == by_model).sum(axis=0) - 1) / 2
-        return wins
-    order = np.argsort(values, axis=1)
-    ordered = np.take_along_axis(values, order, axis=1)
-    differs = ordered[:, 1:] != ordered[:, :-1]
-    first = np.zeros(values.shape, dtype=np.int64)  # the place of the first with the same value
-    first[:, 1:] = np.maximum.accumulate(np.where(differs, np.arange(1, models), 0), axis=1)
-    last = np.full(values.shape, models - 1)  # the place of the last one
-    last[:, :-1] = np.minimum.accumulate(np.where(differs, np.arange(models - 1), models - 1)[:, ::-1], axis=1)[:, ::-1]
-    np.put_along_axis(wins, order, (first + last) / 2, axis=1)
-    wins[np.isnan(values)] = -0.5  # ahead of none
-    return wins
 
 
 def _estimates(rows: Array) -> list[Estimate]:
     """The estimates of all models: the first row has the values, the others are draws."""
-    return [Estimate(*numbers) for numbers in zip(rows[0].tolist(), *_ends(rows[1:]).tolist(), strict=True)]
-
-
-def _ends(draws: Array) -> Array:
-    """The ends of the intervals of all models; NaN are draws without an answer of a model."""
-    if np.isnan(draws).any():
-        return np.asarray(np.nanpercentile(draws, _ENDS, axis=0))
-    ordered = np.sort(draws.T, axis=1)  # a third of the time of np.percentile, with the same results
-    ends = []
-    for percent in _ENDS:
-        place = percent / 100 * (len(draws) - 1)
-        before, after = ordered[:, math.floor(place)], ordered[:, math.ceil(place)]
-        part = place - math.floor(place)
-        step = after - before
-        ends.append(before + step * part if part < 0.5 else after - step * (1 - part))
-    return np.array(ends)
+    return [Estimate(*numbers) for numbers in zip(rows[0].tolist(), *interval_ends(rows[1:]).tolist(), strict=True)]

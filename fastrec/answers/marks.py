@@ -15,13 +15,11 @@ nothing. Models are in order of their ids.
 from __future__ import annotations
 
 import math
-import re
 import sqlite3
 import sys
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -31,13 +29,9 @@ from xxhash import xxh3_64_intdigest
 
 from fastrec.answers.table import Outcome
 from fastrec.answers.transcript import decoded
-from fastrec.errors import UsageError
+from fastrec.statistics.repeats import ERROR, RIGHT, WRONG, Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS
-from fastrec.summary.significance import Value, scale_of, to_double
 
-RIGHT: Final = 1
-WRONG: Final = 2
-ERROR: Final = 4
 OUTCOMES_BY_FLAGS: Final[tuple[Outcome, ...]] = ("none", "right", "wrong", "mixed", "error", "right", "wrong", "mixed")
 _SHARES: Final = (0.0, 1.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.5)
 """By the flags of a model, unless it is right and wrong."""
@@ -221,30 +215,9 @@ def _spread(values: Sequence[float]) -> float:
     return 2 * math.sqrt(math.fsum([(value - mean) ** 2 for value in values]) / len(values))
 
 
-# Trials: the records of a model that has several of them for one question, and how they become one value:
-#
-#     mean       the mean of all answers
-#     pass@K     the chance that at least one of K answers is right: 1 - C(n - c, K) / C(n, K)
-#     pass^K     the chance that all of K answers are right: C(c, K) / C(n, K)
-#     majority   whether the most frequent answer is right, as it was extracted, or else the output; if two are as
-#                frequent, it is wrong
-#     first      the first answer
-#
-# Of n answers, c are right. Both chances are the unbiased estimates: the share of all choices of K answers. A question
-# with fewer than K answers has no value. All values are exact.
+# Trials: the records of a model that has several of them for one question (`statistics.repeats`).
 
-
-TrialFields = tuple[tuple[str, str], ...]
-"""The fields that say which trial a record is, such as the epoch, with their values."""
 _ANSWER_FIELDS: Final = tuple(name for name in TRIAL_FIELDS if name != "filter")  # a filter reads an answer in its way
-
-
-class Trial(NamedTuple):
-    flag: int  # `RIGHT`, `WRONG` or `ERROR`
-    score: float
-    answer: int  # the fingerprint of the extracted answer, or else of the output
-    output: int  # the fingerprint of the output
-    number: TrialFields = ()
 
 
 _decode_trials = msgspec.msgpack.Decoder(dict[int, list[Trial]]).decode
@@ -295,117 +268,6 @@ def unpack_trials(packed: bytes) -> dict[int, list[Trial]]:
 
 def unpack_numbers(packed: bytes) -> dict[int, TrialFields]:
     return _decode_numbers(packed) if packed else {}
-
-
-def match_trials(ones: Iterable[Trial], others: Iterable[Trial]) -> Iterator[tuple[Trial | None, Trial | None]]:
-    """Pair the verdicts of two metrics on the same answers of a model to a question; None for what one has not judged.
-
-    Two records are about the same answer if no field says that they are of different trials, and if such a field or the
-    output is the same. Those with the same output and trial are paired first, then those with the same output.
-    """
-    waiting: dict[tuple[int, TrialFields], list[Trial]] = {}
-    for other in others:
-        waiting.setdefault((other.output, other.number), []).append(other)
-    unpaired = []
-    for one in ones:
-        same = waiting.get((one.output, one.number))
-        if same:
-            yield one, same.pop(0)
-        else:
-            unpaired.append(one)
-    left = [other for same in waiting.values() for other in same]
-    pairs = [(one, other) for one in unpaired for other in left if _may_be_same(one, other)]
-    paired: set[int] = set()
-    for one, other in sorted(pairs, key=lambda pair: pair[0].output != pair[1].output):
-        if id(one) not in paired and id(other) not in paired:
-            paired |= {id(one), id(other)}
-            yield one, other
-    yield from ((one, None) for one in unpaired if id(one) not in paired)
-    yield from ((None, other) for other in left if id(other) not in paired)
-
-
-def _may_be_same(one: Trial, other: Trial) -> bool:
-    mine, theirs = dict(one.number), dict(other.number)
-    common = mine.keys() & theirs.keys()
-    return all(mine[name] == theirs[name] for name in common) and (bool(common) or one.output == other.output)
-
-
-class RepeatsAs(msgspec.Struct, frozen=True):
-    """How several answers of a model to a question become one value."""
-
-    kind: str = "mean"
-    k: int = 1
-    errors_as_wrong: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.kind}{self.k}" if self.kind.startswith("pass") else self.kind
-
-    @property
-    def by_verdict(self) -> bool:
-        """Whether only right and wrong count, not scores."""
-        return self.kind not in ("mean", "first")
-
-    def answers(self, trials: Iterable[Trial]) -> list[Trial]:
-        return [one for one in trials if one.flag != ERROR or self.errors_as_wrong]
-
-    def value(self, trials: Iterable[Trial], *, graded: bool) -> Fraction | None:
-        """The value of a model on a question; None without answers, or with too few."""
-        answers = self.answers(trials)
-        number, right = len(answers), sum(one.flag == RIGHT for one in answers)
-        if number < max(self.k, 1):
-            return None
-        if self.kind == "pass@":
-            return 1 - Fraction(math.comb(number - right, self.k), math.comb(number, self.k))
-        if self.kind == "pass^":
-            return Fraction(math.comb(right, self.k), math.comb(number, self.k))
-        if self.kind == "majority":
-            return Fraction(_majority(answers))
-        if self.kind == "first":
-            answers = answers[:1]
-        if not graded:
-            return Fraction(sum(one.flag == RIGHT for one in answers), len(answers))
-        scores = (Fraction(0) if one.flag == ERROR else Fraction(repr(one.score)) for one in answers)
-        return sum(scores, Fraction()) / len(answers)
-
-    def alone(self, value: Value, flags: int) -> Value:
-        """The value of a model with one record at most, given that of its answer and its flags."""
-        if self.k > 1:
-            return None
-        return 0.0 if flags == ERROR and self.errors_as_wrong else value
-
-
-MEAN: Final = RepeatsAs()
-
-
-def _majority(answers: Sequence[Trial]) -> bool:
-    """Whether the most frequent answer is right. If its verdicts differ, most of them must be right."""
-    (first, votes), *others = Counter(one.answer for one in answers).most_common(2)
-    right = sum(one.flag == RIGHT for one in answers if one.answer == first)
-    return 2 * right > votes and all(count < votes for _, count in others)
-
-
-def mean_of(values: Iterable[Value]) -> tuple[int, float | None, float | None]:
-    """The number of values, their mean, and its standard error; None for what is undefined."""
-    counts = Counter(value for value in values if value is not None)
-    number = counts.total()
-    total, squares = (sum((Fraction(v) ** power * n for v, n in counts.items()), Fraction()) for power in (1, 2))
-    if number < 2:
-        return number, to_double(total) if number else None, None
-    variance = (squares - total**2 / number) / (number * (number - 1))
-    unit = Fraction(2) ** scale_of(variance)
-    return number, to_double(total / number), to_double(Fraction(math.sqrt(variance / unit**2)) * unit)
-
-
-def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
-    """Parse what `--repeats-as` takes.
-
-    >>> str(parse_repeats("pass^4"))
-    'pass^4'
-    """
-    found = re.fullmatch(r"(mean|majority|first)|(pass[@^])([1-9][0-9]{0,3})", text)
-    if not found:
-        raise UsageError(f"--repeats-as must be mean, pass@K, pass^K, majority or first, with a number K, not {text!r}")
-    return RepeatsAs(found[1] or found[2], int(found[3] or 1), errors_as_wrong)
 
 
 # Of few models, most questions have the same marks as another one. So SQL cuts the marks of chosen models out of the

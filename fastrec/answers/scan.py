@@ -21,9 +21,6 @@ from msgspec import UNSET, Raw, UnsetType
 from stringzilla import count, find
 
 from fastrec.answers.marks import (
-    ERROR,
-    RIGHT,
-    WRONG,
     RecordMark,
     facts_of,
     fingerprint,
@@ -37,7 +34,8 @@ from fastrec.answers.table import Scope
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, SplitHashes, key_mark, skim_lines, unsorted_error
 from fastrec.errors import CorpusError, shown
 from fastrec.judge.parse import parse, spell
-from fastrec.summary.significance import to_double
+from fastrec.statistics.exact import to_double
+from fastrec.statistics.repeats import ERROR, RIGHT, WRONG
 from fastrec.where import said, text_of
 
 # What the index takes from a line, without decoding all of it:

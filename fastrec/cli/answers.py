@@ -344,10 +344,10 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     Graded metrics, which have scores other than 0 and 1, are compared by score; higher is better, unless the records or
     --lower-is-better say otherwise.
 
-    p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over questions if some have several
-    answers, or if scores are compared. The adjusted p allows for the number of rows (Benjamini and Hochberg). A line
-    per row says which difference these questions would show in 80 % of all cases (power), if the two models differ on
-    as many questions as observed, and how many questions it would take for the observed one.
+    p is the p-value of the exact McNemar test if all questions that differ do so by the same size, as single answers
+    do, else of the paired t-test over questions. The adjusted p allows for the number of rows (Benjamini and
+    Hochberg). A line per row says which difference these questions would show in 80 % of all cases (power), if the two
+    models differ on as many questions as observed, and how many questions it would take for the observed one.
 
     The examples are the most distinguishing questions: one of the two is right and the other wrong, and the other
     models mostly agree with each other. Questions that A wins and questions that B wins take turns. For graded metrics,

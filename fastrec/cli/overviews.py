@@ -290,9 +290,9 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
     directories stands for all of them, in the order of their names.
 
     Each model is compared with the last earlier corpus in which it has answers, on the questions that it answered in
-    both. The test is the exact McNemar test, or a sign-flip test or t-test over questions if some have several answers,
-    or if scores are compared. p-values are adjusted for the number of comparisons (Benjamini and Hochberg). Graded
-    metrics, which have scores other than 0 and 1, are followed by mean score.
+    both. The test is the exact McNemar test if all questions that changed did so by the same size, as single answers
+    do, else the paired t-test over questions. p-values are adjusted for the number of comparisons (Benjamini and
+    Hochberg). Graded metrics, which have scores other than 0 and 1, are followed by mean score.
 
     --group-by adds a table for each group of records below that of its evaluation; bins are the same in all corpora.
 

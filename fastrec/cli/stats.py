@@ -36,9 +36,9 @@ from fastrec.cli.tables import (
 from fastrec.errors import counted
 
 if TYPE_CHECKING:
+    from fastrec.statistics.calibration import Calibration
     from fastrec.summary.document import ModelRecipes, Tokens
     from fastrec.summary.present_ranking import EvaluationJoins, ModelStats, Overlap, QuestionGroup, Stats
-    from fastrec.summary.significance import Calibration
 
 
 # Columns and their cells. A column that is empty for all models of an evaluation is left out.
@@ -393,7 +393,7 @@ def stats(
 
     The rank of a model is a range if tests cannot place it: 2–4 means that one model is significantly better, and that
     the others below 4 are significantly worse. All pairs of models are compared on the questions that both answered
-    (exact McNemar test, or t-test of scores), adjusted for their number (Holm). A model with answers to less than
+    (exact McNemar test, or paired t-test), adjusted for their number (Holm). A model with answers to less than
     --min-coverage of the questions is listed last, without a rank. With --errors-as-wrong, evaluations with errors have
     no ranks. The tests need the index of the corpus, which is built once and kept in the cache directory.
 

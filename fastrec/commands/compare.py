@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, Unpack
 import msgspec
 
 from fastrec.answers.index import Index, check_questions, choose_model, other_metrics
-from fastrec.answers.marks import ERROR, MEAN, RIGHT, RepeatsAs, parse_repeats
 from fastrec.answers.shown import ShownQuestion, read_question
 from fastrec.answers.table import Query, QuestionRow, Scope
 from fastrec.errors import NoMatchError, UsageError
@@ -21,8 +20,12 @@ from fastrec.filters import FilterArguments, Filters, Strings, as_tuple, make_fi
 from fastrec.normalize.scratch import open_scopes, parse_groups
 from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
+from fastrec.statistics.adjust import benjamini_hochberg
+from fastrec.statistics.agreement import kappa_interval
+from fastrec.statistics.exact import Value
+from fastrec.statistics.paired import Test, compare_series
+from fastrec.statistics.repeats import ERROR, MEAN, RIGHT, RepeatsAs, parse_repeats
 from fastrec.summary.document import ScopeNames, filled
-from fastrec.summary.significance import Test, Value, adjust, compare_pairs, kappa_interval
 from fastrec.where import largest_groups, with_groups
 
 _ENDS: Final[tuple[Literal["easiest", "hardest"], ...]] = ("easiest", "hardest")
@@ -70,7 +73,8 @@ class ComparedEvaluation(ScopeNames, kw_only=True):
     difference: float | None
     """`a` minus `b`."""
     test: Test | None
-    """The test: `mcnemar`, `sign-flip` or `t`; null without common questions."""
+    """The test: `mcnemar` if all questions that differ do so by the same size, as right and wrong answers do; else `t`.
+    Null without common questions."""
     p: float | None
     """Its p-value: how likely so large a difference is if both models are equally good."""
     p_adjusted: float | None
@@ -230,7 +234,8 @@ def compare(
         shown = largest_groups(compared, parts, groups, lambda one: one.questions, note)
         compared = with_groups(compared, shown, groups)
     tested = [one for one in compared if one.p is not None]
-    for one, adjusted in zip(tested, adjust([one.p for one in tested if one.p is not None]), strict=True):
+    p_values = [one.p for one in tested if one.p is not None]
+    for one, adjusted in zip(tested, benjamini_hochberg(p_values), strict=True):
         one.p_adjusted = adjusted
     return Comparison(first, second, str(repeats), compared, uncompared, others)
 
@@ -255,7 +260,7 @@ def _compare_scope(
     means = index.values(query, pair)
     values = means if repeats == MEAN else index.values(query, pair, repeats=repeats)
     graded = scope.graded and not repeats.by_verdict
-    found = compare_pairs(((b, a) for a, b in values.values()), graded=graded)
+    (found,) = compare_series([((b, a) for a, b in values.values())], graded=graded)
     wins, losses = (found.fell, found.rose) if scope.lower_is_better else (found.rose, found.fell)
     wanted = examples if found.rose + found.fell else 0
     return filled(

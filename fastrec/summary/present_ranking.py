@@ -11,10 +11,11 @@ import msgspec
 from fastrec.errors import UsageError, counted, listed
 from fastrec.notebook import Tabular, flat
 from fastrec.schemas.hashes import ABSENT, WRONG
+from fastrec.statistics.calibration import Calibration
+from fastrec.statistics.intervals import score_interval, wilson_interval
 from fastrec.summary.document import Latency, ModelRecipes, ModelSummary, ScopeNames, Summary, Tokens, filled
 from fastrec.summary.present_choice import Chosen, others_in_words
 from fastrec.summary.rows import from_portable
-from fastrec.summary.significance import Calibration, score_interval, wilson_interval
 from fastrec.where import GroupBy, largest_groups, with_groups
 from fastrec.wording import title_of
 

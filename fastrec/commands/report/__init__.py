@@ -23,7 +23,6 @@ from fastrec._version import __version__
 from fastrec.answers.further_tables import find_calibration, find_costs, read_prices
 from fastrec.answers.index import cache_of, choose_scopes, open_index, reduce_repeats
 from fastrec.answers.leaderboard import choose_primary, make_leaderboard
-from fastrec.answers.marks import parse_repeats
 from fastrec.answers.ranks import add_ranks
 from fastrec.commands.report import sections
 from fastrec.commands.report.charts import dot_plots, heat_maps, reliability_plots, scatter_plots, trend_plots
@@ -36,6 +35,7 @@ from fastrec.html import Html, fill, joined, soft, tag
 from fastrec.limits import current_limits
 from fastrec.normalize.scratch import grouped_corpora, matching_corpus, parse_groups
 from fastrec.progress import Progress
+from fastrec.statistics.repeats import parse_repeats
 from fastrec.storage import is_url, parent_and_name
 from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary

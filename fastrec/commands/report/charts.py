@@ -14,9 +14,9 @@ from fastrec.filters import Filters
 from fastrec.html import Html, joined, lazy, num, row, short_cell, short_row, soft, table, tag
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
+from fastrec.statistics.calibration import Calibration
 from fastrec.summary.document import LineCounts
 from fastrec.summary.present_ranking import EvaluationStats, ModelCost, ModelStats, Stats, largest
-from fastrec.summary.significance import Calibration
 from fastrec.trends import EvaluationTrend, ModelTrend, Trend, collect_trend
 from fastrec.wording import cost_text, cut_middle, latency_text
 

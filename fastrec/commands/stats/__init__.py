@@ -28,7 +28,6 @@ import msgspec
 
 from fastrec.answers.further_tables import compare_similar, find_calibration, find_costs, read_prices
 from fastrec.answers.index import Index, cache_of, open_index, reduce_repeats
-from fastrec.answers.marks import parse_repeats
 from fastrec.commands.stats.joins import find_joins, find_overlap
 from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
 from fastrec.corpus.scan import (
@@ -60,6 +59,7 @@ from fastrec.schemas.registry import CORPUS_LABELS, TARGETS
 from fastrec.sorting.keys import KeyColumns, encode_text, key_maker, key_splitter, question_of, scope_of, text_of
 from fastrec.sources.inputs import find_shards
 from fastrec.sources.shard import Slice, shard_at
+from fastrec.statistics.repeats import parse_repeats
 from fastrec.storage import join, storage_of
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.present_choice import Chosen, choose

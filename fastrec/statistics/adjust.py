@@ -1,0 +1,51 @@
+"""Many tests at once: which of their p-values are more than chance.
+
+There is one method per purpose, because a wrong finding costs something different:
+
+- A list of findings (`compare`, `diff`, `trend`): readers look at each row. The method of Benjamini and Hochberg
+  bounds the expected share of chance among the rows that are marked. If nothing differs at all, the chance of
+  marking any row is at most 5 %, too; so a gate that fails at the first marked row fails by chance that rarely.
+- Ranks (`stats`, `leaderboard`, `report`, `view`): a rank range is one statement made of all pairs, and one wrong
+  pair makes it wrong. Holm's method bounds the chance of any wrong pair, whatever the pairs have to do with each
+  other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def benjamini_hochberg(values: Sequence[float]) -> list[float]:
+    """Adjust p-values for their number; the order stays.
+
+    Of those whose adjusted p is below 0.05, at most 5 % are expected to be chance.
+
+    >>> benjamini_hochberg([0.01, 0.5, 0.03, 0.02])
+    [0.04, 0.5, 0.04, 0.04]
+    """
+    number = len(values)
+    adjusted = [1.0] * number
+    ascending = sorted(range(number), key=values.__getitem__)
+    least = 1.0
+    for rank in range(number, 0, -1):
+        at = ascending[rank - 1]
+        least = min(least, values[at] * number / rank)
+        adjusted[at] = least
+    return adjusted
+
+
+def holm(values: Sequence[float], *, tests: int, alpha: float) -> list[int]:
+    """The places of the p-values that are significant by Holm's method, the smallest first.
+
+    `values` may lack those of some of the `tests`, if these are above alpha.
+
+    >>> holm([0.04, 0.001, 0.02], tests=3, alpha=0.05)
+    [1, 2, 0]
+    >>> holm([0.04, 0.001, 0.03], tests=3, alpha=0.05)
+    [1]
+    """
+    ascending = sorted(range(len(values)), key=values.__getitem__)
+    for rank, at in enumerate(ascending):
+        if values[at] > alpha / (tests - rank):
+            return ascending[:rank]
+    return ascending

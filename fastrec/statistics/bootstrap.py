@@ -1,0 +1,59 @@
+"""The bootstrap: means in many draws of questions, with replacement, and the intervals that contain 95 % of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+
+from fastrec.statistics.p_values import Array
+
+DRAWS: Final = 1_000
+_CELLS: Final = 4_000_000  # of a matrix of draws
+_ENDS: Final = (2.5, 97.5)
+_DIGITS: Final = 12
+_MOST_DECIMALS: Final = 300  # that numpy can round to
+
+
+def draw_means(sums: Array, counts: Array, seed: int) -> Array:
+    """The means of models in each draw; NaN where a draw has no answer of a model.
+
+    Given are sums and numbers of values, bundles of questions × models. A draw has as many bundles as there are.
+    """
+    random = np.random.default_rng([0, seed])
+    bundles = len(sums)
+    same = bool((counts == counts[:, :1]).all())  # all models have answered the same questions
+    number = counts[:, :1] if same else counts
+    found = []
+    step = max(_CELLS // max(bundles, 1), 1)
+    for start in range(0, DRAWS, step):
+        size = min(step, DRAWS - start)
+        drawn = random.integers(0, bundles, (size, bundles)) + bundles * np.arange(size)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=size * bundles).reshape(size, bundles).astype(np.float64)
+        with np.errstate(all="ignore"):
+            found.append((times @ sums) / (times @ number))
+    return _rounded(np.concatenate(found))
+
+
+def _rounded(draws: Array) -> Array:
+    """Round means to 12 digits of the largest, so that sums of the same shares in another order are equal."""
+    largest = float(np.nanmax(np.abs(draws), initial=0.0))
+    if not 0 < largest < math.inf:
+        return draws
+    return np.round(draws, min(_DIGITS - math.ceil(math.log10(largest)), _MOST_DECIMALS))
+
+
+def interval_ends(draws: Array) -> Array:
+    """The ends of the 95 % intervals of all models; NaN are draws without an answer of a model."""
+    if np.isnan(draws).any():
+        return np.asarray(np.nanpercentile(draws, _ENDS, axis=0))
+    ordered = np.sort(draws.T, axis=1)  # a third of the time of np.percentile, with the same results
+    ends = []
+    for percent in _ENDS:
+        place = percent / 100 * (len(draws) - 1)
+        before, after = ordered[:, math.floor(place)], ordered[:, math.ceil(place)]
+        part = place - math.floor(place)
+        step = after - before
+        ends.append(before + step * part if part < 0.5 else after - step * (1 - part))
+    return np.array(ends)

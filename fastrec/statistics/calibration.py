@@ -1,0 +1,83 @@
+"""Calibration: whether a stated confidence says how often answers are right.
+
+Answers are put into ten bins of equal width by their confidence. A model is calibrated if in each bin the share of
+right answers is the mean confidence. Each answer counts once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+_BINS: Final = 10
+
+
+class Bin(msgspec.Struct):
+    """Answers of similar confidence."""
+
+    answers: int
+    """How many there are; at least 1."""
+    confidence: float
+    """Their mean confidence."""
+    accuracy: float
+    """The share that is right."""
+
+
+class Calibration(msgspec.Struct, kw_only=True):
+    """How well a model knows which of its answers are right, on one evaluation and metric."""
+
+    evaluation_name: str
+    """The evaluation."""
+    metric: str | None
+    """The `evaluation_result_id` that says what is right; null for records without one."""
+    model_id: str
+    """The model."""
+    answers: int
+    """Answers with a confidence from 0 to 1."""
+    left_out: int
+    """Other answers."""
+    confidence: float | None
+    """The mean confidence; null without such answers, and so are the next three."""
+    accuracy: float | None
+    """The share of right answers."""
+    ece: float | None
+    """The expected calibration error: the mean distance of both in a bin, weighted by the answers of the bin."""
+    brier: float | None
+    """The Brier score: the mean squared distance of the confidence from 1 if the answer is right, else from 0."""
+    bins: list[Bin]
+    """The bins that have answers, by confidence."""
+
+
+def calibrate(name: tuple[str, str | None, str], found: Sequence[tuple[float | None, bool]]) -> Calibration:
+    """Compute the calibration of a model (evaluation, metric, model) from confidences and verdicts.
+
+    >>> calibrate(("e", None, "m"), [(0.9, True), (0.9, True), (0.8, False), (None, True)]).ece
+    0.3333333333333333
+    """
+    known = [(value, right) for value, right in found if value is not None and 0 <= value <= 1]
+    groups: list[list[tuple[float, bool]]] = [[] for _ in range(_BINS)]
+    for value, right in known:
+        groups[min(int(value * _BINS), _BINS - 1)].append((value, right))
+    bins = [Bin(len(some), *_means(some)) for some in groups if some]
+    number = len(known)
+    confidence, accuracy = _means(known) if known else (None, None)
+    distances = (one.answers * abs(one.confidence - one.accuracy) for one in bins)
+    return Calibration(
+        evaluation_name=name[0],
+        metric=name[1],
+        model_id=name[2],
+        answers=number,
+        left_out=len(found) - number,
+        confidence=confidence,
+        accuracy=accuracy,
+        ece=math.fsum(distances) / number if known else None,
+        brier=math.fsum((value - right) ** 2 for value, right in known) / number if known else None,
+        bins=bins,
+    )
+
+
+def _means(some: Sequence[tuple[float, bool]]) -> tuple[float, float]:
+    return math.fsum(value for value, _ in some) / len(some), sum(right for _, right in some) / len(some)

@@ -1,0 +1,197 @@
+"""Two series of values of the same questions: counts, means, the test whether they differ, and its power.
+
+The series are two models, or one model in two corpora. Each question that has a value in both gives one difference:
+its share of right answers, or its mean score, in the second series minus that in the first. Sums of them are exact.
+`p_values` has the tests, and says why these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Final, Literal, NamedTuple
+
+from fastrec.statistics.exact import Value, scale_of, to_double
+from fastrec.statistics.intervals import Z
+
+Test = Literal["mcnemar", "t"]
+_Pair = tuple[Value, Value]
+
+_MOST_ANSWERS: Final = 1_000_000  # of a model to a question
+_Z_POWER: Final = 0.8416212335729143  # 80 % of a normal distribution lie below
+_FEWEST: Final = 6  # differences of one sign that give p < 0.05
+_MOST_ROOT: Final = 1e9  # of a number of questions
+
+
+class Differences(NamedTuple):
+    """The differences of questions that have a value in both series."""
+
+    questions: int = 0
+    rose: int = 0  # questions whose second value is higher
+    fell: int = 0
+    total: Fraction = Fraction()
+    squares: Fraction = Fraction()  # the sum of their squares
+    smallest: Fraction = Fraction()  # the least size of those that are not 0; 0 if all are
+    largest: Fraction = Fraction()
+
+    @property
+    def test(self) -> Test:
+        """The name of the test: McNemar's if all sizes are the same."""
+        return "mcnemar" if self.smallest == self.largest else "t"
+
+
+def p_values_of(pairs: Sequence[Differences]) -> list[float]:
+    """The p-values of pairs of series; that of no questions is 1."""
+    import numpy as np  # noqa: PLC0415 - takes longer than what needs no test
+
+    from fastrec.statistics.p_values import paired_p_values  # noqa: PLC0415 - imports numpy
+
+    evidence = [to_double(one.total**2 / one.squares) if one.squares else 0.0 for one in pairs]
+    p_values = paired_p_values(
+        np.array([one.questions for one in pairs], dtype=np.float64),
+        np.array([one.rose + one.fell for one in pairs], dtype=np.float64),
+        np.array(evidence, dtype=np.float64),
+        np.array([one.test == "mcnemar" for one in pairs], dtype=np.bool_),
+    )
+    return list(p_values.tolist())
+
+
+class Paired(NamedTuple):
+    """Two series of values of the same questions. Means are over questions that have a value in both."""
+
+    questions: int
+    only_first: int
+    only_second: int
+    rose: int  # questions whose second value is higher
+    fell: int
+    first: float | None  # the mean of the first values; None without questions
+    second: float | None
+    difference: float | None  # the mean of the second values minus that of the first, rounded once
+    test: Test | None
+    p: float | None
+    detectable: float | None
+    needed: int | None
+
+
+def compare_series(series: Iterable[Iterable[_Pair]], *, graded: bool) -> list[Paired]:
+    """Compare two values of each question: shares of right answers, or scores if `graded`; None without an answer.
+
+    Each of `series` has the pairs of values of one comparison. A fraction is exact, a double stands for a decimal
+    score or for a share.
+    """
+    counts = [Counter(pairs) for pairs in series]
+    found = [_differences(pairs, graded=graded) for pairs in counts]
+    p_values = p_values_of(found)
+    return [_paired(*one, graded=graded) for one in zip(counts, found, p_values, strict=True)]
+
+
+def _differences(pairs: Counter[_Pair], *, graded: bool) -> Differences:
+    sizes: Counter[Fraction] = Counter()
+    questions = 0
+    for (old, new), number in pairs.items():
+        if old is not None and new is not None:
+            questions += number
+            sizes[_exact(new, graded=graded) - _exact(old, graded=graded)] += number
+    del sizes[Fraction()]
+    return Differences(
+        questions,
+        sum(number for size, number in sizes.items() if size > 0),
+        sum(number for size, number in sizes.items() if size < 0),
+        sum((number * size for size, number in sizes.items()), Fraction()),
+        sum((number * size**2 for size, number in sizes.items()), Fraction()),
+        min(map(abs, sizes), default=Fraction()),
+        max(map(abs, sizes), default=Fraction()),
+    )
+
+
+def _paired(pairs: Counter[_Pair], found: Differences, p: float, *, graded: bool) -> Paired:
+    only_first = sum(number for (old, new), number in pairs.items() if old is not None and new is None)
+    only_second = sum(number for (old, new), number in pairs.items() if old is None and new is not None)
+    if not found.questions:
+        return Paired(0, only_first, only_second, 0, 0, None, None, None, None, None, None, None)
+    firsts: Counter[float | Fraction] = Counter()
+    seconds: Counter[float | Fraction] = Counter()
+    for (old, new), number in pairs.items():
+        if old is not None and new is not None:
+            firsts[old] += number
+            seconds[new] += number
+    return Paired(
+        found.questions,
+        only_first,
+        only_second,
+        found.rose,
+        found.fell,
+        _mean(firsts, graded=graded),
+        _mean(seconds, graded=graded),
+        to_double(found.total / found.questions),
+        found.test,
+        p,
+        *power(found, graded=graded),
+    )
+
+
+def _mean(counts: Counter[float | Fraction], *, graded: bool) -> float:
+    """The exact mean of values, each with its number of questions, rounded once.
+
+    A score is the double that it is, as in a summary, so that the mean is the same.
+    """
+    exact = ((value if graded else _exact(value, graded=False), number) for value, number in counts.items())
+    ratios = [(*value.as_integer_ratio(), number) for value, number in exact]
+    common = math.lcm(*{denominator for _, denominator, _ in ratios})  # adding up fractions would take longer
+    total = sum(numerator * (common // denominator) * number for numerator, denominator, number in ratios)
+    return to_double(Fraction(total, common * counts.total()))
+
+
+def _exact(value: float | Fraction, *, graded: bool) -> Fraction:
+    """The number that a double stands for: a decimal score, or a share of some answers."""
+    if isinstance(value, Fraction):
+        return value
+    return Fraction(repr(value)) if graded else Fraction(value).limit_denominator(_MOST_ANSWERS)
+
+
+def power(found: Differences, *, graded: bool) -> tuple[float | None, int | None]:
+    """The smallest difference that a test of so many questions detects, and how many questions the observed one needs.
+
+    To detect is to find it with p < 0.05 in 80 % of all cases. None if no difference is detected, or none was observed.
+
+    The mean of the squares of differences is the discordance: of single answers, the share of questions on which only
+    one of both is right. It stays as observed, or is as large as a difference needs. With z = 1.96 for p and 0.84 for
+    the power, n questions find a mean difference d if
+
+        n d ≥ z_p √(n discordance) + z_power √(n (discordance - d²))
+
+    Uniform differences have the unit of their size, and the exact McNemar test of them needs half a question more.
+    Without any difference, the size is 1, but unknown if scores are `graded`.
+    """
+    questions = found.questions
+    if found.test == "mcnemar":
+        step = 0.5
+        unit = found.largest or Fraction(not graded)
+    else:
+        step = 0.0
+        unit = Fraction(2) ** scale_of(found.squares)
+    if not unit:
+        return None, None
+    observed = abs(to_double(found.total / unit / questions))
+    discordance = to_double(found.squares / unit**2 / questions)
+
+    def finds(difference: float) -> bool:
+        square = difference * difference  # with ** it may overflow
+        spread = max(discordance, difference if step else square)
+        needed = Z * math.sqrt(questions * spread) + _Z_POWER * math.sqrt(questions * (spread - square))
+        return questions >= _FEWEST and questions * difference >= needed + step
+
+    low = 0.0
+    high = 1.0 if step else (Z + _Z_POWER) * math.sqrt(discordance / questions)
+    detectable = None
+    if finds(high):
+        while low < (middle := (low + high) / 2) < high:
+            low, high = (low, middle) if finds(middle) else (middle, high)
+        detectable = to_double(Fraction(high) * unit)
+    if not observed:
+        return detectable, None
+    one = Z * math.sqrt(discordance) + _Z_POWER * math.sqrt(max(discordance - observed * observed, 0.0))
+    root = (one + math.sqrt(one * one + 4 * observed * step)) / (2 * observed)
+    return detectable, max(math.ceil(root**2), _FEWEST) if root < _MOST_ROOT else None

@@ -1,0 +1,244 @@
+"""Ranks of models, from paired tests of all pairs over the questions that both have answered.
+
+    blocks of values, questions × models ──▶ sums over pairs of models ──▶ tests (`p_values`) ──▶ Holm ──▶ rank ranges
+
+The sums of differences and of their squares follow from four products of matrices, block by block, so memory is bounded
+by models × models. If all values are 0 or 1, they say everything. Otherwise the tests need to know how many values
+differ, and whether all by the same size. Both are found by comparing values, but only as long as it matters: until a
+pair has many differences of several sizes.
+
+A model's rank is at best 1 + the number of models that are significantly better, and at worst the number of models
+minus the number of those that are significantly worse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from fastrec.statistics.adjust import holm
+from fastrec.statistics.p_values import Array, Bools, paired_p_values, t_p_values
+
+ALPHA: Final = 0.05
+_LEAST_CHANGED: Final = 6  # of a pair with p < 0.05: 2^(1-5) is above
+_LEAST_EVIDENCE: Final = 3.4  # of such a pair, with so many changes
+_LEAST_T_SQUARED: Final = 1.9**2  # the same for means: p > 0.05 if |t| < 1.96
+_MANY: Final = 64  # changes of a pair: with more, 2^(1-k) is far below any p-value that decides about ranks
+_AT_ONCE: Final = 128  # questions
+_BITS: Final = 45  # of values that are compared: means of the same scores may differ in the last bits
+_SAME_SIZE: Final = 1e-9
+_ROUNDING: Final = 1e-12
+_FEW: Final = 32  # models
+
+
+class PairSums(NamedTuple):
+    """Sums over the questions that both models of a pair have answered; rows minus columns."""
+
+    questions: Array
+    changed: Array  # questions with different values; if they are not uniform, perhaps only the first `_MANY`
+    total: Array  # in units of 2**exponent
+    squares: Array  # in units of the square of this
+    uniform: Bools  # whether all differences have the same size
+    exponent: int  # such that scores are less than 1 in these units, so that their squares can be added up; 0 if binary
+
+    def at(self, places: Any) -> PairSums:
+        """The sums of some of the pairs."""
+        return PairSums(
+            self.questions[places],
+            self.changed[places],
+            self.total[places],
+            self.squares[places],
+            self.uniform[places],
+            self.exponent,
+        )
+
+    def chosen(self, models: Sequence[int]) -> PairSums:
+        """The sums of all pairs of some of the models."""
+        return self.at(np.ix_(models, models))
+
+    def evidence(self) -> Array:
+        """The square of z of each pair (`p_values`)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.squares > 0, self.total**2 / self.squares, 0.0)
+
+    def p_values(self) -> Array:
+        """The p-value of each pair of a list of pairs."""
+        return paired_p_values(self.questions, self.changed, self.evidence(), self.uniform)
+
+
+class _Sizes:
+    """How many values of a pair differ, and the smallest and the largest size of these differences."""
+
+    def __init__(self, changed: Array) -> None:
+        """Begin after values of 0 and 1."""
+        self._changed = np.triu(changed)
+        self._smallest = np.where(self._changed > 0, 0.5, np.inf)  # half of it, which never overflows
+        self._largest = np.where(self._changed > 0, 0.5, 0.0)
+
+    def add(self, block: Array) -> None:
+        mantissa, exponent = np.frexp(block.T)
+        halves = np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS - 1)
+        for start in range(0, len(block), _AT_ONCE):
+            self._add(halves[:, start : start + _AT_ONCE])
+
+    def _add(self, rows: Array) -> None:
+        for first, row in enumerate(rows[:-1]):
+            is_open = self._is_uniform(first) | (self._changed[first] < _MANY)
+            others = first + 1 + np.flatnonzero(is_open[first + 1 :])
+            if not others.size:
+                continue
+            sizes = np.abs(rows[others] - row)  # NaN if one of both has no answer
+            differs = sizes > 0
+            at = first, others
+            self._changed[at] += differs.sum(axis=1)
+            self._smallest[at] = np.minimum(self._smallest[at], np.where(differs, sizes, np.inf).min(axis=1))
+            self._largest[at] = np.maximum(self._largest[at], np.where(differs, sizes, 0.0).max(axis=1))
+
+    def _is_uniform(self, rows: Any) -> Bools:
+        """Whether all differences have the same size; also if there are none: then the smallest one is infinite."""
+        largest = self._largest[rows]
+        return np.asarray(largest - self._smallest[rows] <= _SAME_SIZE * largest)
+
+    def found(self) -> tuple[Array, Bools]:
+        """The number of differences, and whether they are uniform."""
+        uniform = np.triu(self._is_uniform(slice(None)))
+        return self._changed + self._changed.T, uniform | uniform.T
+
+
+def pair_sums(blocks: Iterator[Array], models: int) -> PairSums:
+    """Add up the differences of all pairs, from blocks of questions × models; NaN is a question without an answer."""
+    questions, firsts, squared, products = (np.zeros((models, models)) for _ in range(4))
+    sizes: _Sizes | None = None  # once there are values other than 0 and 1
+    shift, exponent, largest = None, 0, 0.0
+    for block in blocks:
+        answered = ~np.isnan(block)
+        known = block[answered]
+        if sizes is None and not ((known == 0) | (known == 1)).all():
+            sizes = _Sizes(squared + squared.T - 2 * products)
+        if sizes is not None:
+            sizes.add(block)
+        largest = max(largest, float(np.abs(known).max(initial=0.0)))
+        needed = math.frexp(largest)[1] if sizes else 0
+        if needed != exponent:
+            firsts = np.ldexp(firsts, exponent - needed)
+            squared, products = (np.ldexp(sums, 2 * (exponent - needed)) for sums in (squared, products))
+            shift = None if shift is None else math.ldexp(shift, exponent - needed)
+            exponent = needed
+        scaled = np.ldexp(block, -exponent)
+        if shift is None:  # differences are the same, and lose fewer digits
+            shift = float(scaled[answered].mean()) if sizes and known.size else 0.0
+        values = np.where(answered, scaled - shift, 0.0)
+        products += values.T @ values
+        if answered.all():  # the sums over common questions are those over all
+            questions += len(block)
+            firsts += values.sum(axis=0)[:, None]
+            squared += (values**2).sum(axis=0)[:, None]
+        else:
+            there = answered.astype(np.float64)
+            questions += there.T @ there
+            firsts += values.T @ there
+            squared += (values**2).T @ there
+    squares = np.maximum(squared + squared.T - 2 * products, 0.0)
+    changed, uniform = sizes.found() if sizes else (squares, np.ones_like(squares, dtype=np.bool_))
+    return PairSums(questions, changed, firsts - firsts.T, squares, uniform, exponent)
+
+
+def significant(sums: PairSums, *, lower: bool) -> Bools:
+    """Whether the model of each row is better than that of each column, adjusted for all pairs."""
+    pairs = np.triu_indices(len(sums.questions), 1)
+    listed = sums.at(pairs)
+    is_likely = (listed.evidence() >= _LEAST_EVIDENCE) & (listed.changed >= _LEAST_CHANGED)
+    likely = np.flatnonzero(is_likely)  # of the others, p > 0.05
+    gains = -listed.total if lower else listed.total
+    return _better(pairs, likely, listed.at(likely).p_values(), gains, len(sums.questions))
+
+
+class MeanTest:
+    """The same for a weighted mean over evaluations: a t-test of independent parts (Welch and Satterthwaite).
+
+    Evaluations are added one by one, so that the sums of only one of them are in memory. As in `p_values`, p is at
+    least 2^(1-k), where k questions of all evaluations have different values.
+    """
+
+    def __init__(self, models: int) -> None:
+        self._models = models
+        self._pairs = np.triu_indices(models, 1)
+        self._mean, self._variance, self._squared, self._changed = (np.zeros(len(self._pairs[0])) for _ in range(4))
+        self._exponent = -math.inf  # the sums are in units of this power of two
+
+    def _scale(self, exponent: float) -> None:
+        """Change the unit of the sums."""
+        if self._exponent > -math.inf:
+            change = int(self._exponent - exponent)
+            self._mean = np.ldexp(self._mean, change)
+            self._variance = np.ldexp(self._variance, 2 * change)
+            self._squared = np.ldexp(self._squared, 4 * change)
+        self._exponent = exponent
+
+    def add(self, sums: PairSums, weight: float) -> None:
+        """Add an evaluation with its share in the mean."""
+        if sums.exponent > self._exponent:
+            self._scale(sums.exponent)
+        change = sums.exponent - int(self._exponent)
+        with np.errstate(all="ignore"):
+            n = sums.questions[self._pairs]
+            total = np.ldexp(sums.total[self._pairs], change)
+            squares = np.ldexp(sums.squares[self._pairs], 2 * change)
+            spread = np.maximum(squares - total**2 / n, 0.0)
+            part = weight**2 * np.where(spread > _ROUNDING * squares, spread, 0.0) / (n * (n - 1))
+            self._mean += weight * total / n
+            self._variance += part
+            self._squared += part**2 / (n - 1)
+            self._changed += sums.changed[self._pairs]
+
+    def significant(self) -> Bools:
+        mean, variance = self._mean, self._variance
+        with np.errstate(all="ignore"):
+            is_constant = (variance == 0) & (mean != 0)
+            t_squared = np.where(variance > 0, mean**2 / variance, np.where(is_constant, np.inf, 0.0))
+            degrees = np.where(variance > 0, variance**2 / self._squared, 1.0)
+        # Without two common questions, the variance is NaN, and nothing is significant.
+        likely = np.flatnonzero(t_squared >= _LEAST_T_SQUARED)
+        p_values = np.maximum(t_p_values(t_squared[likely], degrees[likely]), 2.0 ** (1 - self._changed[likely]))
+        return _better(self._pairs, likely, p_values, mean, self._models)
+
+
+def _better(pairs: tuple[Any, Any], likely: Any, p_values: Array, gains: Array, models: int) -> Bools:
+    """Whether a model is better than another, given the p-values of some of all pairs; the others are above 5 %."""
+    places = likely[holm(p_values.tolist(), tests=len(pairs[0]), alpha=ALPHA)] if likely.size else likely
+    first, second = pairs[0][places], pairs[1][places]
+    is_gain = gains[places] > 0
+    better = np.zeros((models, models), dtype=np.bool_)
+    better[np.where(is_gain, first, second), np.where(is_gain, second, first)] = True
+    return better
+
+
+def rank_ranges(better: Bools) -> list[tuple[int, int]]:
+    """The best and the worst rank of each model."""
+    best = 1 + better.sum(axis=0)
+    worst = len(better) - better.sum(axis=1)
+    return [(int(low), int(high)) for low, high in zip(best, worst, strict=True)]
+
+
+def count_wins(values: Array) -> Array:
+    """How many other models each one is ahead of, in each row; a tie counts as half."""
+    models = values.shape[1]
+    wins = np.empty_like(values)
+    if models <= _FEW:  # comparing all of them takes less time than sorting
+        by_model = np.ascontiguousarray(values.T)
+        for at, own in enumerate(by_model):
+            wins[:, at] = (own > by_model).sum(axis=0) + ((own == by_model).sum(axis=0) - 1) / 2
+        return wins
+    order = np.argsort(values, axis=1)
+    ordered = np.take_along_axis(values, order, axis=1)
+    differs = ordered[:, 1:] != ordered[:, :-1]
+    first = np.zeros(values.shape, dtype=np.int64)  # the place of the first with the same value
+    first[:, 1:] = np.maximum.accumulate(np.where(differs, np.arange(1, models), 0), axis=1)
+    last = np.full(values.shape, models - 1)  # the place of the last one
+    last[:, :-1] = np.minimum.accumulate(np.where(differs, np.arange(models - 1), models - 1)[:, ::-1], axis=1)[:, ::-1]
+    np.put_along_axis(wins, order, (first + last) / 2, axis=1)
+    wins[np.isnan(values)] = -0.5  # ahead of none
+    return wins

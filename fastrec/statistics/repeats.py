@@ -1,0 +1,141 @@
+"""Repeats: how several answers of a model to a question (trials) become one value.
+
+    mean       the mean of all answers
+    pass@K     the chance that at least one of K answers is right: 1 - C(n - c, K) / C(n, K)
+    pass^K     the chance that all of K answers are right: C(c, K) / C(n, K)
+    majority   whether the most frequent answer is right, as it was extracted, or else the output; if two are as
+               frequent, it is wrong
+    first      the first answer
+
+Of n answers, c are right. Both chances are the unbiased estimates: the share of all choices of K answers. A question
+with fewer than K answers has no value. All values are exact.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from typing import Final, NamedTuple
+
+import msgspec
+
+from fastrec.errors import UsageError
+from fastrec.statistics.exact import Value, mean_score
+
+RIGHT: Final = 1
+WRONG: Final = 2
+ERROR: Final = 4
+
+TrialFields = tuple[tuple[str, str], ...]
+"""The fields that say which trial a record is, such as the epoch, with their values."""
+
+
+class Trial(NamedTuple):
+    """One of several answers."""
+
+    flag: int  # `RIGHT`, `WRONG` or `ERROR`
+    score: float
+    answer: int  # the fingerprint of the extracted answer, or else of the output
+    output: int  # the fingerprint of the output
+    number: TrialFields = ()
+
+
+def match_trials(ones: Iterable[Trial], others: Iterable[Trial]) -> Iterator[tuple[Trial | None, Trial | None]]:
+    """Pair the verdicts of two metrics on the same answers of a model to a question; None for what one has not judged.
+
+    Two records are about the same answer if no field says that they are of different trials, and if such a field or the
+    output is the same. Those with the same output and trial are paired first, then those with the same output.
+    """
+    waiting: dict[tuple[int, TrialFields], list[Trial]] = {}
+    for other in others:
+        waiting.setdefault((other.output, other.number), []).append(other)
+    unpaired = []
+    for one in ones:
+        same = waiting.get((one.output, one.number))
+        if same:
+            yield one, same.pop(0)
+        else:
+            unpaired.append(one)
+    left = [other for same in waiting.values() for other in same]
+    pairs = [(one, other) for one in unpaired for other in left if _may_be_same(one, other)]
+    paired: set[int] = set()
+    for one, other in sorted(pairs, key=lambda pair: pair[0].output != pair[1].output):
+        if id(one) not in paired and id(other) not in paired:
+            paired |= {id(one), id(other)}
+            yield one, other
+    yield from ((one, None) for one in unpaired if id(one) not in paired)
+    yield from ((None, other) for other in left if id(other) not in paired)
+
+
+def _may_be_same(one: Trial, other: Trial) -> bool:
+    mine, theirs = dict(one.number), dict(other.number)
+    common = mine.keys() & theirs.keys()
+    return all(mine[name] == theirs[name] for name in common) and (bool(common) or one.output == other.output)
+
+
+class RepeatsAs(msgspec.Struct, frozen=True):
+    """How several answers of a model to a question become one value."""
+
+    kind: str = "mean"
+    k: int = 1
+    errors_as_wrong: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.kind}{self.k}" if self.kind.startswith("pass") else self.kind
+
+    @property
+    def by_verdict(self) -> bool:
+        """Whether only right and wrong count, not scores."""
+        return self.kind not in ("mean", "first")
+
+    def answers(self, trials: Iterable[Trial]) -> list[Trial]:
+        return [one for one in trials if one.flag != ERROR or self.errors_as_wrong]
+
+    def value(self, trials: Iterable[Trial], *, graded: bool) -> Fraction | None:
+        """The value of a model on a question; None without answers, or with too few."""
+        answers = self.answers(trials)
+        number, right = len(answers), sum(one.flag == RIGHT for one in answers)
+        if number < max(self.k, 1):
+            return None
+        if self.kind == "pass@":
+            return 1 - Fraction(math.comb(number - right, self.k), math.comb(number, self.k))
+        if self.kind == "pass^":
+            return Fraction(math.comb(right, self.k), math.comb(number, self.k))
+        if self.kind == "majority":
+            return Fraction(_majority(answers))
+        if self.kind == "first":
+            answers = answers[:1]
+        if not graded:
+            return Fraction(sum(one.flag == RIGHT for one in answers), len(answers))
+        return mean_score(0.0 if one.flag == ERROR else one.score for one in answers)
+
+    def alone(self, value: Value, flags: int) -> Value:
+        """The value of a model with one record at most, given that of its answer and its flags."""
+        if self.k > 1:
+            return None
+        return 0.0 if flags == ERROR and self.errors_as_wrong else value
+
+
+MEAN: Final = RepeatsAs()
+
+
+def _majority(answers: Sequence[Trial]) -> bool:
+    """Whether the most frequent answer is right. If its verdicts differ, most of them must be right."""
+    (first, votes), *others = Counter(one.answer for one in answers).most_common(2)
+    right = sum(one.flag == RIGHT for one in answers if one.answer == first)
+    return 2 * right > votes and all(count < votes for _, count in others)
+
+
+def parse_repeats(text: str, *, errors_as_wrong: bool = False) -> RepeatsAs:
+    """Parse what `--repeats-as` takes.
+
+    >>> str(parse_repeats("pass^4"))
+    'pass^4'
+    """
+    found = re.fullmatch(r"(mean|majority|first)|(pass[@^])([1-9][0-9]{0,3})", text)
+    if not found:
+        raise UsageError(f"--repeats-as must be mean, pass@K, pass^K, majority or first, with a number K, not {text!r}")
+    return RepeatsAs(found[1] or found[2], int(found[3] or 1), errors_as_wrong)
