@@ -40,10 +40,9 @@ _WORDS: Final = {"regressed": "regression", "missing": "missing", "incomplete": 
 _REMARKS: Final = {"compared": "", "unanswered": "no answers in OLD"}  # the other names are words already
 _TESTS: Final = {
     "mcnemar": "exact McNemar test",
-    "sign-flip": "exact sign-flip test over questions, because some have several answers",
-    "t": "t-test over questions, because many have several answers",
+    "t": "paired t-test over questions, because some have several answers",
 }
-_SCORE_TESTS: Final = {"sign-flip": "exact sign-flip test over scores", "t": "t-test over scores"}
+_SCORE_TESTS: Final = _TESTS | {"t": "paired t-test over scores"}
 
 
 def _ranked(models: Sequence[ModelDifference]) -> list[ModelDifference]:
@@ -117,7 +116,7 @@ def _legend(found: Difference) -> Iterator[str]:
     used = Counter((_SCORE_TESTS if m.measure == "score" else _TESTS)[m.test] for m in found.models if m.test)
     tests = [
         f"{text} ({counted(used[text], 'model')})" if len(used) > 1 else text
-        for text in (*_TESTS.values(), *_SCORE_TESTS.values())
+        for text in dict.fromkeys((*_TESTS.values(), *_SCORE_TESTS.values()))
         if used[text]
     ]
     if found.counts.relabelled:
@@ -305,10 +304,10 @@ def diff(old: str, new: str, by: str, examples: int | None, output_format: str, 
 
     Accuracies cover questions that both corpora answered; a record with an error is no answer. Graded metrics, which
     have scores other than 0 and 1, are compared by mean score; higher is better, unless the records or
-    --lower-is-better say otherwise. p is the p-value of the exact McNemar test, or of a sign-flip test or t-test over
-    questions if some have several answers, or if scores are compared. Below each table: which change these questions
-    would show in 80 % of all cases (power), if as many answers change as observed, and how many questions the observed
-    ones would need.
+    --lower-is-better say otherwise. p is the p-value of the exact McNemar test if all questions that changed did so by
+    the same size, as single answers do, else of the paired t-test over questions. Below each table: which change these
+    questions would show in 80 % of all cases (power), if as many answers change as observed, and how many questions the
+    observed ones would need.
 
     Without --fail-on, the exit code is 0 whatever changed. With it, a model that NEW lacks or that could hardly be
     compared is a failure, too.

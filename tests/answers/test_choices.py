@@ -12,7 +12,8 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, Choices, Cut, Marks, RecordMark, facts_of, mark, mean_length
+from fastrec.answers.marks import Choices, Cut, Marks, RecordMark, facts_of, mark, mean_length
+from fastrec.statistics.repeats import ERROR, RIGHT, WRONG
 from tests.sizes import examples
 
 MODELS = 40

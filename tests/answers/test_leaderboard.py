@@ -18,8 +18,10 @@ from fastrec.answers import leaderboard as implementation
 from fastrec.answers.index import open_index
 from fastrec.cli import cli
 from fastrec.limits import Limits, use_limits
-from tests.answers.test_ranks import make_corpus, naive_ranges, record, scipy_stats
+from fastrec.statistics import bootstrap
+from tests.answers.test_ranks import make_corpus, record
 from tests.samples import sample_of
+from tests.statistics.test_ranks import naive_ranges, scipy_stats
 
 QUESTIONS = {"A": 60, "B": 25, "C": 40}
 METRIC = sample_of("0.3.0")["evaluation_result_id"]
@@ -60,7 +62,7 @@ def by_hash(corpus: Path, name: str) -> Any:
 def draws_of(values: Any, name: str) -> Any:
     """The same draws, one by one."""
     random = np.random.default_rng([0, crc32(f"{name}\0{METRIC}".encode())])
-    chosen = random.integers(0, len(values), (implementation.DRAWS, len(values)))
+    chosen = random.integers(0, len(values), (bootstrap.DRAWS, len(values)))
     return np.array([np.nanmean(values[row], axis=0) for row in chosen])
 
 
@@ -132,7 +134,7 @@ def test_many_questions_are_drawn_in_bundles(corpus, monkeypatch):
     """Bundles have nearly the same interval as single questions."""
     exact = fastrec.leaderboard(corpus, evaluation="A").models[0].cells[0]
     monkeypatch.setattr(implementation, "BUNDLES", 20)
-    monkeypatch.setattr(implementation, "_CELLS", 100)
+    monkeypatch.setattr(bootstrap, "_CELLS", 100)
     bundled = fastrec.leaderboard(corpus, evaluation="A").models[0].cells[0]
     assert bundled.value == exact.value
     assert bundled.high - bundled.low == pytest.approx(exact.high - exact.low, rel=0.5)
@@ -305,20 +307,3 @@ def test_too_many_evaluations_are_refused(corpus, tmp_path):
         board = implementation.make_leaderboard(index, most=24)  # a page shows what fits
     assert [one.title for one in board.evaluations] == ["A", "C"]
     assert board.left_out == 1
-
-
-def test_wins_of_many_models(monkeypatch):
-    """Sorting gives the same wins as comparing all pairs, also with ties, and without answers."""
-    random = np.random.default_rng(0)
-    values = random.integers(0, 20, (50, 30)).astype(float)
-    values[random.random(values.shape) < 0.1] = np.nan
-    wins = implementation._wins(values)
-    monkeypatch.setattr(implementation, "_FEW", 0)
-    assert (implementation._wins(values) == wins).all()
-    assert implementation._wins(np.array([[3.0, 1.0, 3.0, np.nan]])).tolist() == [[1.5, 0.0, 1.5, -0.5]]
-
-
-def test_ends_of_intervals_are_percentiles():
-    random = np.random.default_rng(0)
-    for draws in (random.random((1000, 3)), random.integers(0, 9, (1000, 3)) / 8, random.random((999, 1)) * 1e155):
-        assert (implementation._ends(draws) == np.percentile(draws, [2.5, 97.5], axis=0)).all()

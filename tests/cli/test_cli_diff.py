@@ -179,11 +179,15 @@ def test_repeats_and_errors_are_explained(tmp_path: Path) -> None:
     assert lines[2].split()[-3:] == ["0", "→", "4"]
     assert "errors" not in invoke("old", "new").stdout
     assert lines[5].endswith("; a record with an error is no answer")
-    assert lines[6].startswith("p: exact sign-flip test over questions, because some have several answers. adjusted p")
+    assert lines[6].startswith("p: exact McNemar test. adjusted p")
     assert lines[-2].startswith("1 pair: 0 unchanged, 1 changed; 0 added, 0 removed; 8 of OLD and 8 of NEW are repeats")
     lines = invoke(tmp_path / "old", tmp_path / "new", "--errors-as-wrong").stdout.splitlines()
     assert lines[5].endswith("; a record with an error is a wrong answer")
     assert lines[2].split()[1:7] == ["5", "80.0%", "40.0%", "-40.00", "4", "0"]
+    corpus_of([*trials("+-", "new", 0), *trials("--", "new", 1)], tmp_path / "newer")
+    lines = invoke(tmp_path / "old", tmp_path / "newer").stdout.splitlines()
+    reason = "because some have several answers"
+    assert any(line.startswith(f"p: paired t-test over questions, {reason}. adjusted p") for line in lines)
 
 
 def test_examples() -> None:

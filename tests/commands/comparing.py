@@ -16,9 +16,11 @@ import msgspec
 import pytest
 
 import fastrec
+from tests.lazily import Library
 from tests.normalize.normalizing import Corpus
 from tests.summary.naive import hash_of, split_hashes
 
+scipy_stats: Any = Library("scipy.stats")
 BY = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 Model = tuple[str, str | None, str]
 KINDS = ("unchanged", "changed", "relabelled", "added", "removed", "repeats_old", "repeats_new")
@@ -123,6 +125,16 @@ def flipped(differences: Sequence[Fraction]) -> float:
     return float(Fraction(sum(abs(way) >= abs(sum(changed)) for way in ways), len(ways)))
 
 
+def paired(differences: Sequence[Fraction]) -> tuple[str, float]:
+    """The test of differences and its p-value: McNemar's if all have one size, else a t-test with its floor."""
+    changed = [difference for difference in differences if difference]
+    if len({abs(difference) for difference in changed}) <= 1:
+        rose = sum(difference > 0 for difference in changed)
+        return "mcnemar", p_value(rose, len(changed) - rose)
+    found = scipy_stats.ttest_1samp([float(difference) for difference in differences], 0)
+    return "t", max(float(found.pvalue), 2 / 2 ** len(changed))
+
+
 def adjusted(values: Mapping[Any, float]) -> dict[Any, float]:
     """The method of Benjamini and Hochberg, by its definition."""
     ranked = sorted(values.values())
@@ -155,7 +167,6 @@ def reference(
     changed: Counter[str] = Counter()
     counts: dict[Model, Counter[str]] = defaultdict(Counter)
     means: dict[Model, list[tuple[Fraction, Fraction]]] = defaultdict(list)
-    repeats: Counter[Model] = Counter()
     flips: dict[Model, list[tuple[str, float, float]]] = defaultdict(list)
     for groups in questions.values():
         first = next(record for group in groups.values() for side in group for record in side)
@@ -188,25 +199,18 @@ def reference(
         if was is None or now is None:
             continue
         means[model].append((was, now))
-        repeats[model] += any(
-            sum(errors_as_wrong or not record.get("error") for record in side) > 1 for side in compared
-        )
         if was != now:
             flips[model].append((compared[1][0]["sample_hash"], float(was), float(now)))
-    ps = {
-        model: flipped([now - was for was, now in some])
-        if repeats[model] or model[:2] in scored
-        else p_value(sum(was > now for was, now in some), sum(was < now for was, now in some))
-        for model, some in means.items()
-    }
+    tests = {model: paired([now - was for was, now in some]) for model, some in means.items()}
+    ps = {model: p for model, (_, p) in tests.items()}
     return {
         "models": {
             model: {name: count[name] for name in (*KINDS, *FIGURES)}
             | _statistics(means[model], "score" if model[:2] in scored else "accuracy")
             | {
-                "test": ("sign-flip" if repeats[model] or model[:2] in scored else "mcnemar") if means[model] else None,
-                "p": ps.get(model),
-                "p_adjusted": adjusted(ps).get(model),
+                "test": tests[model][0] if means[model] else None,
+                "p": pytest.approx(ps[model], rel=1e-9) if means[model] else None,
+                "p_adjusted": pytest.approx(adjusted(ps)[model], rel=1e-9) if means[model] else None,
                 "flips": sorted(flips[model]),
             }
             for model, count in counts.items()

@@ -15,7 +15,7 @@ import fastrec
 from fastrec.answers.index import open_index
 from fastrec.answers.table import Query
 from fastrec.errors import NoMatchError, UsageError
-from fastrec.summary.significance import kappa_interval
+from fastrec.statistics.agreement import kappa_interval
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 

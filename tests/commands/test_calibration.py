@@ -11,7 +11,7 @@ import pytest
 
 import fastrec
 from fastrec.errors import NoMatchError
-from fastrec.summary.significance import calibrate
+from fastrec.statistics.calibration import calibrate
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 

@@ -364,14 +364,14 @@ def test_repeats_are_compared_by_the_mean_of_their_question(tmp_path: Path) -> N
     assert (model.questions, model.worse, model.better) == (9, 7, 0)
     assert model.old_accuracy == pytest.approx((5 * 0.75 + 2 * 0.5 + 1) / 9)
     assert model.points == pytest.approx(100 * -7 * 0.25 / 9)
-    assert (model.test, model.p) == ("sign-flip", 2 / 2**7)
+    assert (model.test, model.p) == ("mcnemar", 2 / 2**7)
     assert [failure.reason for failure in difference.failures] == ["regressed"]
 
 
 def test_a_corpus_with_another_number_of_repeats_is_compared(tmp_path: Path) -> None:
     """A question has the same weight, whatever the number of its records."""
     model = diff(*nights_of(tmp_path, ("+", "+-"), ("+-+", "-"), ("-", "-"))).models[0]
-    assert (model.questions, model.worse, model.test) == (3, 2, "sign-flip")
+    assert (model.questions, model.worse, model.test) == (3, 2, "t")
     assert model.points == pytest.approx(100 * (-1 / 2 - 2 / 3) / 3)
 
 

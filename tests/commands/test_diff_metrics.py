@@ -102,7 +102,7 @@ def test_a_graded_metric_is_compared_by_score(tmp_path: Path) -> None:
     """Its accuracy only if asked for."""
     pair = nights_of(tmp_path, "f1", [0.9, 0.75, 0.6, 1.0], [0.7, 0.75, 0.55, 0.9])
     model = diff(*pair).models[0]
-    assert (model.graded, model.measure, model.test) == (True, "score", "sign-flip")
+    assert (model.graded, model.measure, model.test) == (True, "score", "t")
     assert (model.old_score, model.new_score) == (pytest.approx(3.25 / 4), pytest.approx(2.9 / 4))
     assert (model.old_accuracy, model.points, model.worse, model.p) == (None, -8.75, 3, 2 / 8)
     assert [(flip.old, flip.new) for flip in sorted(model.flips, key=lambda flip: flip.sample_id)] == [
@@ -242,7 +242,7 @@ def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
         document.seconds = 0
     assert documents[0] == documents[1]
     assert documents[0].counts.repeats_old > 5
-    assert {model.test for model in documents[0].models} <= {"sign-flip", "t"}
+    assert {model.test for model in documents[0].models} <= {"mcnemar", "t"}
 
 
 def test_a_changed_score_is_reported(tmp_path: Path) -> None:
@@ -313,10 +313,11 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """Two metrics of an evaluation, one of them graded and worse in the second corpus, and one evaluation with one."""
     folder = tmp_path_factory.mktemp("nights")
     paths = []
-    for name, loss in (("old", 0.0), ("new", 0.25)):
+    even = [0.0] * 8 + [0.01, -0.01]  # so that not all scores lose the same
+    for name, loss, other in (("old", 0.0, 1), ("new", 0.25, 0)):
         records = [
             *(record("exact", number, float(number % 2), name) for number in range(10)),
-            *(record("f1", number, 0.75 - loss, name) for number in range(10)),
+            *(record("f1", number, 0.75 - loss + other * even[number], name) for number in range(10)),
             *(record("exact", number, 1.0, name, evaluation_name="logic") for number in range(3)),
         ]
         paths.append(str(corpus(folder, name, records)))
@@ -336,7 +337,7 @@ def test_tables_name_the_metric_where_there_are_several(nights: tuple[str, str])
         result.stdout
     )
     assert (
-        "p: exact McNemar test (2 models); exact sign-flip test over scores (1 model). adjusted p: for 3 models, by "
+        "p: exact McNemar test (2 models); paired t-test over scores (1 model). adjusted p: for 3 models, by "
         "Benjamini and Hochberg"
     ) in lines
     assert ["arithmetic · f1", "org/model", "0.75", "0.5"] in [

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import fastrec
 from fastrec.answers.index import open_index
-from fastrec.answers.marks import ERROR, RIGHT, WRONG, Trial, parse_repeats
 from fastrec.answers.table import Query
 from fastrec.errors import NoMatchError, UsageError
+from fastrec.statistics.repeats import ERROR, RIGHT, WRONG, Trial, parse_repeats
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
@@ -174,7 +174,7 @@ def test_compare(corpus: Path) -> None:
     assert (found["mean"].wins, found["mean"].losses, found["mean"].ties) == (3, 1, 1)
     assert (found["pass^2"].wins, found["pass^2"].losses, found["pass^2"].ties) == (3, 0, 2)
     assert found["pass^2"].difference == pytest.approx((1 + 3 / 6 + 1 / 6) / 5)
-    assert (found["pass^2"].test, found["pass^2"].p) == ("sign-flip", 2 / 2**3)
+    assert (found["pass^2"].test, found["pass^2"].p) == ("t", 2 / 2**3)
     assert (found["pass^4"].a, found["pass^4"].b) == (1 / 5, 0)
     text = run_here("compare", corpus, A, B, "--repeats-as", "pass^2", "--examples", "0").stdout.decode()
     assert "  pass^2: the chance that all of 2 answers to a question would be right" in text

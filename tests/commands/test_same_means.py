@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fastrec
-from fastrec.answers.leaderboard import DRAWS
+from fastrec.statistics.bootstrap import DRAWS
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 

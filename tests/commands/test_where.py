@@ -23,7 +23,7 @@ from fastrec.commands.generate import Recipe
 from fastrec.commands.generate import lines as lines_of
 from fastrec.errors import NoMatchError, UsageError
 from fastrec.limits import Limits, use_limits
-from fastrec.summary.significance import adjust
+from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.where import parse_condition, parse_path, spell_path, values_of
 from tests.normalize.normalizing import Corpus, write
 from tests.running import run_command
@@ -324,7 +324,7 @@ def test_a_group_of_compare_is_the_comparison_of_its_records(corpus: Corpus) -> 
             replace(one, p_adjusted=None) for one in expected
         ]
     tested = [one for one in found if one.p is not None]
-    assert [one.p_adjusted for one in tested] == adjust([one.p for one in tested])
+    assert [one.p_adjusted for one in tested] == benjamini_hochberg([one.p for one in tested])
     rows = fastrec.open(corpus.path).compare("m0", "m3", group_by="metadata.subject").rows()
     assert [row["metadata.subject"] for row in rows] == [(one.group or {}).get("metadata.subject") for one in found]
     done = run_command("compare", str(corpus.path), "m0", "m3", "--group-by", "metadata.subject", "--evaluation", "zoo")
@@ -363,7 +363,8 @@ def test_a_group_of_trend_is_the_trend_of_its_records(tmp_path: Path) -> None:
             ]
     changes = [change for one in found.evaluations for model in one.models for change in model.changes]
     assert found.comparisons == len(changes)
-    assert sorted(change.p_adjusted for change in changes) == sorted(adjust([change.p for change in changes]))
+    adjusted = benjamini_hochberg([change.p for change in changes])
+    assert sorted(change.p_adjusted for change in changes) == sorted(adjusted)
     levels = sorted(one["metadata"]["level"] for records in made for one in records if one["metadata"])
     border = levels[len(levels) // 2 - 1]
     low, high, without = fastrec.trend(tmp_path / "nights", group_by="metadata.level:2", model="m0").evaluations[1:]

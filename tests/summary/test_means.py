@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.limits import Limits
 from fastrec.sorting.keys import KeyColumns
+from fastrec.statistics.intervals import wilson_interval
 from fastrec.summary.census import census_of_part, count_questions
-from fastrec.summary.significance import wilson_interval
 from fastrec.summary.tally import Means, Outcome, Repeats, Totals, exact, exact_square, means_of
 from tests.normalize.normalizing import Corpus, run_limited
 from tests.samples import sample

@@ -24,12 +24,12 @@ from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import Limits, use_limits
 from fastrec.schemas.registry import NEWEST_SCHEMA
 from fastrec.sorting.keys import METRIC_FIELDS, KeyColumns, key_maker, key_splitter
+from fastrec.statistics.intervals import score_interval
 from fastrec.summary.census import census_of_part, count_questions
 from fastrec.summary.document import LineCounts, Summary
 from fastrec.summary.part_statistics import Census
 from fastrec.summary.present_ranking import facts_in_words
 from fastrec.summary.rows import outcome_of, row_maker
-from fastrec.summary.significance import score_interval
 from fastrec.summary.summarize import hash_counts, summarize
 from fastrec.summary.tally import Tally
 from fastrec.wording import titles

@@ -21,14 +21,16 @@ from typing import Any, Literal, Unpack
 from fastrec.commands.diff.document import ChangedField, Counts, Difference, Examples, Failure, ModelDifference, Side
 from fastrec.commands.diff.merge import compare_range
 from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
-from fastrec.commands.diff.questions import Changes, Compared, MismatchError, Read, Scope, Totals, compare_questions
+from fastrec.commands.diff.questions import Changes, Compared, MismatchError, Scope, Totals, compare_questions
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
 from fastrec.filters import FilterArguments, Strings, as_tuple, field_names, make_filters
 from fastrec.normalize.scratch import matching_corpus
+from fastrec.statistics.adjust import benjamini_hochberg
+from fastrec.statistics.exact import to_double
+from fastrec.statistics.paired import Differences, p_values_of, power
 from fastrec.summary.document import filled
-from fastrec.summary.significance import adjust, paired_test, power, to_double
 
 
 def _compare_models(
@@ -36,6 +38,7 @@ def _compare_models(
 ) -> list[ModelDifference]:
     """Combine what the tasks counted of each model with the two summaries; CorpusError if they do not add up."""
     models = []
+    tested: list[tuple[ModelDifference, Differences]] = []
     graded = old.graded | new.graded
     names = old.models.keys() | new.models.keys() | changes.read.keys()
     # Records without a metric come first.
@@ -62,27 +65,29 @@ def _compare_models(
         status: Any = "unanswered" if not compared.old.answered else "compared" if enough else "incomplete"
         if not before or not after:
             status = "missing" if before else "new"
-        models.append(
-            ModelDifference(
-                evaluation_name=evaluation,
-                metric=metric,
-                model_id=model_id,
-                graded=(evaluation, metric) in graded,
-                measure="score" if scored else "accuracy",
-                lower_is_better=lower,
-                status=status,
-                old_records=totals[0].records,
-                new_records=totals[1].records,
-                old_errors=before.errors if before else 0,
-                new_errors=after.errors if after else 0,
-                **_statistics(compared, read, scored=scored, lower=lower),
-                counts=counts,
-                flips=flips,
-            )
+        differences = read.differences(compared.old_compared.answered)
+        model = ModelDifference(
+            evaluation_name=evaluation,
+            metric=metric,
+            model_id=model_id,
+            graded=(evaluation, metric) in graded,
+            measure="score" if scored else "accuracy",
+            lower_is_better=lower,
+            status=status,
+            old_records=totals[0].records,
+            new_records=totals[1].records,
+            old_errors=before.errors if before else 0,
+            new_errors=after.errors if after else 0,
+            **_statistics(compared, differences, scored=scored, lower=lower),
+            counts=counts,
+            flips=flips,
         )
-    tested = [(model, model.p) for model in models if model.p is not None]
-    for (model, _), value in zip(tested, adjust([p for _, p in tested]), strict=True):
-        model.p_adjusted = value
+        models.append(model)
+        if differences.questions:
+            tested.append((model, differences))
+    p_values = p_values_of([differences for _, differences in tested])
+    for (model, _), p, adjusted in zip(tested, p_values, benjamini_hochberg(p_values), strict=True):
+        model.p, model.p_adjusted = p, adjusted
     return models
 
 
@@ -95,16 +100,10 @@ def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Cou
     return Counts(unchanged=pairs - kinds["changed"], **kinds)
 
 
-def _statistics(compared: Compared, read: Read, *, scored: bool, lower: bool) -> dict[str, Any]:
+def _statistics(compared: Compared, found: Differences, *, scored: bool, lower: bool) -> dict[str, Any]:
     """Compute the fields of a `ModelDifference` about its questions; `lower` says whether a lower score is better."""
-    number = compared.old_compared.answered
-    gain, squares = read.gain.total(), read.squares.total()
-    test, p, detectable, needed = None, None, None, None
-    if number:
-        binary = not (scored or compared.repeats)
-        changed = read.fell + read.rose
-        test, p = paired_test(read.differences, number, changed=changed, total=gain, squares=squares, binary=binary)
-        detectable, needed = power(number, gain, squares, test)
+    number = found.questions
+    detectable, needed = power(found, graded=scored) if number else (None, None)
     totals = (compared.old_compared.means, compared.new_compared.means)
     means = [to_double(total / number) if number and total is not None else None for total in totals]
     accuracies, scores = ([None, None], means) if scored else (means, [None, None])
@@ -117,11 +116,10 @@ def _statistics(compared: Compared, read: Read, *, scored: bool, lower: bool) ->
         "new_accuracy": accuracies[1],
         "old_score": scores[0],
         "new_score": scores[1],
-        "points": to_double((-100 if lower else 100) * gain / number) if number else None,
-        "worse": read.rose if lower else read.fell,
-        "better": read.fell if lower else read.rose,
-        "test": test,
-        "p": p,
+        "points": to_double((-100 if lower else 100) * found.total / number) if number else None,
+        "worse": found.rose if lower else found.fell,
+        "better": found.fell if lower else found.rose,
+        "test": found.test if number else None,
         "detectable": None if detectable is None else 100 * detectable,
         "questions_needed": needed,
     }

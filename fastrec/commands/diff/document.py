@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from fastrec.summary.significance import Test
+from fastrec.statistics.paired import Test
 
 Status = Literal["compared", "incomplete", "missing", "new", "unanswered"]
 
@@ -125,10 +125,9 @@ class ModelDifference(msgspec.Struct, kw_only=True):
     better: int
     """Questions whose mean rose, or fell if a lower score is better."""
     test: Test | None
-    """The test that gave `p`: `mcnemar` (exact) if accuracies are compared and every question has one answer in each
-    corpus; else `sign-flip` (exact), or `t` for many questions. All are two-sided. null if no question was
-    compared."""
-    p: float | None
+    """The test that gave `p`: `mcnemar` (exact) if all questions that changed did so by the same size, as single
+    answers do; else `t`. Both are two-sided. null if no question was compared."""
+    p: float | None = None
     """p-value: how likely chance alone makes the differences at least this one-sided."""
     detectable: float | None
     """The smallest difference in points that this test of these questions finds with p < 0.05 in 80 % of all cases, if

@@ -55,7 +55,7 @@ from fastrec.engine.base import collector_off
 from fastrec.errors import CorpusError, FastrecError, shown
 from fastrec.limits import current_limits
 from fastrec.sorting.keys import FIELDS, METRIC
-from fastrec.summary.significance import to_double
+from fastrec.statistics.exact import to_double
 
 _SHORTEST: Final = 1 << 9  # bytes: the search for the first difference stops here
 _AFTER_MODEL: Final = key_mark("evaluation_name")

@@ -32,8 +32,9 @@ from fastrec.commands.diff.document import RecordName
 from fastrec.corpus.scan import key_mark, read_head
 from fastrec.judge.findings import json_path
 from fastrec.judge.parse import parse
+from fastrec.statistics.exact import exact_mean
+from fastrec.statistics.paired import Differences
 from fastrec.summary.document import ErrorsAsWrong, ModelSummary, filled, json_safe
-from fastrec.summary.significance import exact_mean
 
 Value = bool | Fraction | None
 """What a record adds to the mean of its question: whether it is right, or its score; None if it is no answer."""
@@ -49,7 +50,6 @@ ModelName = tuple[str, str | None, str]  # an evaluation_name, a metric and a mo
 
 OTHER_FIELDS: Final = "(other fields)"
 _ROUNDING = Fraction(1, 10**12)  # of a mean
-_MOST_SIZES = 1_000  # of differences; the exact sign-flip test gives up far below
 _MOST_DENOMINATORS = 4_096
 _NO_ERROR = Raw(b"null")
 _NO_ERRORS = (_NO_ERROR, Raw(b'""'))
@@ -287,9 +287,7 @@ class Read:
         self._means = [ExactSum() for _ in Outcome._fields]
         self.size = ExactSum()  # of the absolute values of all means, which bounds what rounding may amount to
         self.gain, self.squares = ExactSum(), ExactSum()
-        self.differences: Counter[Fraction] | None = Counter()
-        """Number of compared questions by difference, without those that did not change; None if there are too many
-        different ones for an exact test."""
+        self.smallest = self.largest = Fraction()  # of the sizes of differences; 0 without one
         self.fell = self.rose = 0  # compared questions whose mean fell or rose
 
     def add(self, outcome: Outcome, number: int = 1) -> None:
@@ -314,20 +312,24 @@ class Read:
         self.rose += number * (numerator > 0)
         self.gain.add(number * numerator, denominator)
         self.squares.add(number * numerator**2, denominator**2)
-        if self.differences is not None:
-            self.differences[difference] += number
-            if len(self.differences) > _MOST_SIZES:
-                self.differences = None
+        self._add_sizes(abs(difference), abs(difference))
 
     def merge(self, other: Read) -> None:
         self._counts = list(map(Totals.plus, self._counts, other._counts))
         for ours, theirs in zip(self._sums(), other._sums(), strict=True):
             ours.merge(theirs)
         self.fell, self.rose = self.fell + other.fell, self.rose + other.rose
-        if self.differences is not None and other.differences is not None:
-            self.differences.update(other.differences)
-        if other.differences is None or len(self.differences or ()) > _MOST_SIZES:
-            self.differences = None
+        if other.largest:
+            self._add_sizes(other.smallest, other.largest)
+
+    def _add_sizes(self, smallest: Fraction, largest: Fraction) -> None:
+        self.smallest = min(self.smallest or smallest, smallest)
+        self.largest = max(self.largest, largest)
+
+    def differences(self, questions: int) -> Differences:
+        """The differences of so many compared questions; those that were not read have none."""
+        gain, squares = self.gain.total(), self.squares.total()
+        return Differences(questions, self.rose, self.fell, gain, squares, self.smallest, self.largest)
 
     def _sums(self) -> list[ExactSum]:
         return [*self._means, self.size, self.gain, self.squares]
@@ -345,7 +347,6 @@ class Compared(NamedTuple):
     new: Totals
     old_compared: Totals
     new_compared: Totals
-    repeats: bool  # whether a compared question has several answers in a corpus
 
 
 def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool) -> Compared:
@@ -372,8 +373,7 @@ def compare_questions(totals: tuple[Totals, ...], read: Read, *, all_read: bool)
                 raise MismatchError
         if same.correct is not None and same.answers == same.answered:  # no repeats are left, so the sum is exact
             same.means = Fraction(same.correct)
-    repeats = any(total.answers > total.answered for total in (same, was, now))
-    return Compared(old, new, same.plus(was), same.plus(now), repeats)
+    return Compared(old, new, same.plus(was), same.plus(now))
 
 
 class Changes(msgspec.Struct):
