@@ -132,6 +132,9 @@ def said(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _turns(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The turns of a conversation; a single turn has none, whatever an unknown key says."""
+    if record.get("interaction_type") == "single_turn":
+        return []
     lists = [found for key in ("interactions", "messages") if isinstance(found := record.get(key), list)]
     return [turn for some in lists for turn in some if isinstance(turn, dict)]  # one of them may be an unknown key
 

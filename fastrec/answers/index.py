@@ -417,6 +417,8 @@ class Index:
         """The next question on which the models disagree; the first one if the query does not choose the question."""
         ids, at = self._position(query, name)
         following = ids[0 if at is None else at + 1 :]
+        if not len(following):
+            return None
         disputed = following[self.facts(query).spread[following] > 0]
         return self._one(query, int(disputed[0])) if len(disputed) else None
 
@@ -438,9 +440,7 @@ class Index:
         values = (cells.score if scope.graded else cells.share)[places].tolist()
         sign = 1 if scope.lower_is_better else -1
         known = {}
-        for model, flags, value in zip(
-            cells.model[places].tolist(), cells.flags[places].tolist(), values, strict=True
-        ):
+        for model, flags, value in zip(cells.model[places].tolist(), cells.flags[places].tolist(), values, strict=True):
             known[model] = flags, value if flags & ANSWERS else None
 
         def order(model: int) -> tuple[bool, bool, float]:
@@ -518,9 +518,7 @@ class Index:
                 rows[row_of[question]][column_of[model]] = repeats.value(some, graded=by_score)
         return {table.names[number]: tuple(row) for number, row in zip(ids.tolist(), rows, strict=True)}
 
-    def blocks(
-        self, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
-    ) -> Iterator[Array]:
+    def blocks(self, query: Query, models: Sequence[str], *, graded: bool, common: bool = False) -> Iterator[Array]:
         """Yield the values of some models, many questions at a time: questions × models, NaN without an answer.
 
         With `common`, only questions that all of them have answered.

@@ -362,9 +362,7 @@ _Means = dict[tuple[str, str | None, str], ModelSummary]  # by evaluation, metri
 def _means_of(index: Index) -> _Means:
     """The exact means of the summary, rounded once: equal means are equal numbers, and those of all commands."""
     return {
-        (one.evaluation_name, one.metric, model.model_id): model
-        for one in index.evaluations
-        for model in one.by_model
+        (one.evaluation_name, one.metric, model.model_id): model for one in index.evaluations for model in one.by_model
     }
 
 

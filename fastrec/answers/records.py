@@ -16,6 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -138,9 +139,7 @@ class Records:
         by_run = (*hashes, (self.model, len(self.models)), (run, len(runs)))
         _, hash_codes = np.unique(by_hash, return_inverse=True)
         _, first_of_run = np.unique(joint_codes(*by_run), return_index=True)
-        _, first_of_sample = np.unique(
-            joint_codes(*by_run, (self.sample_id, len(self.sample_ids))), return_index=True
-        )
+        _, first_of_sample = np.unique(joint_codes(*by_run, (self.sample_id, len(self.sample_ids))), return_index=True)
         distinct_runs = np.bincount(hash_codes[first_of_run], minlength=1)
         distinct_samples = np.bincount(hash_codes[first_of_sample], minlength=len(distinct_runs))
         return (distinct_samples > distinct_runs)[hash_codes] if len(hash_codes) else nothing
@@ -289,8 +288,8 @@ class ScopeRecords:
         order = records[np.argsort(place[records], kind="stable")]
         bounds = np.searchsorted(place[order], cells)
         scores = self.score[order].tolist()
-        ends = [*bounds.tolist()[1:], len(scores)]
-        return [scores[begin:end] for begin, end in zip(bounds.tolist(), ends, strict=True)]
+        bounds = [*bounds.tolist(), len(scores)]
+        return [scores[begin:end] for begin, end in pairwise(bounds)]
 
     def check_models(self, models: Sequence[str]) -> None:
         """Check that the models are those of the summary."""

@@ -242,9 +242,7 @@ class Selection:
                 mask = mask & field.matches(condition)
         return mask, tuple(unread)
 
-    def _fields(
-        self, groups: Groups, jobs: int, progress: Progress | None
-    ) -> Iterator[tuple[int, list[Field]]]:
+    def _fields(self, groups: Groups, jobs: int, progress: Progress | None) -> Iterator[tuple[int, list[Field]]]:
         """Yield the number of each part, and the values of the field of each group in its records."""
         known = [[field_for_group(self.columns(part), group) for group in groups] for part in range(len(self.parts))]
         unread = [

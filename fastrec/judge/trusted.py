@@ -109,9 +109,7 @@ class TrustedJudge(Judge):
         filters, by_fields = settings.filters, Filters(where=settings.filters.where)
         by_name = msgspec.structs.replace(filters, where=())
         self._by_name = RecordFilter(by_name).filters_out if by_name else None
-        self._by_fields = (
-            RecordFilter(by_fields).filters_out if by_fields else None
-        )
+        self._by_fields = RecordFilter(by_fields).filters_out if by_fields else None
 
         only_names = not msgspec.structs.replace(by_name, **dict.fromkeys(NAME_FILTERS, ()))
         # A line with a sure label has these names as they are spelled; no other value matters.

@@ -201,7 +201,7 @@ def test_the_table_of_questions_finds_them(tmp_path: Path) -> None:
         for number, pair in enumerate([(1, 1), (1, 0), (0, 0), (0, 1)])
         for record in judged(number, "m", {"m1": pair[0], "m2": pair[1]})
     ]
-    with open_index(make_corpus(tmp_path, records)) as index:
-        for metric in ("m1", "m2"):
-            query = Query(evaluation_name="e", metric=metric, which="metrics-differ")
-            assert {row.sample_id for row in index.page(query).rows} == {"id of q1", "id of q3"}
+    index = open_index(make_corpus(tmp_path, records))
+    for metric in ("m1", "m2"):
+        query = Query(evaluation_name="e", metric=metric, which="metrics-differ")
+        assert {row.sample_id for row in index.page(query).rows} == {"id of q1", "id of q3"}

@@ -145,9 +145,9 @@ def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_pa
         for number, said in enumerate("yxzx")
     ]  # fmt: skip
     corpus = make_corpus(tmp_path, records)
-    with open_index(corpus) as index:
-        values_of = index.values(Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
-        rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
+    index = open_index(corpus)
+    values_of = index.values(Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
+    rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
     assert {rows[name]: value for name, (value,) in values_of.items()} == {"id of q0": 1, "id of q1": 0}
 
 
@@ -211,11 +211,11 @@ def test_too_few_answers_and_common_questions(corpus: Path) -> None:
 def test_show_has_all_trials(corpus: Path) -> None:
     text = run_here("show", corpus, "id of q1", "--model", A).stdout.decode()
     assert f"{A}: ✗✓✓✓ (3 of 4 right)\n" in text  # in the order of the corpus, as the answers below
-    with open_index(corpus) as index:
-        query = Query(evaluation_name="tau")
-        (row, *_) = index.find("id of q1")
-        assert index.trials(query, row.name)[A] == ["right", "right", "right", "wrong"]
-        assert index.trials(query, "none") == {}
+    index = open_index(corpus)
+    query = Query(evaluation_name="tau")
+    (row, *_) = index.find("id of q1")
+    assert index.trials(query, row.name)[A] == ["right", "right", "right", "wrong"]
+    assert index.trials(query, "none") == {}
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the records of tau-bench are not here")

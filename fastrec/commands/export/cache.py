@@ -48,5 +48,3 @@ def close_to_others(directory: Path) -> None:
     with suppress(OSError):
         if all(path.suffix in CACHED for path in directory.iterdir()):
             directory.chmod(0o700)
-
-

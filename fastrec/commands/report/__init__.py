@@ -146,9 +146,7 @@ def report(
     costs = []
     if priced is not None:
         scopes = [scope for scope, _ in choose_scopes(index.scopes, Filters(), shown_metrics)]
-        metric_of = {
-            one.evaluation_name: one.metric for one in choose_primary(scopes, as_tuple("primary", primary))
-        }
+        metric_of = {one.evaluation_name: one.metric for one in choose_primary(scopes, as_tuple("primary", primary))}
         models = {model.model_id for one in chosen for model in one.models}
         costs = find_costs(index, priced, metric_of, models)
     calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
