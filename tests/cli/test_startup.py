@@ -64,6 +64,11 @@ def test_cat_needs_no_judge() -> None:
     assert not modules_after("import fastrec; fastrec.cat") & {"joblib", "jsonschema_rs", "pyarrow", "numpy", "click"}
 
 
+def test_numpy_is_imported_when_models_are_tested() -> None:
+    """Commands that compare models import it when they test, after their workers have started."""
+    assert "numpy" not in modules_after("import fastrec; fastrec.compare, fastrec.diff, fastrec.trend, fastrec.stats")
+
+
 def test_version() -> None:
     """`python -m fastrec --version` prints the version of the package."""
     done = subprocess.run([sys.executable, "-m", "fastrec", "--version"], capture_output=True, text=True, check=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
@@ -12,14 +11,12 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastrec
 from fastrec.answers.index import open_index
 from fastrec.answers.table import Query
 from fastrec.errors import NoMatchError, UsageError
-from fastrec.statistics.repeats import ERROR, RIGHT, WRONG, Trial, parse_repeats
+from fastrec.statistics.repeats import parse_repeats
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
@@ -105,30 +102,6 @@ def test_answers_are_those_to_the_questions_that_count(errors_as_wrong: bool, tm
     (evaluation,) = fastrec.stats(corpus, repeats_as="first", errors_as_wrong=errors_as_wrong).evaluations
     (model,) = evaluation.by_model
     assert (model.questions, model.answers) == (43, 25 * 5 + 17 + 4 + errors_as_wrong)
-
-
-trials = st.lists(st.tuples(st.sampled_from([RIGHT, WRONG, ERROR]), st.integers(0, 3)), max_size=7)
-
-
-@given(trials, st.integers(1, 8), st.booleans())
-def test_chances_are_shares_of_all_choices(found: list[tuple[int, int]], k: int, errors_as_wrong: bool) -> None:
-    """The unbiased estimate is the share of all choices of K answers with a right one, or with right ones only."""
-    answers = [flag == RIGHT for flag, _ in found if flag != ERROR or errors_as_wrong]
-    choices = list(combinations(answers, k))
-    some = [Trial(flag, float(flag == RIGHT), said, 1) for flag, said in found]
-    for how, check in (("pass@", any), ("pass^", all)):
-        value = parse_repeats(f"{how}{k}", errors_as_wrong=errors_as_wrong).value(some, graded=False)
-        assert value == (Fraction(sum(map(check, choices)), len(choices)) if choices else None)
-
-
-@pytest.mark.parametrize(
-    ("said", "right"),
-    [("xxy", True), ("xyy", False), ("xy", False), ("x", True), ("xxyyz", False), ("yzx!x", True), ("!!x", True)],
-)
-def test_a_tie_of_votes_is_wrong(said: str, right: bool) -> None:
-    flags = {"x": RIGHT, "!": ERROR}
-    some = [Trial(flags.get(one, WRONG), 0.0, ord(one), 1) for one in said]
-    assert parse_repeats("majority").value(some, graded=True) == right
 
 
 @pytest.mark.parametrize("attribution", ["none", "empty"])
