@@ -23,7 +23,7 @@ from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.fields import Array
 from fastrec.answers.finding import find_questions, shortest_prefixes
-from fastrec.answers.reading import Answer, find_phrase, read_answers, read_excerpts
+from fastrec.answers.reading import Answer, find_phrase, is_short, read_answers, read_excerpts
 from fastrec.answers.records import (
     ANSWERS,
     ERROR,
@@ -640,8 +640,9 @@ class Index:
             for key in columns.metadata_keys:
                 records = np.bincount(columns.numbers(METADATA + key), minlength=1).tolist()
                 values = columns.values(METADATA + key)
-                known = [(text_of(value), number) for value, number in zip(values[1:], records[1:], strict=False)]
-                counts.setdefault(key, Counter()).update(dict(known))
+                known = zip(values[1:], records[1:], strict=False)
+                short = {text_of(value): number for value, number in known if is_short(msgspec.json.encode(value))}
+                counts.setdefault(key, Counter()).update(short)
         few = {key: some for key, some in counts.items() if 2 <= len(some) <= _MOST_VALUES}
         keys = sorted(few, key=lambda key: (-few[key].total(), key))[:_MOST_FIELDS]
         found = [(-number, key, value) for key in keys for value, number in few[key].items()]

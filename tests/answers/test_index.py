@@ -243,7 +243,7 @@ def test_lengths_are_counted_in_characters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
 def test_the_length_of_an_answer_is_that_of_where(version: str, tmp_path: Path) -> None:
-    """Only what the model said counts, not the turns of users and tools. A single turn has no others, whatever an unknown key says."""
+    """Only what the model said counts, not the turns of users and tools. A single turn has only an output."""
     turns = {
         "user": "a long question " * 9,
         "assistant": 'It\'s "42" é',

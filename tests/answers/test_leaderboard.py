@@ -239,7 +239,7 @@ def test_formats(corpus):
     assert page.count("<table") == 2
 
 
-def test_a_limit_keeps_the_largest_evaluations(corpus, tmp_path):
+def test_a_limit_keeps_the_largest_evaluations(corpus):
     """The first page of the viewer and the report show only so many; the others are counted."""
     index = open_index(corpus)
     boards = [implementation.make_leaderboard(index, most=most) for most in (None, 2)]
@@ -294,7 +294,7 @@ def test_tables_that_are_not_in_memory_at_the_same_time_are_the_same(corpus):
     assert limited.models[0].cells[2].rank_best
 
 
-def test_too_many_evaluations_are_refused(corpus, tmp_path):
+def test_too_many_evaluations_are_refused(corpus):
     with use_limits(Limits(board_columns=2)), pytest.raises(fastrec.UsageError) as caught:
         fastrec.leaderboard(corpus)
     assert str(caught.value) == (

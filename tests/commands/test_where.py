@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import fastrec
-from fastrec.answers import ranks
 from fastrec.commands.generate import Recipe
 from fastrec.commands.generate import lines as lines_of
 from fastrec.errors import NoMatchError, UsageError
@@ -289,7 +288,8 @@ def test_only_groups_that_are_shown_are_ranked_and_tested(tmp_path: Path, monkey
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "out")
     tested: list[str] = []
     monkeypatch.setattr(
-        ranks, "add_ranks", lambda some, _, *, common: tested.extend(one.evaluation_name for one in some)
+        "fastrec.commands.stats.add_ranks",
+        lambda some, _, *, common: tested.extend(one.evaluation_name for one in some),
     )
     found = fastrec.stats(tmp_path / "out", group_by="metadata.n").evaluations
     assert len(found) == len(tested) == 51
@@ -394,13 +394,6 @@ def test_groups_that_no_record_has_are_refused(command: str, corpus: Corpus, tmp
         assert done.returncode == 2
         assert message in done.stderr
     assert not (tmp_path / "page.html").exists()
-
-
-def test_the_cache_has_no_index_of_groups(corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FASTREC_CACHE", str(tmp_path))
-    fastrec.compare(corpus.path, "m0", "m1", group_by="metadata.subject")
-    fastrec.trend(corpus.path, group_by="metadata.subject")
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.each_value
