@@ -21,7 +21,7 @@ from typing import Final
 
 import msgspec
 
-from fastrec.answers.index import Index, choose_scopes, index_of
+from fastrec.answers.index import Index, choose_scopes
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
@@ -311,7 +311,7 @@ class _Corpus(msgspec.Struct):
 
 
 def _read_corpus(name: str, selection: Selection) -> _Corpus:
-    index = index_of(selection)
+    index = Index(selection)
     models = {
         (one.evaluation_name, one.metric): {model.model_id: filled(_Cell, model) for model in one.by_model}
         for one in index.evaluations

@@ -28,22 +28,12 @@ from fastrec.summary.tally import ModelTally, Tally, add_repeats, exact, exact_s
 _ONE = 1 << 1074
 
 
-def records_by_scope(selection: Selection) -> list[int]:
-    """How many records each scope has."""
-    counts = np.zeros(len(selection.scopes), dtype=np.int64)
-    for part in range(len(selection.parts)):
-        codes = selection.scope_codes(part)
-        counts += np.bincount(codes[codes >= 0], minlength=len(counts))
-    return [int(count) for count in counts]
-
-
-def count_evaluations(selection: Selection) -> list[EvaluationSummary]:
+def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[EvaluationSummary]:
     """Count what the selected records say about each evaluation and metric; those of all records are known."""
     if selection.is_whole:
         return selection.summary.evaluations
-    loader = RecordsOfScopes(selection, records_by_scope(selection))
     found: list[EvaluationSummary] = []
-    for run in loader.runs():
+    for run in loader.runs:
         records = loader.load(run)
         tally = Tally()
         census = Census()

@@ -85,16 +85,16 @@ class _Kept(OrderedDict[_Key, _Item]):
 class Index:
     """The questions of a selection. May be used by several threads."""
 
-    def __init__(self, selection: Selection, evaluations: Sequence[EvaluationSummary]) -> None:
-        """`evaluations` are the results of the selected records."""
+    def __init__(self, selection: Selection) -> None:
         self.selection = selection
         self.corpus = selection.corpus
         self.manifest = selection.manifest
-        self.evaluations = evaluations
-        self.scopes = list(map(scope_of, evaluations))
+        self._records = RecordsOfScopes(selection)
+        self.evaluations: Sequence[EvaluationSummary] = count_evaluations(selection, self._records)
+        """The results of the selected records, as they are in a summary."""
+        self.scopes = list(map(scope_of, self.evaluations))
         self.models = sorted({model for scope in self.scopes for model in scope.models})
-        self._numbers = {(one.evaluation_name, one.metric): number for number, one in enumerate(evaluations)}
-        self._records = RecordsOfScopes(selection, [one.records for one in evaluations])
+        self._numbers = {(one.evaluation_name, one.metric): number for number, one in enumerate(self.evaluations)}
         self._lock = threading.RLock()
         self._facts: _Kept[tuple[int, tuple[str, ...], bool], Facts] = _Kept()
         self._ids: _Kept[Query, Array] = _Kept()
@@ -678,10 +678,6 @@ def query_of(scope: Scope) -> Query:
     return Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
 
 
-def index_of(selection: Selection) -> Index:
-    return Index(selection, count_evaluations(selection))
-
-
 def open_index(
     corpus: str | os.PathLike[str],
     filters: Filters = Filters(),  # noqa: B008 - frozen
@@ -692,7 +688,7 @@ def open_index(
 ) -> Index:
     """Open the questions of a corpus: of all records, or of those that match; with groups, each is an evaluation."""
     check_jobs(jobs)
-    return index_of(select(os.fspath(corpus), filters, groups, jobs=jobs, progress=progress))
+    return Index(select(os.fspath(corpus), filters, groups, jobs=jobs, progress=progress))
 
 
 def open_scopes(

@@ -8,7 +8,8 @@ what the codes in the array NAME stand for. `exact` has the integers that an arr
 hexadecimal digits; the array has the nearest number. NaN is a latency that is not known.
 
 A key of metadata has a column if it is among the first `MOST_KEYS` keys of the part, and has at most `MOST_VALUES`
-distinct values, each spelled in at most `MOST_BYTES` bytes of JSON. Code 0 says that a record lacks the key.
+distinct values, each spelled in at most `MOST_BYTES` bytes of JSON. Code 0 says that a record lacks the key. The JSON
+frame `metadata` names the other keys, as far as they are among the first, and says whether there are more.
 
 The same records give the same bytes. Workers write columns with `array`, because importing numpy takes time and memory.
 """
@@ -132,6 +133,13 @@ class Header(msgspec.Struct):
     frames: list[Frame]
 
 
+class OtherKeys(msgspec.Struct):
+    """Keys of metadata that have no column."""
+
+    keys: list[str]
+    more: bool  # whether there are more keys, which are not listed
+
+
 class _Codes(dict[Any, int]):
     """Numbers values in the order in which they come."""
 
@@ -246,6 +254,7 @@ class ColumnsBuilder:
         for key, codes, values in self._metadata.columns():
             yield METADATA + key, "u1", codes
             yield f"values.{METADATA}{key}", "json", _encode([None, *map(msgspec.Raw, values)])
+        yield "metadata", "json", _encode(self._metadata.other_keys())
         yield "exact", "json", _encode(self._exact)
 
     def write(self, path: str, text_hash: str) -> tuple[int, str]:
@@ -325,6 +334,7 @@ class _MetadataColumns:
     def __init__(self) -> None:
         self._records = 0
         self._keys: dict[str, _KeyColumn | None] = {}  # None: it has too many values, or too long ones
+        self._has_more = False  # keys than those
         self._waiting: list[int] = []  # of each record, the number of its metadata
         self._numbers: dict[bytes, int] = {}  # by end of a line
         self._distinct: list[dict[str, bytes]] = []
@@ -367,6 +377,7 @@ class _MetadataColumns:
         if key not in self._keys and len(self._keys) < MOST_KEYS:
             column = self._keys[key] = _KeyColumn()
             column.codes.frombytes(bytes(self._records))
+        self._has_more = self._has_more or key not in self._keys
         known = self._keys.get(key)
         if known is not None and value not in known.values:
             if len(value) > MOST_BYTES or len(known.values) >= MOST_VALUES:
@@ -380,6 +391,10 @@ class _MetadataColumns:
         for key, column in self._keys.items():
             if column is not None:
                 yield key, column.codes.tobytes(), column.values
+
+    def other_keys(self) -> OtherKeys:
+        """The keys without a column."""
+        return OtherKeys([key for key, column in self._keys.items() if column is None], more=self._has_more)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -425,6 +440,13 @@ class PartColumns:
             for name, (frame, _) in self.frames.items()
             if name.startswith(METADATA) and frame.type != "json"
         ]
+
+    def lacks(self, key: str) -> bool:
+        """Whether no record has a key of metadata."""
+        if METADATA + key in self.frames:
+            return False
+        others = msgspec.json.decode(self.content("metadata"), type=OtherKeys)
+        return not others.more and key not in others.keys
 
     def content(self, name: str) -> bytes:
         """The content of a frame: the bytes of an array, or JSON."""

@@ -143,6 +143,8 @@ def check_metadata(columns: dict[str, Any], metadata: Sequence[dict[str, Any]]) 
             coded[key] = values
     frames = [name for name, kind, _ in columns["header"]["frames"] if name.startswith("metadata.") and kind != "json"]
     assert frames == [f"metadata.{key}" for key in coded]
+    others = [key for key in keys[:64] if key not in coded]
+    assert columns["metadata"] == {"keys": others, "more": len(keys) > 64}
     for key, values in coded.items():
         missing, *known = columns[f"values.metadata.{key}"]
         assert missing is None
