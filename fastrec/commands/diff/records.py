@@ -1,0 +1,180 @@
+"""The records of a range: their columns, as codes that both corpora have in common, and their lines.
+
+Rows are numbers of records: first those of OLD, then those of NEW, each in the order of the lines.
+
+    field        OLD            NEW
+    model_id     0 0 1 1 2 2    0 0 2 2 3        one code for each value
+    bytes        …              …                where a line is follows from the sizes of the lines before it
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from xxhash import xxh3_64_intdigest
+
+from fastrec.commands.diff.document import RecordName
+from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.manifest import MANIFEST, KeyEntry
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, Position, PositionOf, position_maker, skim_lines
+from fastrec.errors import CorpusError
+from fastrec.sorting.keys import METRIC
+from fastrec.storage import file_in, join, parent_and_name
+from fastrec.summary.document import filled, json_safe
+
+Array = np.ndarray[Any, Any]
+"""A value of each row, or some rows."""
+
+Bounds = tuple[Position | None, Position | None]
+"""The positions of a range: the first, and the first after it; None is no bound."""
+
+_CODED: Final = {
+    "evaluation_name": "evaluation",
+    METRIC: "metric",
+    "model_id": "model",
+    "sample_hash": "hash",
+    "evaluation_id": "run",
+    "sample_id": "sample_id",
+}
+_NUMBERS: Final = ("correct", "error", "score", "bytes", "fingerprint")
+
+
+class Records:
+    """The records of both corpora whose positions by some sort fields are in a range.
+
+    Raises:
+        CorpusError: A file of columns is damaged or missing, or a line is not the one that the columns describe.
+    """
+
+    def __init__(self, old: Sequence[PartFile], new: Sequence[PartFile], bounds: Bounds, fields: Sequence[str]) -> None:
+        self._parts = [*old, *new]
+        self._codes: dict[str, dict[Any, int]] = {field: {} for field in _CODED}
+        self._exact_scores: dict[int, int] = {}
+        self._ends = [0]
+        position_of = position_maker(fields)
+        parts = [self._read(part, bounds, position_of) for part in self._parts]
+        columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        self._values = {field: list(codes) for field, codes in self._codes.items()}
+        self.codes: dict[str, Array] = {field: columns[field] for field in _CODED}
+        self.is_new = np.arange(self._ends[-1]) >= self._ends[len(old)]
+        self.correct = columns["correct"].astype(bool)
+        self.error = columns["error"].astype(bool)
+        self.score = columns["score"]
+        for row, score in self._exact_scores.items():
+            self.score[row] = _nearest(score)
+        self.has_exact_scores = bool(self._exact_scores)
+        self.bytes = columns["bytes"]
+        self.fingerprint = columns["fingerprint"]
+        self._start = columns["start"]
+
+    def _read(self, part: PartFile, bounds: Bounds, position_of: PositionOf) -> dict[str, Array]:
+        """Read the columns of a part, as far as it is in the range."""
+        folder, _ = parent_and_name(part.path)
+        path = file_in(folder, part.entry.columns.file, join(folder, MANIFEST))
+        file = PartColumns(path, part.entry.text_xxh3_128)
+        try:
+            values = {field: [_decoded(value) for value in file.values(name)] for field, name in _CODED.items()}
+            columns = {field: file.numbers(name) for field, name in _CODED.items()}
+            rows = range(file.records)
+            low, high = (
+                None
+                if bound is None
+                else bisect_left(rows, bound, key=lambda row: position_of(_key(values, columns, row)))
+                for bound in bounds
+            )
+            for field, found in values.items():
+                codes = self._codes[field]
+                of_values = [codes.setdefault(value, len(codes)) for value in found]
+                columns[field] = np.array(of_values, dtype=np.int64)[columns[field]]
+        except (LookupError, TypeError, ValueError) as exc:
+            raise CorpusError(path, f"is damaged: {exc!r}. Normalize again") from exc
+        columns |= {name: file.numbers(name) for name in _NUMBERS}
+        columns["start"] = np.cumsum(columns["bytes"]) - columns["bytes"]
+        rows = rows[low:high]
+        end = self._ends[-1]
+        self._exact_scores |= {
+            end + rows.index(row): score for row, score in file.exact("score").items() if row in rows
+        }
+        self._ends.append(end + len(rows))
+        return {name: column[low:high] for name, column in columns.items()}
+
+    def names(self, ids: Array, fields: Sequence[str]) -> list[Any]:
+        """The values of some fields that the records of each id have in common."""
+        rows = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
+        rows[ids] = np.arange(len(ids))
+        columns = [[self._values[field][code] for code in self.codes[field][rows].tolist()] for field in fields]
+        return list(zip(*columns, strict=True))
+
+    def name(self, row: int, fields: list[str] | msgspec.UnsetType = msgspec.UNSET) -> RecordName:
+        key = _key(self._values, self.codes, row)
+        metric = key.evaluation_result_id
+        return filled(RecordName, key, metric=metric, sample_id=json_safe(key.sample_id), fields=fields)
+
+    def exact_score(self, row: int) -> int | Fraction:
+        exact = self._exact_scores.get(row)
+        return _spelled(float(self.score[row])) if exact is None else exact
+
+    def lines(self, rows: Array) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines of some rows, which must be sorted, each after its row."""
+        cuts = np.searchsorted(rows, self._ends)
+        for part, begin, end in zip(self._parts, cuts, cuts[1:], strict=False):
+            if begin < end:
+                yield from self._lines_of(part, rows[begin:end])
+
+    def _lines_of(self, part: PartFile, rows: Array) -> Iterator[tuple[int, bytes]]:
+        columns = (rows, self._start[rows], self.bytes[rows], self.fingerprint[rows])
+        wanted = zip(*(column.tolist() for column in columns), strict=True)
+        row, start, size, fingerprint = next(wanted)
+        offset = 0
+        with closing(skim_lines(part)) as buffers:
+            for buffer, filled_bytes in buffers:
+                view = memoryview(buffer)[:filled_bytes]
+                while start < offset + filled_bytes:
+                    line = bytes(view[start - offset : start - offset + size])
+                    if xxh3_64_intdigest(line) != fingerprint:
+                        raise _mismatch(part, start)
+                    yield row, line
+                    following = next(wanted, None)
+                    if following is None:
+                        return
+                    row, start, size, fingerprint = following
+                offset += filled_bytes
+        raise _mismatch(part, start)
+
+
+def _key(values: Mapping[str, list[Any]], codes: Mapping[str, Array], row: int) -> KeyEntry:
+    return KeyEntry(**{field: found[codes[field][row]] for field, found in values.items()})
+
+
+def _mismatch(part: PartFile, start: int) -> CorpusError:
+    reason = f"does not have the line that its columns describe, at byte {start:,} of its text; {VERIFY_HINT}"
+    return CorpusError(part.path, reason)
+
+
+def _decoded(value: Any) -> Any:
+    """A value as it is in a file of columns, where a long integer is an object."""
+    return int(value["integer"], 16) if isinstance(value, dict) else value
+
+
+def _nearest(value: int) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+@lru_cache(maxsize=4_096)
+def _spelled(score: float) -> Fraction:
+    """A score as it is spelled: 0.1 is a tenth, not the double next to it.
+
+    So the mean of 0.1 and 0.2 is that of 0 and 0.3, and equal steps have equal sizes.
+    """
+    return Fraction(score) if score.is_integer() else Fraction(repr(score))
