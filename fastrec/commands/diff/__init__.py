@@ -6,8 +6,8 @@
    lines of pairs with different fingerprints (`fields`).
 4. Test the differences for significance, and decide about failures.
 
-Two matched records with equal 64-bit fingerprints and lines of equal length count as equal. The chance that a difference
-goes unnoticed is 2⁻⁶⁴ for each such pair.
+Two matched records are equal if their lines have equal 64-bit fingerprints and equal sizes. The chance that a
+difference is not noticed is 2⁻⁶⁴ for each pair of records with equal keys.
 """
 
 from __future__ import annotations
@@ -26,31 +26,34 @@ from fastrec.commands.diff.document import ChangedField, Counts, Difference, Exa
 from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
-from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
+from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.filters import FilterArguments, Strings, as_tuple, field_names, make_filters
 from fastrec.summary.document import filled
 from fastrec.summary.significance import adjust, paired_test, power, to_double
 
 
 def _compare_models(
-    old: Corpus, new: Corpus, changes: Changes, found: Difference, scored: Collection[Scope], lower: Collection[Scope]
+    corpora: Sequence[Corpus],
+    changes: Changes,
+    found: Difference,
+    *,
+    scored: Collection[Scope],
+    lower: Collection[Scope],
 ) -> list[ModelDifference]:
     """Make the results of all models; CorpusError if the records and the two summaries do not add up."""
     models = []
-    graded = old.graded | new.graded
+    old, new = corpora
     names = old.models.keys() | new.models.keys() | {name for name, _ in changes.numbers}
     # Records without a metric come first.
     for name in sorted(names, key=lambda name: (name[0], name[1] is not None, name[1] or "", name[2])):
         evaluation, metric, model_id = name
         before, after = old.models.get(name), new.models.get(name)
-        counts = {kind: changes.numbers[name, kind] for kind in NUMBERS}
+        counts: dict[str, Any] = {kind: changes.numbers[name, kind] for kind in NUMBERS}
         counts["unchanged"] = counts["pairs"] - counts["changed"]
-        for corpus, model, records in ((old, before, counts["old_records"]), (new, after, counts["new_records"])):
-            if records != (model.records if model else 0):
+        for corpus, records in ((old, counts["old_records"]), (new, counts["new_records"])):
+            if records != (corpus.models[name].records if name in corpus.models else 0):
                 of = repr(evaluation) if metric is None else f"{evaluation!r} by the metric {metric!r}"
-                reason = (
-                    f"its records of {model_id!r} on {of} and its summary do not add up: it is damaged; {VERIFY_HINT}"
-                )
+                reason = f"its records of {model_id!r} on {of} and its summary do not add up; {VERIFY_HINT}"
                 raise CorpusError(corpus.path, reason)
         by_score = (evaluation, metric) in scored
         lower_is_better = by_score and (evaluation, metric) in lower
@@ -63,7 +66,7 @@ def _compare_models(
                 evaluation_name=evaluation,
                 metric=metric,
                 model_id=model_id,
-                graded=(evaluation, metric) in graded,
+                graded=(evaluation, metric) in old.graded | new.graded,
                 measure="score" if by_score else "accuracy",
                 lower_is_better=lower_is_better,
                 status=status,
@@ -289,7 +292,7 @@ def diff(
         seconds=0.0,
     )
     lower_scopes |= before.lower | after.lower
-    found.models = _compare_models(before, after, changes, found, scored, lower_scopes)
+    found.models = _compare_models(corpora, changes, found, scored=scored, lower=lower_scopes)
     for name in Counts.__struct_fields__:
         setattr(found.counts, name, sum(getattr(model.counts, name) for model in found.models))
     for pattern in allowed:

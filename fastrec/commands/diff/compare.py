@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -43,7 +44,6 @@ ModelName = tuple[str, str | None, str]  # an evaluation_name, a metric and a mo
 MOST_SIZES: Final = 1_000  # of differences; the exact sign-flip test gives up far below
 _MODEL: Final = ("evaluation_name", METRIC, "model_id")
 _HASH: Final = ("evaluation_name", METRIC, "sample_hash")
-_FEW: Final = 1 << 21  # combinations that are numbered without sorting
 
 
 NUMBERS: Final = (
@@ -92,7 +92,7 @@ class Changes:
 
     def __init__(self, examples: int) -> None:
         self._examples = examples
-        self.numbers: Counter[tuple[ModelName, str]] = Counter()
+        self.numbers: defaultdict[tuple[ModelName, str], Any] = defaultdict(int)
         """By model and name, which is one of `NUMBERS`."""
         self.differences: defaultdict[ModelName, Counter[Fraction]] = defaultdict(Counter)
         """Questions whose mean changed, by difference; not all if there are more than `MOST_SIZES` different ones."""
@@ -102,7 +102,8 @@ class Changes:
         """By kind of change, its first records. By model and whether they rose, the first flips."""
 
     def add(self, other: Changes) -> None:
-        self.numbers.update(other.numbers)
+        for name, number in other.numbers.items():
+            self.numbers[name] += number
         self.fields.update(other.fields)
         self.text_bytes += other.text_bytes
         for model, differences in other.differences.items():
@@ -110,6 +111,20 @@ class Changes:
                 self.differences[model].update(differences)
         for kind, records in other.listed.items():
             self.list(kind, records)
+
+    def add_flip(self, model: ModelName, difference: Fraction, flip: Flip) -> None:
+        rose = difference > 0
+        self.numbers[model, "rose" if rose else "fell"] += 1
+        self.numbers[model, "gain"] += difference
+        self.numbers[model, "squares"] += difference**2
+        self.differences[model][difference] += 1
+        self.list((model, rose), [flip])
+
+    def count_fields(self, paths: Sequence[str]) -> None:
+        most = current_limits().diff_fields
+        for path in paths:
+            known = path in self.fields or len(self.fields) < most
+            self.fields[path if known else OTHER_FIELDS] += 1
 
     def list(self, kind: Hashable, records: Sequence[Any]) -> None:
         listed = self.listed[kind]
@@ -128,26 +143,24 @@ class _Comparison:
     def __init__(self, task: CompareTask) -> None:
         self._task = task
         self._records = records = Records(task.old, task.new, task.bounds, task.bound_fields)
-        self._sides = {"old": ~records.is_new, "new": records.is_new}
         codes = records.codes
         self._model = _numbered(*(codes[field] for field in _MODEL))
         self._models: list[ModelName] = records.names(self._model, _MODEL)
         question = [codes[METRIC], *(codes[field] for field in task.fields)]
-        if task.split:
+        if task.split and "sample_id" not in task.fields:
             hashes = _numbered(*(codes[field] for field in _HASH))
             is_split = np.array([name in task.split for name in records.names(hashes, _HASH)])
             question.append(np.where(is_split[hashes], codes["sample_id"] + 1, 0))
         self._question = _numbered(*question)
         self._group = _numbered(self._question, *(codes[field] for field in task.by))
-        is_in = [np.bincount(self._group[side], minlength=_size(self._group)) > 0 for side in self._sides.values()]
-        self._compared = (is_in[0] & is_in[1])[self._group]
+        in_both = np.all(_by_side(self._group, records.is_new), axis=1)
+        self._compared: Array = in_both[self._group]
         self.changes = Changes(task.examples)
 
     def _count(self, name: str, models: Array) -> None:
         """Count records or questions, given the codes of their models."""
         for model, number in enumerate(np.bincount(models).tolist()):
-            if number:
-                self.changes.numbers[self._models[model], name] += number
+            self.changes.numbers[self._models[model], name] += number
 
     def _list(self, kind: str, rows: Array) -> None:
         names = [self._records.name(row) for row in rows[: self._task.examples].tolist()]
@@ -155,11 +168,11 @@ class _Comparison:
 
     def match(self) -> Array:
         """Pair records, and compare the pairs; return which records are not equal to a counterpart."""
-        records = self._records
-        for kind, side in (("removed", "old"), ("added", "new")):
-            alone = np.flatnonzero(self._sides[side] & ~self._compared)
-            self._count(kind, self._model[alone])
-            self._list(kind, alone)
+        records, is_new = self._records, self._records.is_new
+        for kind, side in (("removed", ~is_new), ("added", is_new)):
+            rows = np.flatnonzero(side & ~self._compared)
+            self._count(kind, self._model[rows])
+            self._list(kind, rows)
         identity = _numbered(self._group, *(records.codes[field] for field in FIELDS))
 
         def exact(rows: Array) -> Array:
@@ -171,111 +184,93 @@ class _Comparison:
         # Most identities have one record in each corpus. Of the others, equal records are paired first.
         for ids_of in (identity.__getitem__, exact, identity.__getitem__, self._group.__getitem__):
             rows = np.flatnonzero(left)
-            found.append(rows[_pairs(ids_of(rows), records.is_new[rows])])
-            left[found[-1]] = False
+            pairs = rows[_pairs(ids_of(rows), is_new[rows])]
+            left[pairs] = False
+            found.append(pairs)
         pairs = np.concatenate(found)
-        old, new = pairs.T
-        self._count("pairs", self._model[new])
-        differ = (records.fingerprint[old] != records.fingerprint[new]) | (records.bytes[old] != records.bytes[new])
-        self._compare_pairs(pairs[differ])
-        self.changes.text_bytes = int(records.bytes[pairs[differ]].sum())
-        for side in self._sides:
-            self._count(f"repeats_{side}", self._model[left & self._sides[side]])
-        repeats = np.flatnonzero(left & ~records.is_new)
+        self._count("pairs", self._model[pairs[:, 1]])
+        self._count("repeats_old", self._model[left & ~is_new])
+        self._count("repeats_new", self._model[left & is_new])
+        repeats = np.flatnonzero(left & ~is_new)
         _, first = np.unique(self._group[repeats], return_index=True)
         self._list("repeats", repeats[np.sort(first)])
-        left[pairs[differ]] = True
+        marks = np.stack([records.fingerprint[pairs], records.bytes[pairs]])
+        changed = pairs[(marks[..., 0] != marks[..., 1]).any(axis=0)]
+        self._compare_pairs(changed[np.argsort(changed[:, 0])])
+        left[changed] = True
         return left
 
     def _compare_pairs(self, pairs: Array) -> None:
-        """Compare the lines of pairs."""
-        most_fields = current_limits().diff_fields
-        fields = self.changes.fields
-        for row, before, after in self._lines(pairs[np.argsort(pairs[:, 0])]):
+        """Compare the lines of pairs, which have the order of OLD."""
+        changes, records = self.changes, self._records
+        changes.text_bytes = int(records.bytes[pairs].sum())
+        old, new = pairs.T
+        new_lines = records.lines(np.sort(new))
+        waiting: dict[int, bytes] = {}  # lines of NEW; only those of one question may have another order than in OLD
+        for row, (_, before) in zip(new.tolist(), records.lines(old), strict=True):
+            while row not in waiting:
+                waiting.update([next(new_lines)])
+            after = waiting.pop(row)
             try:
                 paths = compare_lines(before, after)
                 relabelled = is_relabelled(before, after, paths)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, KeyError) as exc:
                 reason = f"or another part has a line that is not a record in normal form; {VERIFY_HINT}"
                 raise CorpusError(self._task.new[0].path, reason) from exc
-            if not paths:
-                continue
-            model = self._models[self._model[row]]
-            self.changes.numbers[model, "changed"] += 1
-            self.changes.numbers[model, "relabelled"] += relabelled
-            for path in paths:
-                known = path in fields or len(fields) < most_fields
-                fields[path if known else OTHER_FIELDS] += 1
-            self.changes.list("relabelled" if relabelled else "changed", [self._records.name(row, paths)])
-
-    def _lines(self, pairs: Array) -> Iterator[tuple[int, bytes, bytes]]:
-        """Yield the row of NEW and both lines of each pair, in the order of OLD.
-
-        In NEW, only pairs of one question may have another order. Lines that come too early wait.
-        """
-        old, new = pairs.T
-        lines = self._records.lines(np.sort(new))
-        waiting: dict[int, bytes] = {}
-        for row, (_, before) in zip(new.tolist(), self._records.lines(old), strict=True):
-            while row not in waiting:
-                waiting.update([next(lines)])
-            yield row, before, waiting.pop(row)
+            if paths:
+                model = self._models[self._model[row]]
+                changes.numbers[model, "changed"] += 1
+                changes.numbers[model, "relabelled"] += relabelled
+                changes.count_fields(paths)
+                changes.list("relabelled" if relabelled else "changed", [records.name(row, paths)])
 
     def compare_questions(self, differs: Array) -> None:
         """Count questions, add up their means, and find those that changed, given the records that differ."""
-        records, question = self._records, self._question
-        size = _size(question)
-        model_of = np.zeros(size, dtype=np.int64)
+        records, question, is_new = self._records, self._question, self._records.is_new
+        model_of = np.zeros(_size(question), dtype=np.int64)
         model_of[question] = self._model
-        scored = np.array([model[:2] in self._task.scored for model in self._models], dtype=bool)[self._model]
-        value = np.where(scored, records.score, records.correct & ~records.error)
+        is_scored = np.array([model[:2] in self._task.scored for model in self._models], dtype=bool)[self._model]
+        value = np.where(is_scored, records.score, records.correct & ~records.error)
         is_answer = ~records.error | self._task.errors_as_wrong
         counted = self._compared & is_answer
-        answers, means = [], []
-        for name, side in self._sides.items():
-            self._count(f"{name}_records", self._model[side])
-            for kind, rows in (("questions", side), ("answered", side & is_answer)):
-                self._count(f"{name}_{kind}", model_of[np.bincount(question[rows], minlength=size) > 0])
-            rows = counted & side
-            answers.append(np.bincount(question[rows], minlength=size))
-            totals = np.bincount(question[rows], weights=value[rows], minlength=size)
-            means.append(totals / np.maximum(answers[-1], 1))
-        both = (answers[0] > 0) & (answers[1] > 0)
-        repeated = both & (answers[0] + answers[1] > 2)
+        answers = _by_side(question, is_new, counted)
+        means = _by_side(question, is_new, np.where(counted, value, 0)) / np.maximum(answers, 1)
+        both = answers.all(axis=1)
+        repeated = both & (answers.sum(axis=1) > 2)
         self._count("questions", model_of[both])
         self._count("repeated", model_of[repeated])
+        all_records, all_answers = _by_side(question, is_new), _by_side(question, is_new, is_answer)
         by_model = np.argsort(model_of[both], kind="stable")
         ends = np.cumsum(np.bincount(model_of[both], minlength=len(self._models)))
-        for name, column in zip(self._sides, means, strict=True):
-            for model, values in zip(self._models, np.split(column[both][by_model], ends), strict=False):
-                self.changes.numbers[model, f"{name}_means"] = _sum(values.tolist())
-        may_differ = np.zeros(size, dtype=bool)
-        may_differ[question[differs & counted]] = True
-        if not records.has_exact_scores:
-            may_differ &= repeated | (means[0] != means[1])
-        self._find_flips(np.flatnonzero(counted & (both & may_differ)[question]), scored)
+        for side, name in enumerate(("old", "new")):
+            self._count(f"{name}_records", self._model[is_new == side])
+            self._count(f"{name}_questions", model_of[all_records[:, side] > 0])
+            self._count(f"{name}_answered", model_of[all_answers[:, side] > 0])
+            values = np.split(means[both, side][by_model], ends)
+            for model, some in zip(self._models, values, strict=False):
+                self.changes.numbers[model, f"{name}_means"] += _sum(some.tolist())
+        may_differ = both & np.any(_by_side(question, is_new, differs & counted), axis=1)
+        if not records.exact_scores:
+            may_differ &= repeated | (means[:, 0] != means[:, 1])
+        self._find_flips(np.flatnonzero(counted & may_differ[question]), value, is_scored)
 
-    def _find_flips(self, rows: Array, scored: Array) -> None:
-        """Compare the means of questions exactly, given the rows of their answers."""
+    def _find_flips(self, rows: Array, value: Array, is_scored: Array) -> None:
+        """Compare the means of questions exactly, given the rows of their answers, and the value of each record."""
         records = self._records
-        compared = np.flatnonzero(self._compared & records.is_new)[::-1]
+        # Of each question, the first record of NEW that was compared is shown.
+        compared = np.flatnonzero(self._compared & records.is_new)
         shown_rows = np.zeros(_size(self._question), dtype=np.int64)
-        shown_rows[self._question[compared]] = compared  # the first one of each question is the last assigned
+        shown_rows[self._question[compared[::-1]]] = compared[::-1]
         questions: defaultdict[int, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
-        for row, shown_row in zip(rows.tolist(), shown_rows[self._question[rows]].tolist(), strict=True):
-            value = records.exact_score(row) if scored[row] else bool(records.correct[row] and not records.error[row])
-            questions[shown_row][int(records.is_new[row])].append(value)
-        for row, values in sorted(questions.items()):
-            was, now = (Fraction(sum(some)) / len(some) for some in values)
-            difference = now - was
-            if difference:
-                model = self._models[self._model[row]]
-                numbers = Counter({"fell": difference < 0, "rose": difference > 0})
-                numbers.update(gain=difference, squares=difference**2)
-                self.changes.numbers.update({(model, name): number for name, number in numbers.items()})
-                self.changes.differences[model][difference] += 1
+        for row in rows.tolist():
+            exact = records.exact_scores.get(row) if is_scored[row] else None
+            sides = questions[int(shown_rows[self._question[row]])]
+            sides[int(records.is_new[row])].append(_spelled(float(value[row])) if exact is None else exact)
+        for row, sides in sorted(questions.items()):
+            was, now = (Fraction(sum(values)) / len(values) for values in sides)
+            if was != now:
                 flip = filled(Flip, records.name(row), old=to_double(was), new=to_double(now))
-                self.changes.list((model, now > was), [flip])
+                self.changes.add_flip(self._models[self._model[row]], now - was, flip)
 
 
 def _numbered(*columns: Array) -> Array:
@@ -284,17 +279,14 @@ def _numbered(*columns: Array) -> Array:
     size = 1
     for codes in columns:
         if size * _size(codes) >= 1 << 63:
-            packed = _dense(packed, size)
+            packed = _dense(packed)
             size = _size(packed)
         packed = packed * _size(codes) + codes
         size *= _size(codes)
-    return _dense(packed, size)
+    return _dense(packed)
 
 
-def _dense(codes: Array, size: int) -> Array:
-    if size < _FEW:
-        is_used = np.bincount(codes, minlength=size) > 0
-        return (np.cumsum(is_used) - 1)[codes]
+def _dense(codes: Array) -> Array:
     # With `return_index` the sort is stable, which is fast because both corpora are sorted.
     _, _, numbers = np.unique(codes, return_index=True, return_inverse=True)
     return numbers
@@ -304,12 +296,16 @@ def _size(codes: Array) -> int:
     return int(codes.max(initial=-1)) + 1
 
 
+def _by_side(ids: Array, is_new: Array, weights: Array | None = None) -> Array:
+    """Count or add up by id: a column for OLD, and one for NEW."""
+    return np.bincount(2 * ids + is_new, weights, 2 * _size(ids)).reshape(-1, 2)
+
+
 def _pairs(ids: Array, is_new: Array) -> Array:
     """Pairs of places whose id one record of OLD and one of NEW have, and no other; those of OLD come first."""
-    number = _size(ids)
-    is_pair = (np.bincount(ids[~is_new], minlength=number) == 1) & (np.bincount(ids[is_new], minlength=number) == 1)
-    paired = np.flatnonzero(is_pair[ids])
-    return paired[np.argsort(ids[paired], kind="stable")].reshape(-1, 2)
+    is_pair = (_by_side(ids, is_new) == 1).all(axis=1)
+    places = np.flatnonzero(is_pair[ids])
+    return places[np.argsort(ids[places], kind="stable")].reshape(-1, 2)
 
 
 def _sum(values: list[float]) -> float | Fraction:
@@ -319,3 +315,12 @@ def _sum(values: list[float]) -> float | Fraction:
         return Fraction(total) + Fraction(math.fsum([*values, -total]))
     except (OverflowError, ValueError):
         return math.nan
+
+
+@lru_cache(maxsize=4_096)
+def _spelled(value: float) -> Fraction:
+    """A score as it is spelled: 0.1 is a tenth, not the double next to it.
+
+    So the mean of 0.1 and 0.2 is that of 0 and 0.3, and equal steps have equal sizes.
+    """
+    return Fraction(value) if value.is_integer() else Fraction(repr(value))

@@ -12,19 +12,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 import numpy as np
-from xxhash import xxh3_64_intdigest
 
 from fastrec.commands.diff.document import RecordName
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import MANIFEST, KeyEntry
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, Position, PositionOf, position_maker, skim_lines
+from fastrec.corpus.scan import PartFile, Position, PositionOf, lines_at, position_maker
 from fastrec.errors import CorpusError
 from fastrec.sorting.keys import METRIC
 from fastrec.storage import file_in, join, parent_and_name
@@ -57,7 +53,7 @@ class Records:
     def __init__(self, old: Sequence[PartFile], new: Sequence[PartFile], bounds: Bounds, fields: Sequence[str]) -> None:
         self._parts = [*old, *new]
         self._codes: dict[str, dict[Any, int]] = {field: {} for field in _CODED}
-        self._exact_scores: dict[int, int] = {}
+        self.exact_scores: dict[int, int] = {}  # by row, those that a double cannot hold
         self._ends = [0]
         position_of = position_maker(fields)
         parts = [self._read(part, bounds, position_of) for part in self._parts]
@@ -68,12 +64,11 @@ class Records:
         self.correct = columns["correct"].astype(bool)
         self.error = columns["error"].astype(bool)
         self.score = columns["score"]
-        for row, score in self._exact_scores.items():
+        for row, score in self.exact_scores.items():
             self.score[row] = _nearest(score)
-        self.has_exact_scores = bool(self._exact_scores)
         self.bytes = columns["bytes"]
         self.fingerprint = columns["fingerprint"]
-        self._start = columns["start"]
+        self._places = [columns[name] for name in ("start", "bytes", "fingerprint")]
 
     def _read(self, part: PartFile, bounds: Bounds, position_of: PositionOf) -> dict[str, Array]:
         """Read the columns of a part, as far as it is in the range."""
@@ -100,9 +95,7 @@ class Records:
         columns["start"] = np.cumsum(columns["bytes"]) - columns["bytes"]
         rows = rows[low:high]
         end = self._ends[-1]
-        self._exact_scores |= {
-            end + rows.index(row): score for row, score in file.exact("score").items() if row in rows
-        }
+        self.exact_scores |= {end + rows.index(row): score for row, score in file.exact("score").items() if row in rows}
         self._ends.append(end + len(rows))
         return {name: column[low:high] for name, column in columns.items()}
 
@@ -118,45 +111,18 @@ class Records:
         metric = key.evaluation_result_id
         return filled(RecordName, key, metric=metric, sample_id=json_safe(key.sample_id), fields=fields)
 
-    def exact_score(self, row: int) -> int | Fraction:
-        exact = self._exact_scores.get(row)
-        return _spelled(float(self.score[row])) if exact is None else exact
-
     def lines(self, rows: Array) -> Iterator[tuple[int, bytes]]:
         """Yield the lines of some rows, which must be sorted, each after its row."""
         cuts = np.searchsorted(rows, self._ends)
         for part, begin, end in zip(self._parts, cuts, cuts[1:], strict=False):
             if begin < end:
-                yield from self._lines_of(part, rows[begin:end])
-
-    def _lines_of(self, part: PartFile, rows: Array) -> Iterator[tuple[int, bytes]]:
-        columns = (rows, self._start[rows], self.bytes[rows], self.fingerprint[rows])
-        wanted = zip(*(column.tolist() for column in columns), strict=True)
-        row, start, size, fingerprint = next(wanted)
-        offset = 0
-        with closing(skim_lines(part)) as buffers:
-            for buffer, filled_bytes in buffers:
-                view = memoryview(buffer)[:filled_bytes]
-                while start < offset + filled_bytes:
-                    line = bytes(view[start - offset : start - offset + size])
-                    if xxh3_64_intdigest(line) != fingerprint:
-                        raise _mismatch(part, start)
-                    yield row, line
-                    following = next(wanted, None)
-                    if following is None:
-                        return
-                    row, start, size, fingerprint = following
-                offset += filled_bytes
-        raise _mismatch(part, start)
+                some = rows[begin:end]
+                places = zip(*(column[some].tolist() for column in self._places), strict=True)
+                yield from zip(some.tolist(), lines_at(part, places), strict=True)
 
 
 def _key(values: Mapping[str, list[Any]], codes: Mapping[str, Array], row: int) -> KeyEntry:
     return KeyEntry(**{field: found[codes[field][row]] for field, found in values.items()})
-
-
-def _mismatch(part: PartFile, start: int) -> CorpusError:
-    reason = f"does not have the line that its columns describe, at byte {start:,} of its text; {VERIFY_HINT}"
-    return CorpusError(part.path, reason)
 
 
 def _decoded(value: Any) -> Any:
@@ -169,12 +135,3 @@ def _nearest(value: int) -> float:
         return float(value)
     except OverflowError:
         return math.inf if value > 0 else -math.inf
-
-
-@lru_cache(maxsize=4_096)
-def _spelled(score: float) -> Fraction:
-    """A score as it is spelled: 0.1 is a tenth, not the double next to it.
-
-    So the mean of 0.1 and 0.2 is that of 0 and 0.3, and equal steps have equal sizes.
-    """
-    return Fraction(score) if score.is_integer() else Fraction(repr(score))
