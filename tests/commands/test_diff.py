@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -551,7 +550,8 @@ def test_different_sort_orders_are_refused(old: Path, tmp_path: Path) -> None:
 def test_ranges_begin_where_parts_begin(starts: list[int], most: int, cuts: list[int]) -> None:
     """They have few records, and at least one part; all parts here have ten records."""
     parts = [part_at(start) for start in starts]
-    assert plan._cuts(parts, attrgetter("sample_hash"), most) == [f"{cut:03d}" for cut in cuts]
+    places = [plan._Place((start,), (start,), part) for start, part in zip(starts, parts, strict=True)]
+    assert plan._cuts(places, most) == [(cut,) for cut in cuts]
 
 
 def part_at(start: int) -> PartFile:

@@ -19,9 +19,9 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from typing import Any, Literal, Unpack
+from typing import Any, Final, Literal, Unpack
 
-from fastrec.commands.diff.compare import MOST_SIZES, NUMBERS, Changes, Scope, compare_range
+from fastrec.commands.diff.compare import MOST_SIZES, Changes, Scope, compare_range
 from fastrec.commands.diff.document import ChangedField, Counts, Difference, Examples, Failure, ModelDifference, Side
 from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
@@ -30,6 +30,8 @@ from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.filters import FilterArguments, Strings, as_tuple, field_names, make_filters
 from fastrec.summary.document import filled
 from fastrec.summary.significance import adjust, paired_test, power, to_double
+
+_COUNTED: Final = ("old_records", "new_records", "old_questions", "new_questions", "old_answered", "questions")
 
 
 def _compare_models(
@@ -43,13 +45,12 @@ def _compare_models(
     """Make the results of all models; CorpusError if the records and the two summaries do not add up."""
     models = []
     old, new = corpora
-    names = old.models.keys() | new.models.keys() | {name for name, _ in changes.numbers}
+    names = old.models.keys() | new.models.keys() | changes.numbers.keys()
     # Records without a metric come first.
     for name in sorted(names, key=lambda name: (name[0], name[1] is not None, name[1] or "", name[2])):
         evaluation, metric, model_id = name
         before, after = old.models.get(name), new.models.get(name)
-        counts: dict[str, Any] = {kind: changes.numbers[name, kind] for kind in NUMBERS}
-        counts["unchanged"] = counts["pairs"] - counts["changed"]
+        counts = changes.numbers[name]
         for corpus, records in ((old, counts["old_records"]), (new, counts["new_records"])):
             if records != (corpus.models[name].records if name in corpus.models else 0):
                 of = repr(evaluation) if metric is None else f"{evaluation!r} by the metric {metric!r}"
@@ -72,7 +73,7 @@ def _compare_models(
                 status=status,
                 old_errors=before.errors if before else 0,
                 new_errors=after.errors if after else 0,
-                **{field: counts[field] for field in ModelDifference.__struct_fields__ if field in counts},
+                **{field: counts[field] for field in _COUNTED},
                 **_statistics(counts, changes.differences[name], scored=by_score, lower=lower_is_better),
                 counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
                 flips=[*changes.listed[name, lower_is_better], *changes.listed[name, not lower_is_better]],
@@ -92,18 +93,19 @@ def _statistics(
     test, p, points, detectable, needed = None, None, None, None, None
     means: list[float | None] = [None, None]
     if questions:
+        gain, squares = Fraction(counts["gain"]), Fraction(counts["squares"])
         test, p = paired_test(
             differences if len(differences) <= MOST_SIZES else None,
             questions,
             changed=counts["fell"] + counts["rose"],
-            total=Fraction(counts["gain"]),
-            squares=Fraction(counts["squares"]),
+            total=gain,
+            squares=squares,
             binary=not scored and not counts["repeated"],
         )
-        points = to_double((-100 if lower else 100) * Fraction(counts["gain"]) / questions)
-        detectable, needed = power(questions, Fraction(counts["gain"]), Fraction(counts["squares"]), test)
+        points = to_double((-100 if lower else 100) * gain / questions)
+        detectable, needed = power(questions, gain, squares, test)
         totals = (counts["old_means"], counts["new_means"])
-        means = [None if isinstance(total, float) else to_double(Fraction(total) / questions) for total in totals]
+        means = [None if isinstance(total, float) else to_double(total / questions) for total in totals]
     accuracies, scores = ([None, None], means) if scored else (means, [None, None])
     return {
         "old_accuracy": accuracies[0],

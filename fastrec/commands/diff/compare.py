@@ -46,31 +46,6 @@ _MODEL: Final = ("evaluation_name", METRIC, "model_id")
 _HASH: Final = ("evaluation_name", METRIC, "sample_hash")
 
 
-NUMBERS: Final = (
-    "old_records",
-    "new_records",
-    "old_questions",
-    "new_questions",
-    "old_answered",
-    "questions",  # that can be compared
-    "repeated",  # those of them with several answers in a corpus
-    "old_means",  # sums over the questions that can be compared
-    "new_means",
-    "fell",
-    "rose",
-    "gain",  # sum of the differences of their means
-    "squares",  # of these differences
-    "pairs",
-    "changed",
-    "relabelled",
-    "added",
-    "removed",
-    "repeats_old",
-    "repeats_new",
-)
-"""What is counted of a model on an evaluation and metric."""
-
-
 class CompareTask(msgspec.Struct, frozen=True):
     old: Sequence[PartFile]
     new: Sequence[PartFile]
@@ -92,8 +67,10 @@ class Changes:
 
     def __init__(self, examples: int) -> None:
         self._examples = examples
-        self.numbers: defaultdict[tuple[ModelName, str], Any] = defaultdict(int)
-        """By model and name, which is one of `NUMBERS`."""
+        self.numbers: defaultdict[ModelName, Any] = defaultdict(Counter)
+        """By model: its records, questions and answered questions in OLD and in NEW (`old_records` …); all of `Counts`;
+        the `questions` that can be compared, and how many of them are `repeated`, `fell` or `rose`; and the sums of
+        their means in OLD and in NEW, of the differences of these (`gain`), and of the `squares` of the differences."""
         self.differences: defaultdict[ModelName, Counter[Fraction]] = defaultdict(Counter)
         """Questions whose mean changed, by difference; not all if there are more than `MOST_SIZES` different ones."""
         self.fields: Counter[str] = Counter()
@@ -102,8 +79,8 @@ class Changes:
         """By kind of change, its first records. By model and whether they rose, the first flips."""
 
     def add(self, other: Changes) -> None:
-        for name, number in other.numbers.items():
-            self.numbers[name] += number
+        for model, numbers in other.numbers.items():
+            self.numbers[model].update(numbers)
         self.fields.update(other.fields)
         self.text_bytes += other.text_bytes
         for model, differences in other.differences.items():
@@ -114,9 +91,7 @@ class Changes:
 
     def add_flip(self, model: ModelName, difference: Fraction, flip: Flip) -> None:
         rose = difference > 0
-        self.numbers[model, "rose" if rose else "fell"] += 1
-        self.numbers[model, "gain"] += difference
-        self.numbers[model, "squares"] += difference**2
+        self.numbers[model].update({"rose" if rose else "fell": 1, "gain": difference, "squares": difference**2})
         self.differences[model][difference] += 1
         self.list((model, rose), [flip])
 
@@ -160,7 +135,7 @@ class _Comparison:
     def _count(self, name: str, models: Array) -> None:
         """Count records or questions, given the codes of their models."""
         for model, number in enumerate(np.bincount(models).tolist()):
-            self.changes.numbers[self._models[model], name] += number
+            self.changes.numbers[self._models[model]][name] += number
 
     def _list(self, kind: str, rows: Array) -> None:
         names = [self._records.name(row) for row in rows[: self._task.examples].tolist()]
@@ -188,7 +163,7 @@ class _Comparison:
             left[pairs] = False
             found.append(pairs)
         pairs = np.concatenate(found)
-        self._count("pairs", self._model[pairs[:, 1]])
+        self._count("unchanged", self._model[pairs[:, 1]])
         self._count("repeats_old", self._model[left & ~is_new])
         self._count("repeats_new", self._model[left & is_new])
         repeats = np.flatnonzero(left & ~is_new)
@@ -219,8 +194,7 @@ class _Comparison:
                 raise CorpusError(self._task.new[0].path, reason) from exc
             if paths:
                 model = self._models[self._model[row]]
-                changes.numbers[model, "changed"] += 1
-                changes.numbers[model, "relabelled"] += relabelled
+                changes.numbers[model].update(unchanged=-1, changed=1, relabelled=relabelled)
                 changes.count_fields(paths)
                 changes.list("relabelled" if relabelled else "changed", [records.name(row, paths)])
 
@@ -233,34 +207,44 @@ class _Comparison:
         value = np.where(is_scored, records.score, records.correct & ~records.error)
         is_answer = ~records.error | self._task.errors_as_wrong
         counted = self._compared & is_answer
-        answers = _by_side(question, is_new, counted)
+        answers = _by_side(question, is_new, counted).astype(np.int64)
         means = _by_side(question, is_new, np.where(counted, value, 0)) / np.maximum(answers, 1)
-        both = answers.all(axis=1)
+        both = np.all(answers, axis=1)
         repeated = both & (answers.sum(axis=1) > 2)
         self._count("questions", model_of[both])
         self._count("repeated", model_of[repeated])
         all_records, all_answers = _by_side(question, is_new), _by_side(question, is_new, is_answer)
-        by_model = np.argsort(model_of[both], kind="stable")
-        ends = np.cumsum(np.bincount(model_of[both], minlength=len(self._models)))
         for side, name in enumerate(("old", "new")):
             self._count(f"{name}_records", self._model[is_new == side])
             self._count(f"{name}_questions", model_of[all_records[:, side] > 0])
             self._count(f"{name}_answered", model_of[all_answers[:, side] > 0])
-            values = np.split(means[both, side][by_model], ends)
-            for model, some in zip(self._models, values, strict=False):
-                self.changes.numbers[model, f"{name}_means"] += _sum(some.tolist())
+            rows = np.flatnonzero(counted & both[question] & (is_new == side))
+            self._add_means(name, rows, answers[question[rows], side], value[rows])
         may_differ = both & np.any(_by_side(question, is_new, differs & counted), axis=1)
         if not records.exact_scores:
             may_differ &= repeated | (means[:, 0] != means[:, 1])
         self._find_flips(np.flatnonzero(counted & may_differ[question]), value, is_scored)
 
+    def _add_means(self, side: str, rows: Array, answers: Array, values: Array) -> None:
+        """Add up the means of questions, given their records, how many answers each question has, and the values.
+
+        The values of questions with equally many answers are added up first, so nothing is rounded.
+        """
+        pieces = _numbered(self._model[rows], answers)
+        order = np.argsort(pieces, kind="stable")
+        cuts = np.flatnonzero(np.diff(pieces[order])) + 1
+        for places in np.split(order, cuts):
+            if len(places):
+                model = self._models[self._model[rows[places[0]]]]
+                self.changes.numbers[model][f"{side}_means"] += _sum(values[places].tolist()) / int(answers[places[0]])
+
     def _find_flips(self, rows: Array, value: Array, is_scored: Array) -> None:
         """Compare the means of questions exactly, given the rows of their answers, and the value of each record."""
         records = self._records
-        # Of each question, the first record of NEW that was compared is shown.
-        compared = np.flatnonzero(self._compared & records.is_new)
-        shown_rows = np.zeros(_size(self._question), dtype=np.int64)
-        shown_rows[self._question[compared[::-1]]] = compared[::-1]
+        # Of each question, the first group that was compared is shown, by its first record in NEW.
+        old, new = (np.flatnonzero(self._compared & (records.is_new == side)) for side in (0, 1))
+        first_groups = self._group[_first(self._question, old)]
+        shown_rows = _first(self._group, new)[first_groups]
         questions: defaultdict[int, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
         for row in rows.tolist():
             exact = records.exact_scores.get(row) if is_scored[row] else None
@@ -294,6 +278,13 @@ def _dense(codes: Array) -> Array:
 
 def _size(codes: Array) -> int:
     return int(codes.max(initial=-1)) + 1
+
+
+def _first(ids: Array, rows: Array) -> Array:
+    """The first of some sorted rows for each id; 0 if there is none."""
+    first = np.zeros(_size(ids), dtype=np.int64)
+    first[ids[rows[::-1]]] = rows[::-1]
+    return first
 
 
 def _by_side(ids: Array, is_new: Array, weights: Array | None = None) -> Array:

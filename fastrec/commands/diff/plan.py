@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from fastrec.commands.diff.compare import CompareTask, ModelName, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines
-from fastrec.corpus.scan import PartFile, Position, PositionOf, SplitHashes, find_split_hashes, parts_of, position_maker
+from fastrec.corpus.scan import PartFile, Position, SplitHashes, find_split_hashes, parts_of, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import CORPUS_LABELS
@@ -48,10 +48,15 @@ class Corpus(msgspec.Struct):
     parts: list[PartFile]
     schema: Schema
     models: dict[ModelName, ModelSummary]
-    metrics: dict[str, list[str | None]]  # the metrics of each evaluation; None for records that name none
     graded: frozenset[Scope]  # what has scores other than 0 and 1
     lower: frozenset[Scope]  # metrics whose records say that lower scores are better
     split: SplitHashes
+
+
+class _Place(NamedTuple):
+    first: Position
+    last: Position
+    file: PartFile
 
 
 class Plan(msgspec.Struct):
@@ -68,9 +73,7 @@ def read_corpus(directory: str, path: str, *, jobs: int) -> Corpus:
     parts = parts_of(directory, manifest)
     summary = read_summary(directory, manifest)
     models: dict[ModelName, ModelSummary] = {}
-    metrics: dict[str, list[str | None]] = {}
     for evaluation in summary.evaluations:
-        metrics.setdefault(evaluation.evaluation_name, []).append(evaluation.metric)
         for model in evaluation.by_model:
             models[evaluation.evaluation_name, evaluation.metric, model.model_id] = model
     graded, lower = (
@@ -79,7 +82,7 @@ def read_corpus(directory: str, path: str, *, jobs: int) -> Corpus:
     )
     split = find_split_hashes(parts, manifest, summary.evaluations, jobs=jobs)
     schema = CORPUS_LABELS[manifest.schema]
-    return Corpus(path, manifest, parts, schema, models, metrics, graded, lower, split)
+    return Corpus(path, manifest, parts, schema, models, graded, lower, split)
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
@@ -126,19 +129,18 @@ def make_plan(
     if any(_has_long_id(part) for part in (*old.parts, *new.parts)):
         bound_fields = tuple(takewhile(lambda field: field != "sample_id", fields))
     position_of = position_maker(bound_fields)
-    for corpus in (old, new):
-        if any(position_of(low.entry.last) > position_of(high.entry.first) for low, high in pairwise(corpus.parts)):
+    places = [
+        [_Place(position_of(part.entry.first), position_of(part.entry.last), part) for part in corpus.parts]
+        for corpus in (old, new)
+    ]
+    for corpus, parts in zip((old, new), places, strict=True):
+        if any(before.last > after.first for before, after in pairwise(parts)):
             raise CorpusError(join(corpus.path, MANIFEST), "does not list its parts in sort order")
-
-    def within(parts: list[PartFile], low: Position | None, high: Position | None) -> list[PartFile]:
-        parts = [part for part in parts if high is None or position_of(part.entry.first) < high]
-        return [part for part in parts if low is None or position_of(part.entry.last) >= low]
-
-    cuts = _cuts([*old.parts, *new.parts], position_of, current_limits().diff_range_records)
+    cuts = _cuts([*places[0], *places[1]], current_limits().diff_range_records)
     tasks = [
         CompareTask(
-            old=within(old.parts, *bounds),
-            new=within(new.parts, *bounds),
+            old=_within(places[0], *bounds),
+            new=_within(places[1], *bounds),
             bounds=bounds,
             bound_fields=bound_fields,
             fields=fields,
@@ -171,13 +173,19 @@ def _has_long_id(part: PartFile) -> bool:
 
 def _metric_notices(old: Corpus, new: Corpus) -> Iterator[str]:
     """Yield a notice for each evaluation that has no metric in common, although both corpora have it."""
-    for name in sorted(old.metrics.keys() & new.metrics.keys()):
-        if set(old.metrics[name]).isdisjoint(new.metrics[name]):
-            ours, theirs = (
-                ", ".join("none" if metric is None else repr(metric) for metric in corpus.metrics[name])
-                for corpus in (old, new)
-            )
-            yield f"{name!r} has no metric in common, so nothing of it is compared: OLD has {ours}, NEW has {theirs}"
+    ours, theirs = (_metrics_of(corpus) for corpus in (old, new))
+    for name in sorted(ours.keys() & theirs.keys()):
+        if ours[name].keys().isdisjoint(theirs[name]):
+            first, second = (", ".join(metrics[name]) for metrics in (ours, theirs))
+            yield f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, NEW has {second}"
+
+
+def _metrics_of(corpus: Corpus) -> dict[str, dict[str, None]]:
+    """The metrics of each evaluation, as they are shown."""
+    metrics: dict[str, dict[str, None]] = {}
+    for evaluation, metric, _ in corpus.models:
+        metrics.setdefault(evaluation, {})["none" if metric is None else repr(metric)] = None
+    return metrics
 
 
 def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
@@ -210,9 +218,9 @@ def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, 
     return next((fields[:end] for end in range(len(fields)) if _names_a_sample(fields[:end])), fields)
 
 
-def _cuts(parts: Sequence[PartFile], position_of: PositionOf, most_records: int) -> list[Position]:
+def _cuts(parts: Sequence[_Place], most_records: int) -> list[Position]:
     """The positions at which ranges begin, except for the first: starts of parts, so that ranges have few records."""
-    starts = sorted((position_of(part.entry.first), part.entry.records) for part in parts)
+    starts = sorted((part.first, part.file.entry.records) for part in parts)
     cuts: list[Position] = []
     records = 0
     for start, number in starts:
@@ -222,3 +230,9 @@ def _cuts(parts: Sequence[PartFile], position_of: PositionOf, most_records: int)
             records = 0
         records += number
     return cuts
+
+
+def _within(parts: Sequence[_Place], low: Position | None, high: Position | None) -> list[PartFile]:
+    """The parts that may have records of a range."""
+    parts = [part for part in parts if high is None or part.first < high]
+    return [part.file for part in parts if low is None or part.last >= low]
