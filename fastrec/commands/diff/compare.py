@@ -89,11 +89,10 @@ class Changes:
         for kind, records in other.listed.items():
             self.list(kind, records)
 
-    def add_flip(self, model: ModelName, difference: Fraction, flip: Flip) -> None:
-        rose = difference > 0
-        self.numbers[model].update({"rose" if rose else "fell": 1, "gain": difference, "squares": difference**2})
+    def add_difference(self, model: ModelName, difference: Fraction) -> None:
+        kind = "rose" if difference > 0 else "fell"
+        self.numbers[model].update({kind: 1, "gain": difference, "squares": difference**2})
         self.differences[model][difference] += 1
-        self.list((model, rose), [flip])
 
     def count_fields(self, paths: Sequence[str]) -> None:
         most = current_limits().diff_fields
@@ -104,6 +103,9 @@ class Changes:
     def list(self, kind: Hashable, records: Sequence[Any]) -> None:
         listed = self.listed[kind]
         listed += records[: self._examples - len(listed)]
+
+    def has_room(self, kind: Hashable) -> bool:
+        return len(self.listed[kind]) < self._examples
 
 
 @collector_off()
@@ -196,7 +198,9 @@ class _Comparison:
                 model = self._models[self._model[row]]
                 changes.numbers[model].update(unchanged=-1, changed=1, relabelled=relabelled)
                 changes.count_fields(paths)
-                changes.list("relabelled" if relabelled else "changed", [records.name(row, paths)])
+                kind = "relabelled" if relabelled else "changed"
+                if changes.has_room(kind):
+                    changes.list(kind, [records.name(row, paths)])
 
     def compare_questions(self, differs: Array) -> None:
         """Count questions, add up their means, and find those that changed, given the records that differ."""
@@ -252,9 +256,13 @@ class _Comparison:
             sides[int(records.is_new[row])].append(_spelled(float(value[row])) if exact is None else exact)
         for row, sides in sorted(questions.items()):
             was, now = (Fraction(sum(values)) / len(values) for values in sides)
-            if was != now:
-                flip = filled(Flip, records.name(row), old=to_double(was), new=to_double(now))
-                self.changes.add_flip(self._models[self._model[row]], now - was, flip)
+            if was == now:
+                continue
+            model = self._models[self._model[row]]
+            self.changes.add_difference(model, now - was)
+            kind = (model, now > was)
+            if self.changes.has_room(kind):
+                self.changes.list(kind, [filled(Flip, records.name(row), old=to_double(was), new=to_double(now))])
 
 
 def _numbered(*columns: Array) -> Array:
