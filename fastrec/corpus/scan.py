@@ -292,11 +292,9 @@ def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
 #
 #     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction…
 #      \______________________________________________ head _____________________________________________/
-#                                         \______________________ key ___________________________________/
 #
 # All of them are always present, but for the metric (`evaluation_result_id`), which later versions have after
 # `evaluation_name`. Quotes inside a string are escaped, so the first `,"interaction_type":` of a line ends its head.
-# The *key* is the head without the run (`evaluation_id`), as it is spelled in the line: equal bytes are equal fields.
 
 Position = tuple[Any, ...]
 """Where a record belongs in the sort order: the values of some sort fields, which compare as records are sorted."""
@@ -336,7 +334,6 @@ def key_mark(field: str) -> bytes:
     return f',"{field}":'.encode()
 
 
-_KEY_START: Final = key_mark("model_id")
 _HEAD_END: Final = key_mark(DEFAULT_SCHEMA.head_fields[-1])
 
 
@@ -344,12 +341,6 @@ def read_head(data: bytes | bytearray, start: int = 0) -> LineHead:
     """Decode the head of the line that begins at `start`; MsgspecError if it is not a line in normal form."""
     end = data.find(_HEAD_END, start)
     return _decode_head(data[start : max(start, end)] + b"}")
-
-
-def key_of(data: bytes | bytearray, start: int = 0) -> bytes:
-    """Return the key of the line that begins at `start`; nothing is decoded."""
-    begin = data.find(_KEY_START, start)
-    return bytes(data[begin : data.find(_HEAD_END, begin)])
 
 
 def lines_with(data: bytes | bytearray, needles: Sequence[bytes], end: int) -> Iterator[tuple[int, int]]:

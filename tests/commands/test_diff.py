@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,6 +26,7 @@ from fastrec.corpus.manifest import KeyEntry, PartEntry, SideFileEntry
 from fastrec.corpus.scan import PartFile
 from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.limits import Limits, use_limits
+from fastrec.sources.formats import COLUMNS_MAGIC
 from tests.commands.comparing import BY, KINDS, corpus_of, differing, found, reference, spelled
 from tests.samples import sample
 from tests.sizes import examples
@@ -711,9 +713,21 @@ def columns_of(corpus: Path) -> Path:
     return corpus / "part-00000.columns"
 
 
+def drop_a_frame(corpus: Path) -> None:
+    """Write the columns without their last frame, and a header that does not list it."""
+    content = columns_of(corpus).read_bytes()
+    begin = len(COLUMNS_MAGIC) + 4
+    end = begin + int.from_bytes(content[len(COLUMNS_MAGIC) : begin], "little")
+    header = msgspec.json.decode(zstandard.decompress(content[begin:end]))
+    del header["frames"][-1]
+    shorter = zstandard.compress(msgspec.json.encode(header))
+    columns_of(corpus).write_bytes(COLUMNS_MAGIC + len(shorter).to_bytes(4, "little") + shorter + content[end:])
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
+        (drop_a_frame, "part-00000.columns: is damaged: KeyError"),
         (lambda corpus: columns_of(corpus).unlink(), "part-00000.columns: is missing"),
         (lambda corpus: columns_of(corpus).write_bytes(b""), "part-00000.columns: is damaged"),
         (

@@ -76,28 +76,34 @@ class Records:
         path = file_in(folder, part.entry.columns.file, join(folder, MANIFEST))
         file = PartColumns(path, part.entry.text_xxh3_128)
         try:
-            values = {field: [_decoded(value) for value in file.values(name)] for field, name in _CODED.items()}
-            columns = {field: file.numbers(name) for field, name in _CODED.items()}
-            rows = range(file.records)
-            low, high = (
-                None
-                if bound is None
-                else bisect_left(rows, bound, key=lambda row: position_of(_key(values, columns, row)))
-                for bound in bounds
-            )
-            for field, found in values.items():
-                codes = self._codes[field]
-                of_values = [codes.setdefault(value, len(codes)) for value in found]
-                columns[field] = np.array(of_values, dtype=np.int64)[columns[field]]
-        except (LookupError, TypeError, ValueError) as exc:
+            return self._columns(file, bounds, position_of)
+        except (LookupError, TypeError, ValueError, msgspec.MsgspecError) as exc:
             raise CorpusError(path, f"is damaged: {exc!r}. Normalize again") from exc
+
+    def _columns(self, file: PartColumns, bounds: Bounds, position_of: PositionOf) -> dict[str, Array]:
+        values = {field: [_decoded(value) for value in file.values(name)] for field, name in _CODED.items()}
+        columns = {field: file.numbers(name) for field, name in _CODED.items()}
+        rows = range(file.records)
+
+        def row_at(position: Position | None) -> int | None:
+            if position is None:
+                return None
+            return bisect_left(rows, position, key=lambda row: position_of(_key(values, columns, row)))
+
+        begin, end = map(row_at, bounds)
+        for field, found in values.items():
+            codes = self._codes[field]
+            numbers = [codes.setdefault(value, len(codes)) for value in found]
+            columns[field] = np.array(numbers, dtype=np.int64)[columns[field]]
         columns |= {name: file.numbers(name) for name in _NUMBERS}
         columns["start"] = np.cumsum(columns["bytes"]) - columns["bytes"]
-        rows = rows[low:high]
-        end = self._ends[-1]
-        self.exact_scores |= {end + rows.index(row): score for row, score in file.exact("score").items() if row in rows}
-        self._ends.append(end + len(rows))
-        return {name: column[low:high] for name, column in columns.items()}
+        first = self._ends[-1]
+        in_range = rows[begin:end]
+        for row, score in file.exact("score").items():
+            if row in in_range:
+                self.exact_scores[first + in_range.index(row)] = score
+        self._ends.append(first + len(in_range))
+        return {name: column[begin:end] for name, column in columns.items()}
 
     def names(self, ids: Array, fields: Sequence[str]) -> list[Any]:
         """The values of some fields that the records of each id have in common."""
