@@ -356,7 +356,7 @@ def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Iterator
     starts = np.cumsum(sizes) - sizes
     fingerprints = columns.numbers("fingerprint")
     places = [some[positions].tolist() for some in (starts, sizes, fingerprints)]
-    return lines_at(part, zip(*places, strict=True))
+    return (line[:-1] for line in lines_at(part, zip(*places, strict=True)))
 
 
 class _Read(msgspec.Struct, array_like=True):

@@ -372,7 +372,7 @@ def test_a_damaged_corpus_is_an_error(damage: bytes, corpus: Corpus, tmp_path: P
         done = run_command(command[0], tmp_path / "plain", *command[1:], "--model", "org/*")
         assert (done.returncode, (tmp_path / "out").exists()) == (3, False)
         assert b"part-00000.jsonl: " in done.stderr
-        assert b"the manifest" in done.stderr
+        assert b"manifest" in done.stderr
     part.write_bytes(part.read_bytes()[: -len(damage)].partition(b"\n")[2])
     with (
         pytest.raises(ShardCorruptError, match="is not the part that its manifest lists"),
