@@ -31,6 +31,7 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.columns import ColumnsBuilder, columns_path, listed_columns
+from fastrec.corpus.part_records import open_part
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.corpus.sources import line_begin
 from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter, Written
@@ -106,7 +107,11 @@ class PartTask(msgspec.Struct, frozen=True):
             return False
         if options.incremental or options.leaves_out or options.same_run == "ignore":
             return False
-        return [(one.is_input, one.data_end) for one in self.slices] == [(True, listed.text_bytes)]
+        if len(self.slices) != 1:
+            return False
+        [part] = self.slices
+        # Records with equal keys may contradict each other, which their texts tell.
+        return part.is_input and part.data_end == listed.text_bytes and not part.has_repeats
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
@@ -150,7 +155,13 @@ def _make_part(task: PartTask) -> Part:
         _writer(task) as writer,
     ):
         windows = gather(
-            task.slices, task.low, task.high, task.window_bytes, with_texts=not task.is_copy, turns=task.turns
+            task.slices,
+            task.low,
+            task.high,
+            task.window_bytes,
+            with_texts=not task.is_copy,
+            turns=task.turns,
+            open_part=open_part,
         )
         for everything in windows:
             window = everything

@@ -161,7 +161,7 @@ def run(
         else:
             made.publish()
             if not manifest.trusted:
-                remember(manifest.to_json())
+                remember(manifest.to_json(), is_guess=options.schema == AUTO)
             made.remove_refused()
         made.kept = _files_to_keep(made, corpus.kept)
     seconds = time.perf_counter() - started
@@ -277,6 +277,7 @@ def run_attempts(
                 target,
                 algorithm=options.hash_algorithm,
                 sort_fields=options.sort_fields_of(target),
+                is_guess=options.schema == AUTO,
                 trust=options.trust,
                 judge=options.judge,
                 notice=say,
