@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import accumulate, chain, islice, repeat
+from itertools import accumulate, chain, compress, islice, repeat
 from math import isnan
 from operator import eq, sub
 from typing import Any, Final
@@ -45,8 +45,7 @@ class PartIndex(msgspec.Struct, frozen=True, array_like=True):
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
     piece: int  # the number of the piece that is the part
-    chosen: bytes | None = None
-    """The positions of the records that the run has, 32 bits each, in the order of this machine; None if all."""
+    chosen: bytes | None = None  # a byte of each record of the part: 1 if the run has it; None if it has all
 
 
 class PartRecords:
@@ -56,10 +55,11 @@ class PartRecords:
         self._columns = columns
         self._index = index
         self._arrays: dict[str, array[Any]] = {}
+        self._names: dict[str, list[str | None]] = {}
         self._long: dict[str, dict[int, int]] = {}
         self._positions: Sequence[int] = range(columns.records)
         if index.chosen is not None:
-            self._positions = array("I", index.chosen)
+            self._positions = array("I", compress(self._positions, index.chosen))
 
     def __len__(self) -> int:
         return len(self._positions)
@@ -87,12 +87,12 @@ class PartRecords:
 
     def gaps(self, first: int = 0) -> Iterator[int]:
         """The bytes of text between the records from a number on, and before the first of them."""
-        ends = list(accumulate(self._columns.array("bytes"), initial=0))
-        positions = self._positions[first:]
-        if isinstance(positions, range):
-            return chain(ends[positions.start : positions.start + 1], repeat(0))
-        before = [0, *(ends[position + 1] for position in positions)]
-        return map(sub, [ends[position] for position in positions], before)
+        sizes = self._columns.array("bytes")
+        if self._index.chosen is None:
+            return chain([sum(sizes[:first])], repeat(0))
+        ends = list(accumulate(sizes))
+        starts = compress(map(sub, ends, sizes), self._index.chosen)
+        return map(sub, islice(starts, first, None), [0, *islice(compress(ends, self._index.chosen), first, None)])
 
     def rows(self, first: int, end: int) -> list[tuple[Any, ...]]:
         """The rows of some records, as `summary.rows` makes them from decoded records."""
@@ -133,14 +133,15 @@ class PartRecords:
         if name not in self._arrays:
             found = self._columns.array(name)
             if self._index.chosen is not None:
-                found = array(found.typecode, map(found.__getitem__, self._positions))
+                found = array(found.typecode, compress(found, self._index.chosen))
             self._arrays[name] = found
         return self._arrays[name]
 
     def _texts(self, name: str, usual: str, some: slice) -> Iterator[str | None]:
         """The values of a column; None where they are the usual one."""
-        values = [None if value == usual else value for value in self._columns.values(name)]
-        return map(values.__getitem__, self._array(name)[some])
+        if name not in self._names:
+            self._names[name] = [None if value == usual else value for value in self._columns.values(name)]
+        return map(self._names[name].__getitem__, self._array(name)[some])
 
     def _exact(self, name: str, some: slice) -> list[Any]:
         """The values of a column as rows have them: integers that the array cannot hold are text."""
@@ -152,8 +153,8 @@ class PartRecords:
 
     def _long_values(self, name: str) -> dict[int, int]:
         if name not in self._long:
-            numbers = {position: number for number, position in enumerate(self._positions)}
             found = self._columns.exact(name)
+            numbers = {position: number for number, position in enumerate(self._positions)} if found else {}
             self._long[name] = {numbers[position]: value for position, value in found.items() if position in numbers}
         return self._long[name]
 

@@ -12,6 +12,7 @@ records that were taken on trust (`--trust`) is not on the list: its manifest na
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -37,6 +38,8 @@ _Range = tuple[Position, Position, str]  # the first and the last position of a 
 
 _LIST: Final = "published"
 _MOST: Final = 10_000  # corpora on the list; the oldest ones are forgotten
+_MOST_OVERLAPS: Final = 3
+"""Parts that a part may overlap to be read like a run. It is decompressed for about as many new parts."""
 
 
 def remember(document: bytes, *, is_guess: bool = True) -> None:
@@ -106,8 +109,8 @@ def trusted_shards(
                 marked[shard.path] = replace(shard, trusted=True, compression=compression)
                 if manifest.sort_fields == sort_fields:
                     ranges.append((position_of(part.first), position_of(part.last), shard.path))
-    for path in _alone(ranges):
-        marked[path] = replace(marked[path], alone=True)
+    for path in _with_few_overlaps(ranges):
+        marked[path] = replace(marked[path], is_run=True)
     return [marked.get(shard.path, shard) for shard in shards]
 
 
@@ -116,19 +119,16 @@ def taken_on_trust(shards: Iterable[Shard]) -> list[str]:
     return sorted({utf8(parent_and_name(shard.path)[0]) for shard in shards if shard.trusted and not shard.compression})
 
 
-def _alone(ranges: list[_Range]) -> set[str]:
-    """The paths of the parts that overlap no other: parts of one corpus never do."""
-    alone: set[str] = set()
-    end: Position = ()
-    head = ""  # the first of several parts that overlap
-    for first, last, path in sorted(ranges):
-        if head and first <= end:
-            alone.discard(head)
-            end = max(end, last)
-        else:
-            alone.add(path)
-            end, head = last, path
-    return alone
+def _with_few_overlaps(ranges: list[_Range]) -> list[str]:
+    """The paths of the parts that overlap few others; parts of one corpus overlap none."""
+    firsts = sorted(first for first, _, _ in ranges)
+    lasts = sorted(last for _, last, _ in ranges)
+    found: list[str] = []
+    for first, last, path in ranges:
+        overlaps = bisect_right(firsts, last) - bisect_left(lasts, first) - 1  # without itself
+        if overlaps <= _MOST_OVERLAPS:
+            found.append(path)
+    return found
 
 
 def _why_other(manifest: Manifest, target: Schema, algorithm: str) -> str:

@@ -144,7 +144,7 @@ class SortTask(msgspec.Struct, frozen=True):
     target: str  # name of the schema version
     run_bytes: int  # text and bookkeeping of a run
     most_fences: int  # that are returned of a run
-    indexes_parts: bool = False  # whether trusted parts that are alone are not written again as runs
+    indexes_parts: bool = False  # whether trusted parts are read like runs if they can be
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -260,11 +260,11 @@ class _Sorter:
             sort_fields=self._sort_fields,
             schema_label=self._target.label,
             piece=piece.number,
-            chosen=None if chosen is None else chosen.tobytes(),
+            chosen=chosen,
         )
         records = PartRecords(columns, index)
         lowest = highest = b""
-        if self._task.indexes_parts and part.alone:
+        if self._task.indexes_parts and part.is_run:
             if len(records):
                 lowest, highest = records.key(0), records.key(len(records) - 1)
                 self._add_run(self._index_part(piece, index, records, highest))

@@ -283,7 +283,7 @@ def run_attempts(
                 notice=say,
             )
             wanted = [shard for number, shard in enumerate(marked) if number not in base.changes.unchanged]
-            runs = wanted if options.changes_lines else [shard for shard in wanted if not shard.alone]
+            runs = wanted if options.changes_lines else [shard for shard in wanted if not shard.is_run]
             if is_first and (scarce := too_little_space(output, wanted, runs)):
                 say(scarce)
             with Journal(output.working("journal"), settings[target.name], earlier) as journal:

@@ -10,9 +10,9 @@ may be too long, or have a label that leaves its version open.
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
 from math import isnan
 from typing import Any, Final
 
@@ -85,8 +85,8 @@ def trusted_columns(part: Shard, options: Options, target: Schema) -> PartColumn
     return columns if is_sure else None
 
 
-def choose_records(columns: PartColumns, part: Shard, filters: Filters, target: Schema) -> array[int] | None:
-    """The positions of the records of a part that match all filters; None if all do."""
+def choose_records(columns: PartColumns, part: Shard, filters: Filters, target: Schema) -> bytes | None:
+    """A byte of each record of a part: 1 if it matches all filters, else 0; None if all do."""
     if not filters:
         return None
     chooser = _Chooser(columns, target)
@@ -96,34 +96,39 @@ def choose_records(columns: PartColumns, part: Shard, filters: Filters, target: 
     conditions = [parse_condition(text) for text in filters.where]
     is_known = [chooser.filter_field(condition) for condition in conditions]
     unsure = chooser.positions if not all(is_known) else sorted(chooser.unsure.intersection(chooser.positions))
-    chosen = array("I", chooser.positions)
-    if unsure:
-        refused = set(_refused(columns, part, unsure, filters))
-        chosen = array("I", [position for position in chosen if position not in refused])
-    return None if len(chosen) == columns.records else chosen
+    chosen = _marked(chooser.positions, columns.records)
+    for position in _refused(columns, part, unsure, filters) if unsure else ():
+        chosen[position] = 0
+    return bytes(chosen) if 0 in chosen else None
+
+
+def _marked(positions: Iterable[int], records: int) -> bytearray:
+    chosen = bytearray(records)
+    for position in positions:
+        chosen[position] = 1
+    return chosen
 
 
 def count_records(
-    columns: PartColumns, chosen: Sequence[int] | None, filters: Filters, target: Schema
+    columns: PartColumns, chosen: bytes | None, filters: Filters, target: Schema
 ) -> tuple[Batch, LineStatistics]:
     """Count the records that were chosen, and those that were filtered out, as the judge does."""
-    positions = range(columns.records) if chosen is None else chosen
     names = ("evaluation", "metric", "model")
     codes = [columns.array(name) for name in names]
     texts = [columns.values(name) for name in names]
     everything = Counter(zip(*codes, strict=True))
     kept = everything
     if chosen is not None:
-        kept = Counter(zip(*(map(some.__getitem__, chosen) for some in codes), strict=True))
+        kept = Counter(compress(zip(*codes, strict=True), chosen))
     batch = Batch(lines=columns.records)
-    batch.versions[target.name] = len(positions)
+    batch.versions[target.name] = kept.total()
     for evaluation, metric, model in everything - kept if chosen is not None else ():
         found = FilteredOut(texts[0][evaluation], texts[1][metric] or "", texts[2][model])
         batch.filtered_out[found] = everything[evaluation, metric, model] - kept[evaluation, metric, model]
     labels = columns.values("schema_version")
     if not target.labels.issuperset(labels):
         used = columns.array("schema_version")
-        for code, count in Counter(map(used.__getitem__, positions)).items():
+        for code, count in Counter(used if chosen is None else compress(used, chosen)).items():
             if labels[code] not in target.labels:
                 batch.notes[label_code(labels[code])] += count
     statistics = LineStatistics()
@@ -246,13 +251,13 @@ def _values_in(condition: Condition, value: Any) -> Iterable[Any]:
 def _refused(columns: PartColumns, part: Shard, positions: Sequence[int], filters: Filters) -> Iterable[int]:
     """Read and parse records; yield the positions of those that do not match."""
     assert part.listed
-    chosen = array("I", positions)
-    records = PartRecords(columns, PartIndex(part.listed.text_xxh3_128, (), "", 0, chosen.tobytes()))
+    chosen = bytes(_marked(positions, columns.records))
+    records = PartRecords(columns, PartIndex(part.listed.text_xxh3_128, (), "", 0, chosen))
     texts = PartTexts(part.path, part.listed.text_bytes, records.gaps())
     sizes = records.sizes
-    for first in range(0, len(chosen), BLOCK_ROWS):
+    for first in range(0, len(positions), BLOCK_ROWS):
         some = slice(first, first + BLOCK_ROWS)
-        for position, text in zip(chosen[some], texts.take(sizes[some]), strict=True):
+        for position, text in zip(positions[some], texts.take(sizes[some]), strict=True):
             value, _ = parse(bytes(text))
             # A line that was taken on trust may be anything.
             is_record = isinstance(value, dict) and "sample_id" in value

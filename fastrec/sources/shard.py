@@ -87,7 +87,7 @@ class Shard(msgspec.Struct, frozen=True):
     file_id: int = 0  # the inode; 0 for a stream and in an object store
     listed: Listed | None = None  # if it is a part of a corpus: what it must be, which is checked while it is read
     trusted: bool = False  # whether its lines are known to be records in normal form of the target
-    alone: bool = False  # whether, of all trusted parts, it is the only one with keys in its range
+    is_run: bool = False  # whether a trusted part is read like a run: few other ones have keys in its range
     compression: str = ""
     """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may have made it."""
 

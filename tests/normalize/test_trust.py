@@ -319,24 +319,10 @@ def test_parts_of_corpora_with_different_evaluations_are_copied(
 
 
 def test_parts_that_overlap_are_found() -> None:
-    """A part is alone if no other one has positions in its range. One may span several others, and ends count."""
-    ranges = {
-        "a0": "ab",
-        "a1": "di",
-        "a2": "lm",
-        "a3": "pq",
-        "b0": "ef",
-        "b1": "gh",
-        "b2": "mn",
-        "c0": "rs",
-        "c1": "tu",
-    }
-    assert trust._alone([((first,), (last,), name) for name, (first, last) in ranges.items()]) == {
-        "a0",
-        "a3",
-        "c0",
-        "c1",
-    }
+    """A part that overlaps more than three others is not read like a run. Ends count."""
+    ranges = {"a0": "ab", "a1": "bh", "a2": "im", "b0": "cd", "b1": "ef", "b2": "gi", "c0": "rs", "c1": "tu"}
+    many = [((first,), (last,), name) for name, (first, last) in ranges.items()]
+    assert set(trust._with_few_overlaps(many)) == ranges.keys() - {"a1"}
 
 
 def test_parts_that_are_not_written_as_runs_need_no_space(
