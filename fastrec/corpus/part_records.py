@@ -1,7 +1,7 @@
 """The records of a part as sorting needs them, made from its columns: keys, sizes, fingerprints and rows.
 
 Nothing is decoded, and the text of the part is not read. Columns have a value of each record; a `PartIndex` says what
-they lack to be the index of a run.
+they lack to be the index of a run, or of a part that is kept for the next run: where each record comes from.
 """
 
 from __future__ import annotations
@@ -39,12 +39,15 @@ _TOKENS: Final = ("input_tokens", "output_tokens", "total_tokens")
 
 
 class PartIndex(msgspec.Struct, frozen=True, array_like=True):
-    """What the columns of a part lack to be the index of a run."""
+    """What the columns of a part lack to be the index of a run, or of a part that is kept."""
 
     text_hash: str  # 128-bit xxh3 of the text of the part
     sort_fields: tuple[str, ...]
     schema_label: str  # of the records of the target
-    piece: int  # the number of the piece that is the part
+    pieces: bytes
+    """The number of the piece that each record comes from, 32 bits each; one number if all come from it."""
+    lines: bytes = b""  # its line in the piece, 64 bits; empty if each line of the piece is a record of the part
+    origins: list[tuple[int, Origins]] = []  # of records with several copies, by position
     chosen: bytes | None = None  # a byte of each record of the part: 1 if the run has it; None if it has all
 
 
@@ -57,6 +60,8 @@ class PartRecords:
         self._arrays: dict[str, array[Any]] = {}
         self._names: dict[str, list[str | None]] = {}
         self._long: dict[str, dict[int, int]] = {}
+        self._pieces = array("I", index.pieces)
+        self._lines = array("Q", index.lines)
         self._positions: Sequence[int] = range(columns.records)
         if index.chosen is not None:
             self._positions = array("I", compress(self._positions, index.chosen))
@@ -99,8 +104,8 @@ class PartRecords:
         some = slice(first, end)
         numbers = self._array
         columns = (
-            repeat(self._index.piece, end - first),
-            [position + 1 for position in self._positions[some]],
+            repeat(self._pieces[0], end - first) if len(self._pieces) == 1 else self._pieces[some],
+            self._lines[some] if self._lines else [position + 1 for position in self._positions[some]],
             self._texts("interaction_type", USUAL_TYPE, some),
             self._texts("schema_version", self._index.schema_label, some),
             map(bool, numbers("correct")[some]),
@@ -115,6 +120,12 @@ class PartRecords:
             numbers("response_characters")[some],
         )
         return list(zip(*columns, strict=True))
+
+    def origins(self, first: int, end: int) -> list[tuple[int, Origins]]:
+        """The origins of those records that have several copies, by position among these records."""
+        origins = self._index.origins
+        some = origins[bisect_left(origins, (first,)) : bisect_left(origins, (end,))]
+        return [(number - first, each) for number, each in some]
 
     @cached_property
     def _key_fields(self) -> list[tuple[list[bytes], array[int]]]:
@@ -185,6 +196,7 @@ class ColumnsReader:
         numbers = range(len(records))
         self._next = 0 if low is None else bisect_left(numbers, low, key=records.key)
         self._end = len(records) if high is None else bisect_left(numbers, high, key=records.key)
+        self.is_whole = (self._next, self._end) == (0, len(records))
         self.gaps = records.gaps(self._next)
 
     @property
@@ -200,8 +212,14 @@ class ColumnsReader:
             first = self._next
             self._next = end = min(first + BLOCK_ROWS, self._end)
             rows = records.rows(first, end) if self._with_rows else []
+            origins = records.origins(first, end) if self._with_rows else []
             sizes = records.sizes[first:end].tolist()
-            yield records.keys(first, end), sizes, records.fingerprints[first:end].tolist(), rows, []
+            yield records.keys(first, end), sizes, records.fingerprints[first:end].tolist(), rows, origins
+
+
+def read_index(path: str) -> PartIndex:
+    """Read an index; DamagedFileError if it is damaged or missing."""
+    return msgspec.convert(next(read_blocks(path)), PartIndex)
 
 
 def open_part(part: RunSlice, low: bytes | None, high: bytes | None, with_rows: bool) -> ColumnsReader:
@@ -211,6 +229,6 @@ def open_part(part: RunSlice, low: bytes | None, high: bytes | None, with_rows: 
         CorpusError: Its columns are damaged.
         DamagedFileError: Its index is damaged.
     """
-    index = msgspec.convert(next(read_blocks(part.index)), PartIndex)
+    index = read_index(part.index)
     columns = PartColumns(part.columns, index.text_hash)
     return ColumnsReader(PartRecords(columns, index), low, high, with_rows=with_rows)

@@ -18,6 +18,7 @@ there is none; else the newest one. Nobody knows before everything is read, so a
 from __future__ import annotations
 
 import secrets
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -259,7 +260,7 @@ class _Sorter:
             text_hash=columns.text_hash,
             sort_fields=self._sort_fields,
             schema_label=self._target.label,
-            piece=piece.number,
+            pieces=array("I", [piece.number]).tobytes(),
             chosen=chosen,
         )
         records = PartRecords(columns, index)

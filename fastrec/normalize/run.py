@@ -22,7 +22,16 @@ from fastrec.corpus.publish import check_inputs_not_in, check_output, check_reac
 from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
 from fastrec.engine.base import OTHER_PHASE, Engine, Phase
-from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
+from fastrec.errors import (
+    CorpusError,
+    DamagedFileError,
+    NoMatchError,
+    NothingValidError,
+    RefusedError,
+    UsageError,
+    shown,
+    utf8,
+)
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.inputs import Streams, check_fields, check_formats, find_records
@@ -312,7 +321,7 @@ def run_attempts(
                     # The default version is certain: the whole input was read. The newest one is not if a bad shard had
                     # the later record.
                     is_settled = target is not NEWEST_SCHEMA
-                except DamagedFileError as exc:
+                except (DamagedFileError, CorpusError) as exc:
                     if exc.path not in base.files:
                         raise
                     kept = str(exc)

@@ -252,7 +252,7 @@ def _refused(columns: PartColumns, part: Shard, positions: Sequence[int], filter
     """Read and parse records; yield the positions of those that do not match."""
     assert part.listed
     chosen = bytes(_marked(positions, columns.records))
-    records = PartRecords(columns, PartIndex(part.listed.text_xxh3_128, (), "", 0, chosen))
+    records = PartRecords(columns, PartIndex(columns.text_hash, (), "", b"", chosen=chosen))
     texts = PartTexts(part.path, part.listed.text_bytes, records.gaps())
     sizes = records.sizes
     for first in range(0, len(positions), BLOCK_ROWS):

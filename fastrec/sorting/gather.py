@@ -177,6 +177,7 @@ class PartReader(Protocol):
     """Reads the records of a part in a range of keys from its columns, as `BlockReader` those of an index."""
 
     gaps: Iterator[int]  # bytes of text between the records
+    is_whole: bool  # whether all records of the part are in the range
 
     @property
     def at_end(self) -> bool: ...
@@ -266,7 +267,8 @@ class _Cursor:
         self._removed = frozenset(run_slice.removed)
         self._share = shared_origins.share
         self._low, self._high = low, high
-        self._is_cut = run_slice.is_input  # or if the slice has records beyond the range
+        # Or if the slice has records beyond the range.
+        self._is_cut = run_slice.is_input or (part is not None and not part.is_whole)
         self._stretch = stretch
         self._held = 0  # bytes of these records
         self._held_origins = 0
@@ -391,9 +393,12 @@ def whole_run(run: Run) -> RunSlice:
     )
 
 
-def part_slice(path: str, text_bytes: int, index: str, index_bytes: int, removed: Iterable[int] = ()) -> RunSlice:
+def part_slice(
+    path: str, text_bytes: int, index: str, index_bytes: int, removed: Iterable[int] = (), *, columns: str = ""
+) -> RunSlice:
     """Take a published part without the records that come from removed pieces alone."""
-    return RunSlice(path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=tuple(sorted(removed)))
+    pieces = tuple(sorted(removed))
+    return RunSlice(path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=pieces, columns=columns)
 
 
 class Fences:
