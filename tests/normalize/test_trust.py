@@ -438,9 +438,10 @@ def test_a_corpus_in_a_store_is_trusted(tmp_path: Path) -> None:
         (Path.unlink, "is missing"),
         (lambda path: path.write_bytes(path.read_bytes()[:100]), "is damaged"),
         (lambda path: path.write_bytes(b"nonsense" * 100), "is damaged"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\0"), "is damaged"),
         (lambda path: (path.rename(path.parents[1] / path.name), path.symlink_to(f"../{path.name}")), "is a link"),
     ],
-    ids=["missing", "cut", "another file", "a link"],
+    ids=["missing", "cut", "another file", "another byte", "a link"],
 )
 @pytest.mark.parametrize("filters", [{}, {"exclude_model": "no such model"}], ids=["copied", "filtered"])
 def test_columns_of_a_trusted_corpus_that_cannot_be_used(
