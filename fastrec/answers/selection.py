@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -353,7 +353,7 @@ def select_same_bins(
     return [one.grouped(tuple(binned), jobs=jobs, progress=progress) for one in found]
 
 
-def lines_at(part: PartFile, columns: PartColumns, positions: Array) -> Iterator[bytes]:
+def lines_at(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:
     """Yield the lines of a part at some positions, in ascending order, without their newlines.
 
     Raises:
