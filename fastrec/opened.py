@@ -18,7 +18,6 @@ from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
 from fastrec.filters import FilterArguments
 from fastrec.html import tag
 from fastrec.notebook import html_table
-from fastrec.progress import Progress
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import names_of
 
@@ -76,10 +75,8 @@ class OpenCorpus:
     def table(self, columns: list[str] | None = None, **filters: Unpack[FilterArguments]) -> pa.Table:
         return table(self.path, columns=columns, **filters)
 
-    def connect(
-        self, *, records: bool = False, locked: bool = False, jobs: int = 1, progress: Progress | None = None
-    ) -> DuckDBPyConnection:
-        return connect(self.path, records=records, locked=locked, jobs=jobs, progress=progress)
+    def connect(self, *, locked: bool = False) -> DuckDBPyConnection:
+        return connect(self.path, locked=locked)
 
     def __repr__(self) -> str:
         counts = len(self.evaluations), len(self.models), self.summary.line_counts.kept

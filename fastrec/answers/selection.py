@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 import msgspec
@@ -350,13 +351,15 @@ def select_same_bins(
     return [one.grouped(tuple(binned), jobs=jobs, progress=progress) for one in found]
 
 
-def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Iterator[bytes]:
+def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:
     """Yield the lines of a part at some positions, in ascending order, without their newlines."""
     sizes = columns.numbers("bytes").astype(np.int64)
     starts = np.cumsum(sizes) - sizes
     fingerprints = columns.numbers("fingerprint")
     places = [some[positions].tolist() for some in (starts, sizes, fingerprints)]
-    return (line[:-1] for line in lines_at(part, zip(*places, strict=True)))
+    with closing(lines_at(part, zip(*places, strict=True))) as lines:
+        for line in lines:
+            yield line[:-1]
 
 
 class _Read(msgspec.Struct, array_like=True):

@@ -278,9 +278,6 @@ def show(corpus: str, question: str, full: bool, output_format: str, no_progress
     Long texts are cut, and long conversations folded to their first and last turns; --full shows all. Records of
     several metrics that have the same conversation are one answer with several verdicts.
 
-    The first use of a corpus reads all of it, and keeps an index in the cache directory (FASTREC_CACHE, by default
-    ~/.cache/fastrec).
-
     \b
     Examples:
       fastrec show corpus 5 --evaluation GSM8K

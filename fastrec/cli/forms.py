@@ -41,9 +41,8 @@ from fastrec.errors import FastrecError, UsageError, counted, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from duckdb import DuckDBPyConnection
 
-    from fastrec.commands.export.tables import Result
+    from fastrec.commands.export.tables import Result, Tables
 
 _MOST_ROWS: Final = 1000  # printed as a table for people
 _WIDEST: Final = 60  # characters of a cell in such a table
@@ -59,22 +58,19 @@ _PLAIN: Final = frozenset({int, float, str})  # types of cells that CSV has as t
 @format_option("table", "csv", "json", "markdown", "parquet")
 @option("-o --output", "Write the result to this file.", type=click.Path(), metavar="FILE")
 @flag("--schema show_schema", "Print the tables and columns with explanations.")
-@shared("run")
 def sql(
     arguments: tuple[str, ...],
     file: str | None,
     output_format: str,
     output: str | None,
     show_schema: bool,
-    **options: Any,
 ) -> None:
     """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
 
     Without a query, there is a prompt with completion and history. Several corpora add a column `corpus`.
 
-    The first use of a corpus reads all of it, and keeps its tables in the cache directory (FASTREC_CACHE, by default
-    ~/.cache/fastrec); `fastrec clean --cache` removes them. A query can read these tables and nothing else: no files,
-    no extensions.
+    Texts are read from the records whenever a query names them: create a table of what several queries need. A query
+    can read these tables and nothing else: no files, no extensions.
 
     \b
     Examples:
@@ -83,7 +79,7 @@ def sql(
       fastrec sql corpus new-corpus "select distinct corpus from answers"
       fastrec sql corpus "from models" --format csv -o models.csv
     """
-    from fastrec.commands.export.tables import connect, mentions_records
+    from fastrec.commands.export.tables import open_tables
 
     if show_schema:
         _print_schema()
@@ -91,14 +87,12 @@ def sql(
     corpora, query = _split(arguments, file)
     if output_format == "parquet" and output is None:
         raise UsageError("--format parquet needs -o FILE")
-    with make_progress("table", quiet=options["no_progress"]) as progress, explain_damage(corpora[0]):
-        needed = query is None or mentions_records(query)
-        connection = connect(*corpora, records=needed, locked=True, jobs=options["jobs"], progress=progress)
-    with allow_broken_pipe():
+    with allow_broken_pipe(), explain_damage(*corpora):
+        tables = open_tables(*corpora, locked=True)
         if query is None:
-            _prompt(connection)
+            _prompt(tables)
         else:
-            _run(connection, query, output_format, output)
+            _run(tables, query, output_format, output)
 
 
 def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...], str | None]:
@@ -126,10 +120,10 @@ def _print_schema() -> None:
             print_table(Table(columns(["column", "meaning"], left=["meaning"]), list(ANSWERS.items())))
 
 
-def _run(connection: DuckDBPyConnection, query: str, output_format: str, output: str | None) -> None:
+def _run(tables: Tables, query: str, output_format: str, output: str | None) -> None:
     from fastrec.commands.export.tables import replacing, run_query, write_result
 
-    with run_query(connection, query, as_text=output_format != "parquet") as result, contextlib.ExitStack() as stack:
+    with run_query(tables, query, as_text=output_format != "parquet") as result, contextlib.ExitStack() as stack:
         if result is None:
             return
         path = None if output is None else stack.enter_context(replacing(output))
@@ -221,7 +215,7 @@ def _encoder() -> Callable[[Any], bytes]:
     return msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode
 
 
-def _prompt(connection: DuckDBPyConnection) -> None:
+def _prompt(tables: Tables) -> None:
     with _history():
         if sys.stdin.isatty():
             click.echo("SQL over the tables answers, questions, models and records. \\d lists them, \\q leaves.")
@@ -246,7 +240,7 @@ def _prompt(connection: DuckDBPyConnection) -> None:
             if query and (is_last or query.endswith(";")):
                 lines = []
                 try:
-                    _run(connection, query, "table", None)
+                    _run(tables, query, "table", None)
                 except FastrecError as exc:
                     if not sys.stdin.isatty():
                         raise
@@ -267,8 +261,8 @@ def _history() -> Iterator[None]:
         print_notice("this Python has no readline: there is no history")
         yield
         return
-    from fastrec.commands.export.cache import cache_directory
     from fastrec.commands.export.tables import ANSWERS, TABLES
+    from fastrec.corpus.trust import state_directory
 
     words = sorted({*TABLES, *ANSWERS, *_KEYWORDS})
 
@@ -278,7 +272,7 @@ def _history() -> Iterator[None]:
 
     readline.set_completer(complete)
     readline.parse_and_bind("tab: complete")
-    path = cache_directory() / "sql_history"
+    path = state_directory() / "sql_history"
     with contextlib.suppress(OSError):
         readline.read_history_file(path)
     try:
@@ -286,6 +280,7 @@ def _history() -> Iterator[None]:
     finally:
         readline.set_history_length(1000)
         with contextlib.suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             readline.write_history_file(path)
             path.chmod(0o600)
 
@@ -363,8 +358,7 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     """Write an HTML page about CORPUS: results of models, questions with answers, line counts, hashes, rejected lines.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
-    sorted and searched. It depends on the corpora alone, and is written atomically. Questions come from the index of
-    the corpus, which is built once and kept in the cache directory (FASTREC_CACHE, by default ~/.cache/fastrec).
+    sorted and searched. It depends on the corpora alone, and is written atomically.
 
     \b
     Examples:
@@ -400,7 +394,6 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
 def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> None:
     """Show CORPUS on a local web page: questions, the answers of all models side by side, and whole transcripts.
 
-    The first start builds an index, and keeps it in the cache directory (FASTREC_CACHE, by default ~/.cache/fastrec).
     Only this machine can reach the page, and only with the address that is printed. Press ? on a page for its keys, and
     Ctrl-C here to end.
 

@@ -351,9 +351,6 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
     metrics, which have scores other than 0 and 1, show the mean score instead. Disagreement is 0 if all models agree,
     and 1 if half of them are right. `fastrec show` shows a question with its answers.
 
-    The first use of a corpus reads all of it, and keeps an index in the cache directory (FASTREC_CACHE, by default
-    ~/.cache/fastrec).
-
     \b
     Examples:
       fastrec questions corpus --evaluation GSM8K --wrong-by all

@@ -219,7 +219,7 @@ def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
     raise CorpusError(shard.path, f"{reason}; {VERIFY_HINT}")
 
 
-def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Iterator[bytes]:
+def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generator[bytes]:
     """Yield some lines of a part, given where each begins, its size and its 64-bit xxh3, in the order of the part.
 
     Raises:

@@ -191,6 +191,11 @@ def _read_list() -> list[str]:
 
 
 def _list_path() -> Path:
+    return state_directory() / _LIST
+
+
+def state_directory() -> Path:
+    """The directory of what fastrec keeps about this user: published corpora, and the history of queries."""
     if named := os.environ.get("FASTREC_STATE"):
-        return Path(named, _LIST)
-    return user_directory("XDG_STATE_HOME", "~/.local/state") / _LIST
+        return Path(named)
+    return user_directory("XDG_STATE_HOME", "~/.local/state")

@@ -37,7 +37,7 @@ OF_CORPORA = {
     "compare": ["compare", "{}", "org-0/*", "org-1/*"],
     "trend": ["trend", "other", "{}"],
     "cat": ["cat", "{}"],
-    "sql": ["sql", "{}", "select count(*) from answers"],
+    "sql": ["sql", "{}", "select count(output) from answers"],
     "export": ["export", "{}", "-o", "tables", "--format", "csv"],
     "verify": ["verify", "{}"],
     "rejects": ["rejects", "{}"],
@@ -82,7 +82,6 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in list(os.environ):
         if name.startswith("FASTREC_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("FASTREC_CACHE", str(tmp_path / "cache"))  # else the index of a good copy would serve
     (here / "empty").mkdir()
     (here / "a-file").write_text("text\n")
     shutil.copytree("corpus", "damaged")

@@ -101,11 +101,11 @@ class _Times(msgspec.Struct):
     latency_ms: Raw = Raw()
 
 
-class _Output(msgspec.Struct):
+class Output(msgspec.Struct):
     raw: str | list[str]
 
 
-class _Turn(msgspec.Struct):
+class Turn(msgspec.Struct):
     role: str
     content: str | None = None
     tool_calls: list[Raw] | None = None
@@ -128,7 +128,7 @@ class Line(_Cell, kw_only=True):
 
     token_usage: Usage | UnsetType = UNSET
     performance: _Times | UnsetType = UNSET
-    output: _Output | None = None
+    output: Output | None = None
 
 
 class _Row(Line, kw_only=True):
@@ -149,7 +149,7 @@ def line_decoder(kind: type[_Cell], schema: Schema) -> Callable[[bytes], Any]:
     """Make a decoder of lines, with the fields whose names depend on the version: `metric`, and `turns` of a Line."""
     fields: list[tuple[str, Any, Any]] = []
     if issubclass(kind, Line):
-        fields.append(("turns", list[_Turn] | None, msgspec.field(name=schema.turns_field, default=None)))
+        fields.append(("turns", list[Turn] | None, msgspec.field(name=schema.turns_field, default=None)))
     if has_metrics(schema):  # in other versions it is an unknown key, with a value of any type
         fields.append(("metric", str | None, msgspec.field(name=METRIC, default=None)))
     return msgspec.json.Decoder(msgspec.defstruct("_Line", fields, bases=(kind,), kw_only=True)).decode
