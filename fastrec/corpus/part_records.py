@@ -140,11 +140,29 @@ class PartRecords:
             values = [UNSET if metric is None else metric for metric in values]
         return list(map(field_encoder(field), values))
 
+    @cached_property
+    def _stretches(self) -> list[tuple[int, int]]:
+        """Where chosen records that follow each other begin and end."""
+        chosen = self._index.chosen or b""
+        stretches: list[tuple[int, int]] = []
+        start = chosen.find(1)
+        while start >= 0:
+            end = chosen.find(0, start)
+            if end < 0:
+                end = len(chosen)
+            stretches.append((start, end))
+            start = chosen.find(1, end)
+        return stretches
+
     def _array(self, name: str) -> array[Any]:
         if name not in self._arrays:
             found = self._columns.array(name)
             if self._index.chosen is not None:
-                found = array(found.typecode, compress(found, self._index.chosen))
+                # If one of 232 models goes, copying stretches takes 0.03 of the time of choosing number by number; if
+                # every other record goes, 2.5 times as long.
+                everything, found = found, array(found.typecode)
+                for start, end in self._stretches:
+                    found += everything[start:end]
             self._arrays[name] = found
         return self._arrays[name]
 
