@@ -148,8 +148,8 @@ def _score_sums(
     places = np.flatnonzero(mask & (scores != 0) & (scores != 1))
     places = places[np.argsort(groups[places], kind="stable")]
     values = scores[places].tolist()
-    for at in np.flatnonzero(np.isin(places, list(exact_scores))).tolist():
-        values[at] = exact_scores[int(places[at])]
+    if exact_scores:
+        values = [exact_scores.get(place, value) for place, value in zip(places.tolist(), values, strict=True)]
     bounds = np.searchsorted(groups[places], np.arange(count + 1)).tolist()
     for group, (begin, end) in enumerate(pairwise(bounds)):
         if begin < end:

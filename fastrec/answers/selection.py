@@ -15,6 +15,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
+from copy import copy
 from typing import Any, Final
 
 import msgspec
@@ -103,7 +104,7 @@ class Selection:
         """
         if not filters:
             return self
-        made = Selection(self.corpus)
+        made = copy(self)
         made.is_whole = False
         _check_fields(self.parts, filters)
         masks: list[Array] = []
@@ -126,7 +127,7 @@ class Selection:
         """Select the same records, with an evaluation for each group."""
         if not groups:
             return self
-        made = Selection(self.corpus)
+        made = copy(self)
         made.is_whole = False
         names: dict[tuple[Any, ...], int] = {}  # numbers of scopes, by scope and codes of groups
         codes: list[Array] = []

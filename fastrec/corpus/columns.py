@@ -426,6 +426,7 @@ class PartColumns:
         if header.text_xxh3_128 != text_hash:
             raise self._damaged("it belongs to another part")
         self.records = header.records
+        self._exact: dict[str, dict[int, str]] | None = None
         self.text_hash = text_hash
         self.frames: dict[str, tuple[Frame, int]] = {}
         offset = begin + size
@@ -484,8 +485,9 @@ class PartColumns:
 
     def exact(self, name: str) -> dict[int, int]:
         """The integers that an array cannot hold, by position."""
-        apart = msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
-        return {position: int(digits, 16) for position, digits in apart.get(name, {}).items()}
+        if self._exact is None:
+            self._exact = msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
+        return {position: int(digits, 16) for position, digits in self._exact.get(name, {}).items()}
 
     def _read(self, offset: int, size: int, *, at_most: bool = False) -> bytes:
         try:
