@@ -43,7 +43,6 @@ def unsorted(tmp_path: Path) -> Path:
         ["stats", "--common"],
         ["questions"],
         ["export", "--format", "csv", "-o", "table"],
-        ["export", "--format", "matrix", "-o", "table"],
         ["export", "--format", "parquet", "-o", "table"],
     ],
 )
