@@ -325,8 +325,7 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
     """
     from fastrec.commands.export import export as run
 
-    stages = ("sort", "merge", "write") if given_filters(options) else ("write",)
-    with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(corpus):
+    with make_progress("write", quiet=quiet or no_progress) as progress, explain_damage(corpus):
         done = run(corpus, output, **options, progress=progress)
     if quiet:
         return

@@ -159,28 +159,37 @@ def is_sorted_by_question(manifest: Manifest) -> bool:
 
 
 def decode_lines(
-    part: PartFile, decode: Callable[[bytes], Result], chunk_bytes: int, sort_fields: Sequence[str]
+    part: PartFile,
+    decode: Callable[[bytes], Result],
+    chunk_bytes: int,
+    sort_fields: Sequence[str],
+    chosen: bytes = b"",
 ) -> Iterator[tuple[list[Result], int]]:
-    """Yield the decoded lines of a part, about `chunk_bytes` of text at a time, and the size of that text."""
+    """Yield the decoded lines of a part, a chunk of about `chunk_bytes` of text at a time, and the size of these lines.
+
+    With `chosen`, which has a byte for each record, only lines are decoded whose byte is not 0.
+    """
     longest = max(part.entry.text_bytes, MAX_LINE_BYTES)
     count = 0
     order = Order(part, sort_fields)
     for chunk in _chunks(part, chunk_bytes, longest):
         if isinstance(chunk, LongLine):
             raise CorpusError(part.path, f"is longer than the {longest:,} bytes of text in this part", chunk.line)
-        rows, data, start, number = [], chunk.data, 0, chunk.line
+        rows, data, start, number, size = [], chunk.data, 0, chunk.line, 0
         while start < len(data):  # `split` would look at each byte
             end = data.find(b"\n", start)
             end = end if end >= 0 else len(data)
             try:
-                rows.append(decode(data[start:end]))
-                order.check(read_head(data, start), number)
+                if chosen[number - 1 : number] != b"\0":
+                    rows.append(decode(data[start:end]))
+                    order.check(read_head(data, start), number)
+                    size += end + 1 - start
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
                 reason = f"is not a record in normal form: {exc}; {VERIFY_HINT}"
                 raise CorpusError(part.path, reason, number) from exc
             start, number = end + 1, number + 1
-        count += len(rows)
-        yield rows, len(data)
+        count += number - chunk.line
+        yield rows, size
     if count != part.entry.records:
         reason = f"has {count:,} records, but the manifest says {part.entry.records:,}; {VERIFY_HINT}"
         raise CorpusError(part.path, reason)

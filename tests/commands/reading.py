@@ -126,3 +126,27 @@ def answers_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
 
 def _count(value: int | None) -> int | None:
     return value if value is not None and value < 2**63 else None
+
+
+def matrix_of(lines: Sequence[bytes]) -> tuple[list[list[str]], dict[str, dict[str, tuple[str, str]]]]:
+    """The rows of `samples.csv` of records without metrics, and by model and column: score and verdict."""
+    records = [json.loads(line) for line in lines]
+    columns: dict[tuple[str, str, str], list[str]] = {}
+    cells: dict[str, dict[str, tuple[str, str]]] = {}
+    for record, line, question in zip(records, lines, question_names(records), strict=True):
+        evaluation, sample_hash = record["evaluation_name"], record["sample_hash"]
+        column = f"{evaluation}/{question}"
+        row = [column, evaluation, sample_hash, str(record["sample_id"])]
+        columns.setdefault((evaluation, sample_hash, question), row)
+        of_model = cells.setdefault(record["model_id"], {})
+        if not record.get("error"):
+            verdict = str(int(record["evaluation"]["is_correct"]))
+            of_model.setdefault(column, (_score(line), verdict))
+    return [columns[key] for key in sorted(columns)], cells
+
+
+def _score(line: bytes) -> str:
+    """The score of a record with the digits of the line, and a decimal point or an exponent."""
+    numbers = json.loads(line, parse_int=lambda digits: f"{digits}.0", parse_float=str)
+    score = numbers["evaluation"]["score"]
+    return {True: "1.0", False: "0.0"}[score] if isinstance(score, bool) else score

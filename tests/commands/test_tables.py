@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import json
 import tempfile
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import fastrec
 from fastrec.commands.export import tables
 from fastrec.errors import ShardMissingError
-from tests.commands.reading import answers_of, hostile_records
+from tests.commands.reading import answers_of, hostile_records, matrix_of
 from tests.lazily import Library
 from tests.normalize.normalizing import Corpus, write
 from tests.samples import sample
@@ -129,3 +130,56 @@ def test_only_columns_that_need_it_read_the_lines(tmp_path: Path) -> None:
     for table in ("answers", "records"):
         with pytest.raises(ShardMissingError, match="part-00000"), tables.run_query(opened, f"from {table}") as result:
             list(result.batches)
+
+
+def table_of(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+@settings(max_examples=examples(15, 300), deadline=None)
+@given(
+    st.lists(hostile_records, max_size=8), st.sampled_from(FILTERS), st.sampled_from(["evaluation_name", "model_id"])
+)
+def test_the_matrix_is_a_plain_reading_of_the_lines(
+    records: list[dict[str, Any]], filters: dict[str, Any], first: str
+) -> None:
+    """Of several answers of a model to a question, the first counts; scores have all their digits."""
+    order = {} if first == "evaluation_name" else {"sort_by": "model_id"}
+    with tempfile.TemporaryDirectory() as folder:
+        corpus, output = corpus_of(Path(folder), records, **order), Path(folder, "matrix")
+        lines = matching_lines(corpus, filters)
+        if filters and not lines:
+            with pytest.raises(fastrec.FastrecError):
+                fastrec.export(corpus.path, output, format="matrix", **filters)
+            assert not output.exists()
+            return
+        done = fastrec.export(corpus.path, output, format="matrix", raw_cells=True, **filters)
+        assert (done.rows, done.text_bytes) == (len(lines or []), sum(len(line) + 1 for line in lines or []))
+        columns, cells = matrix_of(lines or [])
+        assert table_of(output / "samples.csv")[1:] == columns
+        for number, name in enumerate(("scores.csv", "correct.csv")):
+            header, *rows = table_of(output / name)
+            assert header == ["model_id", *(column[0] for column in columns)]
+            expected = [
+                [model, *(found.get(column[0], ("", ""))[number] for column in columns)]
+                for model, found in sorted(cells.items())
+            ]
+            assert rows == expected
+
+
+@settings(max_examples=examples(8, 100), deadline=None)
+@given(st.lists(hostile_records, min_size=1, max_size=8), st.sampled_from(FILTERS[1:]))
+def test_filters_leave_out_rows_and_nothing_else(records: list[dict[str, Any]], filters: dict[str, Any]) -> None:
+    """A table of matching records has the rows that the table of all records has for these."""
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = corpus_of(Path(folder), records)
+        lines = matching_lines(corpus, filters)
+        if not lines:
+            return
+        fastrec.export(corpus.path, Path(folder, "all"), format="csv")
+        header, *rows = table_of(Path(folder, "all", "records.csv"))
+        by_line = dict(zip(corpus.lines, rows, strict=True))
+        done = fastrec.export(corpus.path, Path(folder, "some"), format="csv", **filters)
+        assert table_of(Path(folder, "some", "records.csv")) == [header, *(by_line[line] for line in lines)]
+        assert done.rows == len(lines)

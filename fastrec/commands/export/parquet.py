@@ -27,7 +27,6 @@ import pyarrow.parquet as pq
 from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.commands.export.table import MEASURES, ExportTask, measure
-from fastrec.corpus.scan import decode_lines
 from fastrec.errors import naming
 from fastrec.judge.arbiter import judge_slowly
 from fastrec.judge.findings import Errors, json_path
@@ -296,7 +295,7 @@ def write_parquet(task: ExportTask) -> None:
     with naming(task.output), open_writer(task.output, schema) as writer:
         group: list[pa.RecordBatch] = []
         size = 0
-        for rows, text_bytes in decode_lines(task.part, decoder.decode, _BATCH_BYTES, task.sort_fields):
+        for rows, text_bytes in task.rows(decoder.decode, _BATCH_BYTES):
             group.append(batch_of(rows, schema))
             size += text_bytes
             if size >= most_bytes or sum(map(len, group)) >= _GROUP_ROWS:
