@@ -20,6 +20,7 @@ import math
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import sha256
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -483,8 +484,11 @@ class PartColumns:
 
     def exact(self, name: str) -> dict[int, int]:
         """The integers that an array cannot hold, by position."""
-        apart = msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
-        return {position: int(digits, 16) for position, digits in apart.get(name, {}).items()}
+        return {position: int(digits, 16) for position, digits in self._exact.get(name, {}).items()}
+
+    @cached_property
+    def _exact(self) -> dict[str, dict[int, str]]:
+        return msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
 
     def _read(self, offset: int, size: int, *, at_most: bool = False) -> bytes:
         try:

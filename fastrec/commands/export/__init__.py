@@ -34,10 +34,11 @@ from fastrec.commands.export.table import (
     write_matrix,
     write_table,
 )
-from fastrec.corpus.manifest import Manifest, read_manifest, read_summary, skipped_lines
+from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
-from fastrec.corpus.scan import SplitHashes, find_split_hashes, parts_of, run_in_order, with_progress
+from fastrec.corpus.reader import CorpusReader, open_corpus
+from fastrec.corpus.scan import SplitHashes, find_split_hashes, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
@@ -119,23 +120,24 @@ def export(
     if details is not None and format != "pairs":
         raise UsageError("details are an option of pairs")
     given = read_details(None if details is None else os.fspath(details))
-    directory, target = os.fspath(corpus), os.fspath(output)
+    target = os.fspath(output)
     if is_url(target):
         raise UsageError(f"tables must be written to a local directory, not to {shown(target)}: copy them there")
     wanted = make_filters(**filters)
-    read_manifest(directory)  # raises UsageError if it is not a corpus, before anything is done
-    check_output(target, [directory])
+    reader = open_corpus(corpus)  # raises UsageError if it is not a corpus, before anything is done
+    check_output(target, [reader.path])
     kind = Kind("an export", _MARKER, _listed_files)
     with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
-        source = stack.enter_context(matching_corpus(directory, wanted, jobs=jobs, progress=progress))
-        manifest = read_manifest(source)
-        parts = parts_of(source, manifest)
+        source = stack.enter_context(matching_corpus(reader.path, wanted, jobs=jobs, progress=progress))
+        reader = CorpusReader(source) if wanted else reader
+        manifest = reader.manifest
+        parts = reader.parts
         schema = CORPUS_LABELS[manifest.schema]
         graded: set[Scope] | None = None
         split: SplitHashes = frozenset()
         if format == "matrix":
-            evaluations = read_summary(source, manifest).evaluations
+            evaluations = reader.summary.evaluations
             split = find_split_hashes(parts, manifest, evaluations, jobs=jobs)
             if has_metrics(schema):
                 graded = {(one.evaluation_name, one.metric) for one in evaluations if one.graded}
