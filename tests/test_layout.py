@@ -62,7 +62,7 @@ EDGES = {
         "trends",
         "statistics",
     },
-    "opened": {"commands", "corpus", "filters", "html", "notebook", "summary"},
+    "opened": {"answers", "api", "commands", "corpus", "filters", "html", "notebook", "progress", "summary"},
     "record_writer": {"api", "corpus", "errors", "judge", "schemas", "storage"},
     "notebook": {"html"},
     "api": {"errors", "filters", "judge", "normalize", "schemas", "sources"},

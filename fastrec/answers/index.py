@@ -688,7 +688,7 @@ def open_index(
 ) -> Index:
     """Open the questions of a corpus: of all records, or of those that match; with groups, each is an evaluation."""
     check_jobs(jobs)
-    return Index(select(os.fspath(corpus), filters, groups, jobs=jobs, progress=progress))
+    return Index(select(corpus, filters, groups, jobs=jobs, progress=progress))
 
 
 def open_scopes(

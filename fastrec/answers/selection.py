@@ -11,11 +11,10 @@ A record is identified by its number: its position in the corpus, over all parts
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, OrderedDict
-from collections.abc import Generator, Iterator, Sequence
+import os
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from copy import copy
 from typing import Any, Final
 
 import msgspec
@@ -24,18 +23,16 @@ import numpy as np
 from fastrec.answers.fields import Array, Field, field_for_condition, field_for_group, sample_ids
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, parts_of, run_in_order, with_progress
+from fastrec.corpus.reader import open_corpus
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.sources.shard import shard_at
-from fastrec.storage import file_in, join
 from fastrec.where import GroupBy, grouped_name, number_of, parse_condition, parse_group, values_of, with_edges
 
-_KEPT_COLUMNS: Final = 64  # files whose headers are kept
 _NO_FILTERS: Final = Filters()
 ScopeName = tuple[str, str | None]  # evaluation and metric
 Groups = tuple[GroupBy, ...]
@@ -44,35 +41,22 @@ Groups = tuple[GroupBy, ...]
 class Selection:
     """The records of a corpus that count. May be used by several threads."""
 
-    def __init__(self, corpus: str) -> None:
+    def __init__(self, corpus: str | os.PathLike[str]) -> None:
         """Select all records."""
-        self.corpus = corpus
-        self.manifest = read_manifest(corpus)
-        self.summary = read_summary(corpus, self.manifest)
-        self.parts = parts_of(corpus, self.manifest)
+        self.reader = open_corpus(corpus)
+        self.corpus = self.reader.path
+        self.manifest = self.reader.manifest
+        self.summary = self.reader.summary
+        self.parts = self.reader.parts
         self.starts = np.cumsum([0, *(part.entry.records for part in self.parts)])
         """The number of the first record of each part, and of one after the last record."""
         self.scopes: list[ScopeName] = [(one.evaluation_name, one.metric) for one in self.summary.evaluations]
         self.is_whole = True
         self._codes: list[Array] = []  # by part, the scope of each record, or -1; empty if all records count
-        self._columns: OrderedDict[int, PartColumns] = OrderedDict()
-        self._lock = threading.RLock()
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
-        with self._lock:
-            if part not in self._columns:
-                entry = self.parts[part].entry
-                path = file_in(self.corpus, entry.columns.file, join(self.corpus, MANIFEST))
-                found = PartColumns(path, entry.text_xxh3_128)
-                if found.records != entry.records:
-                    reason = f"has {found.records:,} records, but the manifest says {entry.records:,}"
-                    raise CorpusError(path, f"{reason}; {VERIFY_HINT}")
-                self._columns[part] = found
-            self._columns.move_to_end(part)
-            if len(self._columns) > _KEPT_COLUMNS:
-                self._columns.popitem(last=False)
-            return self._columns[part]
+        return self.reader.part_columns(part)
 
     def scope_codes(self, part: int) -> Array:
         """The scope of each record of a part: its position in `scopes`, or -1 if the record does not count."""
@@ -104,7 +88,7 @@ class Selection:
         """
         if not filters:
             return self
-        made = copy(self)
+        made = Selection(self.reader)
         made.is_whole = False
         _check_fields(self.parts, filters)
         masks: list[Array] = []
@@ -127,7 +111,7 @@ class Selection:
         """Select the same records, with an evaluation for each group."""
         if not groups:
             return self
-        made = copy(self)
+        made = Selection(self.reader)
         made.is_whole = False
         names: dict[tuple[Any, ...], int] = {}  # numbers of scopes, by scope and codes of groups
         codes: list[Array] = []
@@ -272,7 +256,7 @@ class Selection:
             of_part = groups[part] if groups else ()
             if conditions[part] or of_part:
                 bits = np.packbits(mask).tobytes()
-                path = file_in(self.corpus, self.parts[part].entry.columns.file, join(self.corpus, MANIFEST))
+                path = self.reader.columns_path(part)
                 paths = tuple(group.path for group in of_part)
                 tasks.append(_ReadTask(part, self.parts[part], path, bits, conditions[part], paths))
         if not tasks:
@@ -314,7 +298,7 @@ def parse_groups(fields: Strings) -> Groups:
 
 
 def select(
-    corpus: str,
+    corpus: str | os.PathLike[str],
     filters: Filters = _NO_FILTERS,
     groups: Groups = (),
     *,
@@ -327,7 +311,7 @@ def select(
 
 
 def select_same_bins(
-    corpora: Sequence[str],
+    corpora: Sequence[str | os.PathLike[str]],
     filters: Filters,
     groups: Groups,
     *,
@@ -350,6 +334,18 @@ def select_same_bins(
             counts.update(one.count_numbers(group, jobs=jobs, progress=progress))
         binned.append(with_edges(group, counts) if group.bins else group)
     return [one.grouped(tuple(binned), jobs=jobs, progress=progress) for one in found]
+
+
+def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
+    """The numbers of some records as an array; UsageError if they are not those of records, in ascending order."""
+    found = numbers if isinstance(numbers, np.ndarray) else np.array(list(numbers))
+    if not found.size:
+        return np.array([], dtype=np.int64)
+    if found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= selection.starts[-1]:
+        raise UsageError(f"the numbers of records are integers from 0 to {selection.starts[-1] - 1:,}")
+    if (found[1:] < found[:-1]).any():
+        raise UsageError("the numbers of records must be in ascending order")
+    return found.astype(np.int64)
 
 
 def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:

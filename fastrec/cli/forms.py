@@ -30,7 +30,6 @@ from fastrec.cli.options import (
     command,
     flag,
     format_option,
-    given_filters,
     option,
     prepare_reading,
     shared,

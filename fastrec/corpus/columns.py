@@ -20,6 +20,7 @@ import math
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import sha256
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -426,7 +427,6 @@ class PartColumns:
         if header.text_xxh3_128 != text_hash:
             raise self._damaged("it belongs to another part")
         self.records = header.records
-        self._exact: dict[str, dict[int, str]] | None = None
         self.text_hash = text_hash
         self.frames: dict[str, tuple[Frame, int]] = {}
         offset = begin + size
@@ -485,9 +485,11 @@ class PartColumns:
 
     def exact(self, name: str) -> dict[int, int]:
         """The integers that an array cannot hold, by position."""
-        if self._exact is None:
-            self._exact = msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
         return {position: int(digits, 16) for position, digits in self._exact.get(name, {}).items()}
+
+    @cached_property
+    def _exact(self) -> dict[str, dict[int, str]]:
+        return msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
 
     def _read(self, offset: int, size: int, *, at_most: bool = False) -> bytes:
         try:

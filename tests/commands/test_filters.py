@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
-from fastrec.errors import NoMatchError, ShardCorruptError, UsageError
+from fastrec.errors import NoMatchError, UsageError
 from fastrec.filters import Filters, make_filters, matches_any
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize.scratch import matching_corpus

@@ -410,9 +410,9 @@ def test_large_tables_are_cut(demo: Path) -> None:
 def without_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make reports of documents alone: without ranks and leaderboard, for which columns are read."""
 
-    def opened(path: str, *_: Any, **__: Any) -> Any:
+    def opened(path: Path, *_: Any, **__: Any) -> Any:
         manifest = read_manifest(path)
-        summary = read_summary(path, manifest)
+        summary = read_summary(str(path), manifest)
         return MagicMock(manifest=manifest, evaluations=summary.evaluations, selection=MagicMock(summary=summary))
 
     monkeypatch.setattr("fastrec.commands.report.open_index", opened)

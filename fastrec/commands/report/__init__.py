@@ -115,7 +115,7 @@ def report(
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
-    index = open_index(path, wanted, jobs=jobs, progress=progress)
+    index = open_index(corpus, wanted, jobs=jobs, progress=progress)
     manifest = index.manifest
     if repeats.kind != "mean":
         index.evaluations = reduce_repeats(index, repeats)
@@ -138,7 +138,7 @@ def report(
         add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
     notes: list[Html] = []
     if groups:
-        group_index = open_index(path, wanted, groups, jobs=jobs, progress=progress)
+        group_index = open_index(index.selection.reader, wanted, groups, jobs=jobs, progress=progress)
         if repeats.kind != "mean":
             group_index.evaluations = reduce_repeats(group_index, repeats)
         shown_groups = choose_groups(
