@@ -112,7 +112,7 @@ EDGES = {
         "summary",
         "where",
     },
-    "trends": {"wording", "answers", "corpus", "errors", "filters", "statistics", "storage", "summary"},
+    "trends": {"wording", "answers", "corpus", "errors", "filters", "notebook", "statistics", "storage", "summary"},
     "answers": {
         "toml_file",
         "html",
