@@ -1,10 +1,10 @@
-"""Figures of the set `ask`: the tables of `fastrec sql`, and queries over them."""
+"""Figures of the set `ask`: queries of `fastrec sql`."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from bench.contenders import ASK, NORMALIZE, TABLE
+from bench.contenders import ASK
 from bench.trials import Trial
 from bench.values import Figure
 
@@ -13,13 +13,12 @@ __all__ = ["ASK_FIGURES"]
 _CORPUS: Final = "published-real-x10"
 _PHRASE: Final = "select model, count(*) n from answers where output ilike '%sorry%' group by 1 order by 2 desc"
 _AGGREGATE: Final = "select evaluation, metric, model, avg(score) from answers group by all"
-_BUILDING: Final = (Trial(TABLE, _CORPUS), Trial(NORMALIZE, "real-x10"))
 
 
 def _query(name: str, query: str, target: float) -> Figure:
     return Figure(
         name=f"ask: {name}",
-        title="fastrec sql after the table was made, whole process",
+        title="fastrec sql, whole process",
         trials=(Trial(ASK, _CORPUS, options=(query,)),),
         value=lambda runs: runs[0].seconds,
         unit="s",
@@ -41,24 +40,7 @@ def _peak(name: str, trial: Trial) -> Figure:
 
 
 ASK_FIGURES: Final[tuple[Figure, ...]] = (
-    Figure(
-        name="ask: table / normalize",
-        title="wall time of making the table of answers ÷ normalize of the same records, same jobs",
-        trials=_BUILDING,
-        value=lambda runs: runs[0].seconds / runs[1].seconds,
-        target=0.8,
-        set="ask",
-    ),
-    Figure(
-        name="ask: table / normalize, processor time",
-        title="the same in processor time",
-        trials=_BUILDING,
-        value=lambda runs: runs[0].cpu_seconds / runs[1].cpu_seconds,
-        target=0.8,
-        set="ask",
-    ),
     _query("a phrase in all answers", _PHRASE, 1.5),
     _query("an aggregate", _AGGREGATE, 0.5),
-    _peak("table", _BUILDING[0]),
     _peak("a phrase", Trial(ASK, _CORPUS, options=(_PHRASE,))),
 )

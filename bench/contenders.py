@@ -16,18 +16,18 @@ from bench.logs import LogRecompression
 from bench.peers import NORMALIZERS, Decompression, TunedDuckDB
 from bench.table_logs import ANSWERS
 from bench.validators import VALIDATORS
-from bench.viewing import Indexing, Viewing
+from bench.viewing import Ranking, Viewing
 from fastrec.corpus.trust import remember
 
-__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "INDEX", "LOG_FLOOR", "NORMALIZE", "READING"]
-__all__ += ["ASK", "CHANGE", "TABLE", "VALIDATE", "VIEW", "command_of"]
+__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "LEADERBOARD", "LOG_FLOOR", "NORMALIZE", "READING"]
+__all__ += ["ASK", "CHANGE", "VALIDATE", "VIEW", "command_of"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
 CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
 CHANGE = "fastrec normalize CORPUS"
 IMPORT, LOG_FLOOR = "fastrec import", LogRecompression.label
-INDEX, VIEW = Indexing.label, Viewing.label
-TABLE, ASK = "fastrec sql, first time", "fastrec sql"
+LEADERBOARD, VIEW = Ranking.label, Viewing.label
+ASK = "fastrec sql"
 
 
 class Fastrec:
@@ -59,18 +59,15 @@ class Fastrec:
 
 
 class Asking(Fastrec):
-    """`fastrec sql`: with a new cache directory, or with one beside the corpora, which only the first round fills."""
+    """`fastrec sql` with the query that is the option."""
 
-    def __init__(self, label: str) -> None:
+    def __init__(self) -> None:
         super().__init__("sql")
-        self.label = label
+        self.label = ASK
 
     def command(self, job: Job) -> list[str]:
         """The command line."""
-        cache = job.output if self.label == TABLE else str(Path(job.inputs[0]).parent / "ask-cache")
-        query = job.options[0] if job.options else "select 1 as one"
-        command = [sys.executable, "-m", "fastrec", "sql", *job.inputs, query, "--jobs", str(job.jobs)]
-        return ["env", f"FASTREC_CACHE={cache}", *command]
+        return [sys.executable, "-m", "fastrec", "sql", *job.inputs, job.options[0]]
 
 
 class Change(Fastrec):
@@ -92,10 +89,10 @@ _ALL: tuple[Contender, ...] = (
     Change(),
     Decompression(),
     LogRecompression(),
-    Indexing(),
+    Ranking(),
     Viewing(),
     TunedDuckDB("8GB"),
-    *map(Asking, (TABLE, ASK)),
+    Asking(),
     *NORMALIZERS,
     *VALIDATORS,
 )

@@ -152,10 +152,9 @@ def _no_flush_to_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep indexes and the list of published corpora in temporary directories, not in those of the user."""
+def _state_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the list of published corpora in a temporary directory, not in that of the user."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FASTREC_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("FASTREC_STATE", str(tmp_path_factory.mktemp("state")))
         yield
 

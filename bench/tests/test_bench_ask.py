@@ -11,17 +11,14 @@ pytest.importorskip("duckdb", reason="needs the extra `sql`")
 
 from bench import corpora, trials
 from bench.ask_figures import ASK_FIGURES
-from bench.contenders import ASK, NORMALIZE, TABLE
+from bench.contenders import ASK
 from bench.plans import CORPORA, Published
 from bench.trials import run_trials
 from bench.values import trial_values
 
 TARGETS = {
-    "ask: table / normalize": 0.8,
-    "ask: table / normalize, processor time": 0.8,
     "ask: a phrase in all answers": 1.5,
     "ask: an aggregate": 0.5,
-    "ask: peak memory, table": 600,
     "ask: peak memory, a phrase": 600,
 }
 
@@ -32,14 +29,12 @@ def test_figures_have_the_targets_of_the_issue() -> None:
 
 
 def test_all_trials_of_the_set_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a small corpus; the table of the queries stays in the cache beside the corpora."""
+    """On a small corpus."""
     monkeypatch.setattr(corpora, "OUT", tmp_path)
     monkeypatch.setattr(trials, "OUT", tmp_path)
     monkeypatch.setitem(CORPORA, "published-real-x10", Published("ten-lines"))
-    monkeypatch.setitem(CORPORA, "real-x10", CORPORA["ten-lines"])
     wanted = {trial for figure in ASK_FIGURES for trial in figure.trials}
-    assert {trial.contender for trial in wanted} == {ASK, NORMALIZE, TABLE}
+    assert {trial.contender for trial in wanted} == {ASK}
     results = run_trials(sorted(wanted, key=str), rounds=1, notify=lambda _: None)
     assert {trial: result.error for trial, result in results.items() if result.error} == {}
     assert len(trial_values(ASK_FIGURES, results, 1.0)) == len(TARGETS)
-    assert len(list(tmp_path.rglob("ask-cache/*.tables"))) == 1

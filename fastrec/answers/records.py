@@ -79,13 +79,14 @@ def dense_in_order(codes: Array) -> tuple[Array, Array]:
 class Records:
     """All records of a run of scopes, scope by scope, in the order of the corpus."""
 
-    def __init__(self, selection: Selection, scopes: range) -> None:
+    def __init__(self, selection: Selection, scopes: range, parts: Sequence[int] | None = None) -> None:
+        """Load the records of some scopes; with `parts`, only those in these parts."""
         self.selection = selection
         self.scopes = scopes
         self._models = Values()
         self._hashes = Values()
         columns: dict[str, list[Array]] = {name: [] for name in ("number", "scope", "model", "hash", "flag", "score")}
-        for part in self._parts():
+        for part in self._parts() if parts is None else parts:
             codes = selection.scope_codes(part)
             chosen = np.flatnonzero((codes >= scopes.start) & (codes < scopes.stop))
             if not chosen.size:

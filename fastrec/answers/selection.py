@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from fastrec.answers.fields import Array, Field, field_for_condition, field_for_
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.reader import open_corpus
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, run_in_order, skim_lines, with_progress
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
 from fastrec.judge.parse import parse, spell
@@ -171,7 +171,7 @@ class Selection:
         bounds = np.searchsorted(numbers, self.starts)
         for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
             positions = numbers[bounds[part] : bounds[part + 1]] - self.starts[part]
-            yield from lines_at(self.parts[part], self.columns(part), positions)
+            yield from lines_of(self.parts[part], self.columns(part), positions)
 
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given their numbers in ascending order."""
@@ -348,30 +348,15 @@ def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
     return found.astype(np.int64)
 
 
-def lines_at(part: PartFile, columns: PartColumns, positions: Array) -> Iterator[bytes]:
-    """Yield the lines of a part at some positions, in ascending order, without their newlines.
-
-    Raises:
-        CorpusError: The lines are not as long as the columns say.
-    """
+def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:
+    """Yield the lines of a part at some positions, in ascending order, without their newlines."""
     sizes = columns.numbers("bytes").astype(np.int64)
-    ends = np.cumsum(sizes)
-    wanted = zip((ends[positions] - sizes[positions]).tolist(), ends[positions].tolist(), strict=True)
-    start, end = next(wanted, (0, 0))
-    offset = 0
-    with closing(skim_lines(part)) as buffers:
-        for buffer, size in buffers:
-            while end and end <= offset + size:
-                line = bytes(memoryview(buffer)[start - offset : end - offset])
-                if line.find(b"\n") != len(line) - 1 or start < offset:
-                    break
-                yield line[:-1]
-                start, end = next(wanted, (0, 0))
-            if not end:
-                return
-            offset += size
-    if end:
-        raise CorpusError(part.path, f"has other lines than its columns say; {VERIFY_HINT}")
+    starts = np.cumsum(sizes) - sizes
+    fingerprints = columns.numbers("fingerprint")
+    places = [some[positions].tolist() for some in (starts, sizes, fingerprints)]
+    with closing(lines_at(part, zip(*places, strict=True))) as lines:
+        for line in lines:
+            yield line[:-1]
 
 
 class _Read(msgspec.Struct, array_like=True):
@@ -403,7 +388,7 @@ def _read_fields(task: _ReadTask) -> _Read:
     coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
     columns = PartColumns(task.columns, part.entry.text_xxh3_128)
     try:
-        for line in lines_at(part, columns, np.flatnonzero(bits)):
+        for line in lines_of(part, columns, np.flatnonzero(bits)):
             record = decoded(line)
             matches.append(all(condition.matches(record) for condition in conditions))
             for path, (codes, values) in zip(task.paths, coded, strict=True):

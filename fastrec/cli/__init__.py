@@ -223,8 +223,8 @@ def cli(context: click.Context, config: str | None) -> None:
       FASTREC_ENGINE            same as --engine
       FASTREC_SCHEDULER         same as --scheduler
       FASTREC_NO_PROGRESS=1     same as --no-progress
-      FASTREC_CACHE             directory of the indexes of corpora
-      FASTREC_STATE             directory of the list of published corpora
+      FASTREC_STATE             directory of the list of published corpora, and
+                                of the history of sql
       NO_COLOR=1                no colours
 
     \b

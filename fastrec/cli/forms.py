@@ -30,7 +30,6 @@ from fastrec.cli.options import (
     command,
     flag,
     format_option,
-    given_filters,
     option,
     prepare_reading,
     shared,
@@ -41,9 +40,8 @@ from fastrec.errors import FastrecError, UsageError, counted, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from duckdb import DuckDBPyConnection
 
-    from fastrec.commands.export.tables import Result
+    from fastrec.commands.export.tables import Result, Tables
 
 _MOST_ROWS: Final = 1000  # printed as a table for people
 _WIDEST: Final = 60  # characters of a cell in such a table
@@ -59,22 +57,19 @@ _PLAIN: Final = frozenset({int, float, str})  # types of cells that CSV has as t
 @format_option("table", "csv", "json", "markdown", "parquet")
 @option("-o --output", "Write the result to this file.", type=click.Path(), metavar="FILE")
 @flag("--schema show_schema", "Print the tables and columns with explanations.")
-@shared("run")
 def sql(
     arguments: tuple[str, ...],
     file: str | None,
     output_format: str,
     output: str | None,
     show_schema: bool,
-    **options: Any,
 ) -> None:
     """Run QUERY with DuckDB over the tables of CORPUS: answers, questions, models and records.
 
     Without a query, there is a prompt with completion and history. Several corpora add a column `corpus`.
 
-    The first use of a corpus reads all of it, and keeps its tables in the cache directory (FASTREC_CACHE, by default
-    ~/.cache/fastrec); `fastrec clean --cache` removes them. A query can read these tables and nothing else: no files,
-    no extensions.
+    Texts are read from the records whenever a query names them: create a table of what several queries need. A query
+    can read these tables and nothing else: no files, no extensions.
 
     \b
     Examples:
@@ -83,7 +78,7 @@ def sql(
       fastrec sql corpus new-corpus "select distinct corpus from answers"
       fastrec sql corpus "from models" --format csv -o models.csv
     """
-    from fastrec.commands.export.tables import connect, mentions_records
+    from fastrec.commands.export.tables import open_tables
 
     if show_schema:
         _print_schema()
@@ -91,14 +86,12 @@ def sql(
     corpora, query = _split(arguments, file)
     if output_format == "parquet" and output is None:
         raise UsageError("--format parquet needs -o FILE")
-    with make_progress("table", quiet=options["no_progress"]) as progress, explain_damage(corpora[0]):
-        needed = query is None or mentions_records(query)
-        connection = connect(*corpora, records=needed, locked=True, jobs=options["jobs"], progress=progress)
-    with allow_broken_pipe():
+    with allow_broken_pipe(), explain_damage(*corpora):
+        tables = open_tables(*corpora, locked=True)
         if query is None:
-            _prompt(connection)
+            _prompt(tables)
         else:
-            _run(connection, query, output_format, output)
+            _run(tables, query, output_format, output)
 
 
 def _split(arguments: tuple[str, ...], file: str | None) -> tuple[tuple[str, ...], str | None]:
@@ -126,10 +119,10 @@ def _print_schema() -> None:
             print_table(Table(columns(["column", "meaning"], left=["meaning"]), list(ANSWERS.items())))
 
 
-def _run(connection: DuckDBPyConnection, query: str, output_format: str, output: str | None) -> None:
+def _run(tables: Tables, query: str, output_format: str, output: str | None) -> None:
     from fastrec.commands.export.tables import replacing, run_query, write_result
 
-    with run_query(connection, query, as_text=output_format != "parquet") as result, contextlib.ExitStack() as stack:
+    with run_query(tables, query, as_text=output_format != "parquet") as result, contextlib.ExitStack() as stack:
         if result is None:
             return
         path = None if output is None else stack.enter_context(replacing(output))
@@ -221,7 +214,7 @@ def _encoder() -> Callable[[Any], bytes]:
     return msgspec.json.Encoder(enc_hook=str, decimal_format="number").encode
 
 
-def _prompt(connection: DuckDBPyConnection) -> None:
+def _prompt(tables: Tables) -> None:
     with _history():
         if sys.stdin.isatty():
             click.echo("SQL over the tables answers, questions, models and records. \\d lists them, \\q leaves.")
@@ -246,7 +239,7 @@ def _prompt(connection: DuckDBPyConnection) -> None:
             if query and (is_last or query.endswith(";")):
                 lines = []
                 try:
-                    _run(connection, query, "table", None)
+                    _run(tables, query, "table", None)
                 except FastrecError as exc:
                     if not sys.stdin.isatty():
                         raise
@@ -267,8 +260,8 @@ def _history() -> Iterator[None]:
         print_notice("this Python has no readline: there is no history")
         yield
         return
-    from fastrec.commands.export.cache import cache_directory
     from fastrec.commands.export.tables import ANSWERS, TABLES
+    from fastrec.corpus.trust import state_directory
 
     words = sorted({*TABLES, *ANSWERS, *_KEYWORDS})
 
@@ -278,7 +271,7 @@ def _history() -> Iterator[None]:
 
     readline.set_completer(complete)
     readline.parse_and_bind("tab: complete")
-    path = cache_directory() / "sql_history"
+    path = state_directory() / "sql_history"
     with contextlib.suppress(OSError):
         readline.read_history_file(path)
     try:
@@ -286,6 +279,7 @@ def _history() -> Iterator[None]:
     finally:
         readline.set_history_length(1000)
         with contextlib.suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             readline.write_history_file(path)
             path.chmod(0o600)
 
@@ -330,8 +324,7 @@ def export(corpus: str, output: str, quiet: bool, no_progress: bool, **options: 
     """
     from fastrec.commands.export import export as run
 
-    stages = ("sort", "merge", "write") if given_filters(options) else ("write",)
-    with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(corpus):
+    with make_progress("write", quiet=quiet or no_progress) as progress, explain_damage(corpus):
         done = run(corpus, output, **options, progress=progress)
     if quiet:
         return
@@ -363,8 +356,7 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     """Write an HTML page about CORPUS: results of models, questions with answers, line counts, hashes, rejected lines.
 
     The page is one self-contained file: it can be mailed, put on any server, and opened offline. Its tables can be
-    sorted and searched. It depends on the corpora alone, and is written atomically. Questions come from the index of
-    the corpus, which is built once and kept in the cache directory (FASTREC_CACHE, by default ~/.cache/fastrec).
+    sorted and searched. It depends on the corpora alone, and is written atomically.
 
     \b
     Examples:
@@ -377,8 +369,7 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     from fastrec.commands.report import report as run
 
     prepare_reading(options["jobs"])
-    stages = ("sort", "merge", "index") if given_filters(options) or options["group_by"] else ("index",)
-    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
+    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
         page = BytesIO()
         size = run(corpus, page if output == "-" else output, overwrite=overwrite, **options, progress=progress)
     with allow_broken_pipe():
@@ -390,7 +381,7 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
 
 @command("Look at questions and answers in a browser.", ok="ended with Ctrl-C",
          usage="the command line is wrong, or CORPUS is not a corpus", failure="a part could not be read",
-         interrupted="interrupted while the index was built")  # fmt: skip
+         interrupted="interrupted before the first page")  # fmt: skip
 @shared("corpus")
 @option("--port", "Port to listen on.", type=Count(min=0, max=65535), default=0, show_default="a free one")
 @flag("--no-browser", "Print the address, but do not open a browser.")
@@ -400,7 +391,6 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
 def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> None:
     """Show CORPUS on a local web page: questions, the answers of all models side by side, and whole transcripts.
 
-    The first start builds an index, and keeps it in the cache directory (FASTREC_CACHE, by default ~/.cache/fastrec).
     Only this machine can reach the page, and only with the address that is printed. Press ? on a page for its keys, and
     Ctrl-C here to end.
 
@@ -416,7 +406,7 @@ def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> No
     """
     from fastrec.commands.view import view as run
 
-    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
+    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
         opened = run(corpus, **options, progress=progress)
     with opened:
         with allow_broken_pipe():

@@ -19,7 +19,6 @@ from typing import Any
 
 import msgspec
 
-from fastrec.commands.export.cache import cache_directory, cached_files
 from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
 from fastrec.corpus.publish import LocalOutput, locked_work
@@ -60,10 +59,9 @@ class Cleaned(Tabular, kw_only=True):
 
 
 def clean(
-    output: str | os.PathLike[str] | None = None,
+    output: str | os.PathLike[str],
     *,
     work_dir: str | os.PathLike[str] | None = None,
-    cache: bool = False,
     dry_run: bool = False,
 ) -> Cleaned:
     """Remove kept and interrupted work of an output; the output itself and a refused corpus stay.
@@ -71,21 +69,16 @@ def clean(
     Args:
         output: The output of `normalize`.
         work_dir: The `work_dir` of these runs, if they had one.
-        cache: Remove the indexes and tables of all corpora in the cache directory instead.
         dry_run: Only say what would be removed.
 
     Raises:
         UsageError: `output` cannot be an output of `normalize`.
         LockedError: A run is writing it.
     """
-    if cache != (output is None):
-        raise UsageError("name an output, or give --cache")
-    target = str(cache_directory()) if output is None else without_file_protocol(os.fspath(output))
+    target = without_file_protocol(os.fspath(output))
     work = None if work_dir is None else without_file_protocol(os.fspath(work_dir))
     left: list[str] = []
-    if cache:
-        found = _clean_cache(dry_run=dry_run)
-    elif is_url(target):
+    if is_url(target):
         found, left = _clean_store(target.rstrip("/"), work, dry_run=dry_run)
     else:
         found = _clean_local(target, work, dry_run=dry_run)
@@ -96,16 +89,6 @@ def clean(
         bytes=sum(one.bytes for one in found),
         left=list(map(utf8, left)),
     )
-
-
-def _clean_cache(*, dry_run: bool) -> list[RemovedWork]:
-    found = []
-    for path in cached_files():
-        files = list(path.iterdir()) if path.is_dir() else [path]
-        found.append(RemovedWork(str(path), len(files), sum(file.stat().st_size for file in files)))
-        if not dry_run:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return found
 
 
 def _clean_local(output: str, work_dir: str | None, *, dry_run: bool) -> list[RemovedWork]:

@@ -427,6 +427,7 @@ class PartColumns:
         if header.text_xxh3_128 != text_hash:
             raise self._damaged("it belongs to another part")
         self.records = header.records
+        self.text_hash = text_hash
         self.frames: dict[str, tuple[Frame, int]] = {}
         offset = begin + size
         for frame in header.frames:

@@ -80,8 +80,9 @@ class _Sizes:
 
     def add(self, block: Array) -> None:
         for start in range(0, len(block), _AT_ONCE):
+            has_answers = np.asarray(~np.isnan(block[start : start + _AT_ONCE]).all(axis=0))
             is_open = self._is_uniform() | (self._changed < _MANY)
-            open_pairs = np.triu(is_open, 1)
+            open_pairs = np.triu(is_open & has_answers & has_answers[:, None], 1)
             if open_pairs.any():
                 self._compare(_halves(block[start : start + _AT_ONCE].T), open_pairs)
 

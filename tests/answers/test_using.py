@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import pwd
 import sys
 import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,15 +52,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def leave_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this user have neither a HOME nor an entry in the list of users, as in many containers."""
-    for name in ("HOME", "FASTREC_CACHE", "FASTREC_STATE", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
+    for name in ("HOME", "FASTREC_STATE", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
     with pytest.raises(RuntimeError):
         Path("~").expanduser()
 
 
-def test_without_a_home_there_is_no_cache(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands work without a list of published corpora and without a cache; they leave no temporary file."""
+def test_commands_work_without_a_home(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands work without a list of published corpora; they leave no temporary file."""
     leave_home(monkeypatch)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
@@ -72,31 +70,10 @@ def test_without_a_home_there_is_no_cache(corpus: Path, tmp_path: Path, monkeypa
         assert done.returncode == 0, done.stderr
     done = run_command("normalize", made, "-o", tmp_path / "again")
     assert (done.returncode, b"judged again" in done.stderr) == (0, True)
-    for arguments in (["questions", made], ["show", made, "0"], ["clean", "--cache"]):
+    for arguments in (["questions", made], ["show", made, "0"]):
         done = run_command(*arguments)
         assert done.returncode == 0, done.stderr
     assert list((tmp_path / "temporary").iterdir()) == []
-
-
-@pytest.mark.parametrize("has_home", [True, False])
-def test_tables_without_a_cache_directory_are_temporary(
-    corpus: Path, has_home: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("duckdb")
-    if has_home:
-        monkeypatch.setenv("FASTREC_CACHE", str(tmp_path / "file" / "cache"))
-        (tmp_path / "file").write_text("")
-    else:
-        leave_home(monkeypatch)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    at_exit: list[Any] = []
-    monkeypatch.setattr(atexit, "register", lambda *call, **named: at_exit.append(partial(*call, **named)))
-    done = run_command("sql", corpus, "select count(*) from answers", "--format", "csv")
-    assert (done.returncode, done.stdout.split()[-1]) == (0, b"90"), done.stderr
-    assert len(list(tmp_path.glob("fastrec-*"))) == 1
-    for call in at_exit:
-        call()
-    assert list(tmp_path.glob("fastrec-*")) == []
 
 
 def test_threads_share_an_index(corpus: Path) -> None:

@@ -44,6 +44,7 @@ pl: Any = Library("polars")
 pq: Any = Library("pyarrow.parquet")
 
 TABLES = tuple(one for one in module.FORMATS if one != "pairs")
+OF_LINES = tuple(one for one in TABLES if one != "matrix")
 
 HUGE = 10**30
 _STEP = re.compile(r'\.([^.\[]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
@@ -574,7 +575,7 @@ def test_wrong_usage_is_refused(corpus: Path, tmp_path: Path) -> None:
         fastrec.export(corpus, output, jobs=0)
 
 
-@pytest.mark.parametrize("format_", TABLES)
+@pytest.mark.parametrize("format_", OF_LINES)
 def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_: str) -> None:
     """A damaged manifest, a truncated part, a missing part: exit code 3, nothing published."""
     output, part = tmp_path / "tables", sorted(corpus.glob("part-*.jsonl*"))[1]
@@ -588,8 +589,22 @@ def test_an_unreadable_corpus_is_reported(corpus: Path, tmp_path: Path, format_:
     assert_refused(3, "manifest.json: is not a manifest", corpus, "--format", format_, output=output)
 
 
+def test_the_matrix_reports_unreadable_columns(corpus: Path, tmp_path: Path) -> None:
+    """They are all that it reads: exit code 3, nothing published."""
+    output, columns = tmp_path / "tables", sorted(corpus.glob("part-*.columns"))[1]
+    data = columns.read_bytes()
+    columns.write_bytes(data[: len(data) // 5])
+    assert_refused(3, f"{columns}: is damaged: ", corpus, "--format", "matrix", output=output)
+    columns.unlink()
+    assert_refused(3, f"{columns}: is missing", corpus, "--format", "matrix", output=output)
+    columns.write_bytes(data)
+    for part in corpus.glob("part-*.jsonl*"):
+        part.unlink()
+    assert run(corpus, "-o", output, "--format", "matrix").returncode == 0
+
+
 @pytest.mark.each_value
-@pytest.mark.parametrize("format_", TABLES)
+@pytest.mark.parametrize("format_", OF_LINES)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -632,11 +647,10 @@ def test_parquet_without_pyarrow_says_what_to_install(
     assert fastrec.export(corpus, tmp_path / "tables", format="csv").rows == 120
 
 
-@pytest.mark.parametrize("format_", ["csv", "matrix"])
-def test_csv_needs_no_other_package(corpus: Path, tmp_path: Path, format_: str) -> None:
+def test_csv_needs_no_other_package(corpus: Path, tmp_path: Path) -> None:
     """Neither pyarrow nor numpy nor pandas is imported."""
     code = (
-        f"import sys, fastrec; fastrec.export({str(corpus)!r}, {str(tmp_path / 'tables')!r}, format={format_!r}); "
+        f"import sys, fastrec; fastrec.export({str(corpus)!r}, {str(tmp_path / 'tables')!r}, format='csv'); "
         "print(*{'pyarrow', 'numpy', 'pandas'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

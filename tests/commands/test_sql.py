@@ -122,7 +122,7 @@ def test_token_counts_of_any_size(tmp_path: Path) -> None:
     rows = fastrec.table(tmp_path / "corpus", columns=["sample_id", "tokens_in"]).to_pylist()
     found = {int(row["sample_id"]): row["tokens_in"] for row in rows}
     assert found == dict(enumerate([*counts[:3], None, None]))
-    with fastrec.connect(tmp_path / "corpus", records=True) as ours:
+    with fastrec.connect(tmp_path / "corpus") as ours:
         (extra,) = ours.execute("select extra from records where sample_id = '4'").fetchone()
     assert json.loads(extra) == {"$.token_usage.input_tokens": 10**400}
     described = run_here("sql", "--schema").stdout.decode()
@@ -178,7 +178,7 @@ def test_queries_give_what_sql_over_the_export_gives(corpus: Corpus, tmp_path: P
     exported = duckdb.connect()
     exported.execute(f"create view r as from read_parquet('{tmp_path}/export/*/*.parquet')")
     metric = "evaluation_result_id" if corpus.summary["schema"] == "0.3.0" else "null::text"
-    with fastrec.connect(corpus.path, records=True) as ours:
+    with fastrec.connect(corpus.path) as ours:
         for query, by_hand in PAIRS:
             expected = exported.execute(
                 by_hand.replace("C ", BY_QUESTION).replace("METRIC", metric).replace("not F", NO_ERROR)
@@ -406,7 +406,7 @@ def test_lack_of_memory_is_not_a_bug(corpus: Corpus, monkeypatch: pytest.MonkeyP
     query = "select count(*) from answers"
     error = ImportError("libarrow.so.2600: failed to map segment from shared object")
     with monkeypatch.context() as patch:
-        patch.setattr(tables, "connect", Mock(side_effect=error))
+        patch.setattr(tables, "open_tables", Mock(side_effect=error))
         loading = run_command("sql", str(corpus.path), query)
     monkeypatch.setattr(tables, "_start", Mock(side_effect=duckdb.OutOfMemoryException("no memory")))
     running = run_command("sql", str(corpus.path), query)
@@ -462,7 +462,7 @@ def test_a_corpus_that_is_given_twice_is_refused(corpus: Corpus) -> None:
 
 def test_several_corpora_have_a_column_with_their_names(corpus: Corpus, tmp_path: Path) -> None:
     fastrec.normalize(corpus.path, tmp_path / "other", model="org-1/*")
-    with fastrec.connect(corpus.path, tmp_path / "other", records=True) as ours:
+    with fastrec.connect(corpus.path, tmp_path / "other") as ours:
         counts = dict(ours.execute("select corpus, count(*) from answers group by 1").fetchall())
         assert dict(ours.execute("select corpus, count(*) from records group by 1").fetchall()) == counts
         assert dict(ours.execute("select corpus, sum(answers) from questions group by 1").fetchall()) == counts
@@ -479,17 +479,3 @@ def test_filters_of_tables(corpus: Corpus) -> None:
     assert sum(batch.num_rows for batch in reader) == len(corpus.lines)
     with pytest.raises(UsageError, match="there is no column 'modl'; the columns are evaluation, metric, model"):
         fastrec.table(corpus.path, columns=["modl"])
-
-
-def test_tables_are_made_once_and_removed_by_clean(
-    corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FASTREC_CACHE", str(tmp_path / "cache"))
-    fastrec.table(corpus.path)
-    (made,) = (tmp_path / "cache").iterdir()
-    before = made.stat().st_ino
-    assert fastrec.table(corpus.path).num_rows == len(corpus.lines)
-    assert [path.stat().st_ino for path in (tmp_path / "cache").iterdir()] == [before]
-    cleaned = fastrec.clean(cache=True)
-    assert [Path(one.path).name for one in cleaned.removed] == [made.name]
-    assert list((tmp_path / "cache").iterdir()) == []

@@ -567,7 +567,7 @@ def test_damaged_columns(copy: Path) -> None:
     """Columns that are damaged or gone are an error; texts are not read."""
     columns = copy / "part-00003.columns"
     whole = columns.read_bytes()
-    for damage in (whole[:-3], b"", whole[:200] + bytes(8) + whole[208:], b"x" + whole[1:]):
+    for damage in (whole[:200], b"", whole[:20] + bytes(8) + whole[28:], b"x" + whole[1:]):
         columns.write_bytes(damage)
         with pytest.raises(CorpusError, match=r"part-00003\.columns: is damaged: .*"):
             stats(copy, common=True)

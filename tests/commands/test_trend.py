@@ -294,7 +294,7 @@ def test_corpora_that_cannot_be_read(nights: Path, tmp_path: Path) -> None:
     """The error names the corpus; refused corpora are left out with a notice."""
     copy = Path(shutil.copytree(nights, tmp_path / "copy"))
     columns = copy / "night-10" / "part-00000.columns"
-    columns.write_bytes(columns.read_bytes()[:-9])
+    columns.write_bytes(columns.read_bytes()[:200])
     with pytest.raises((CorpusError, ShardError), match="night-10"):
         fastrec.trend(copy)
     done = run_here("trend", copy)

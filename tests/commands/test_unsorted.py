@@ -41,7 +41,6 @@ def unsorted(tmp_path: Path) -> Path:
         ["cat"],
         ["cat", "--model", "m"],
         ["export", "--format", "csv", "-o", "table"],
-        ["export", "--format", "matrix", "-o", "table"],
         ["export", "--format", "parquet", "-o", "table"],
     ],
 )

@@ -130,7 +130,6 @@ class Scene:
             "PYTHONPATH": str(ROOT),
             "HOME": str(folder),
             **({"FASTREC_STATE": state} if (state := os.environ.get("FASTREC_STATE")) else {}),  # corpora are known
-            "FASTREC_CACHE": str(fast_commands().with_name("cache")),  # they are copies, and have the same indexes
             "SLURM_CPUS_PER_TASK": "2",
         }
 

@@ -22,7 +22,7 @@ nbformat: Any = Library("nbformat")
 @pytest.mark.skipif(not all(map(importlib.util.find_spec, PACKAGES)), reason=f"needs {', '.join(PACKAGES)}")
 @pytest.mark.filterwarnings("ignore")  # of Jupyter
 def test_the_tour_runs_from_shards_to_a_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("FASTREC_CACHE", "IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
+    for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     blocks = list(blocks_of(ROOT / "docs" / "notebook.md"))

@@ -1,10 +1,10 @@
 """`export`: write a corpus as tables.
 
 1. Check the arguments, the output path, and that the packages for the format are installed.
-2. One task per part writes a file (`parquet`, `table`).
-3. For CSV and the matrix, join these files into one table. Write `export.json` and a README: a dataset card for the
-   Hugging Face hub that explains the columns.
-4. Publish the output directory atomically.
+2. Select the records that match the filters.
+3. One task per part writes a file (`parquet`, `table`); for CSV, these are joined. The matrix is made of columns.
+4. Write `export.json` and a README: a dataset card for the Hugging Face hub that explains the columns.
+5. Publish the output directory atomically.
 """
 
 from __future__ import annotations
@@ -14,31 +14,22 @@ import os
 import shutil
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
 
 import msgspec
 
 from fastrec._version import __version__
 from fastrec.commands.export.pairs import read_details, write_pairs
-from fastrec.commands.export.table import (
-    ExportTask,
-    Scope,
-    export_tasks,
-    has_metrics,
-    table_columns,
-    write_answers,
-    write_matrix,
-    write_table,
-)
+from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
 from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
 from fastrec.corpus.reader import CorpusReader, open_corpus
-from fastrec.corpus.scan import SplitHashes, find_split_hashes, run_in_order, with_progress
+from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
@@ -47,6 +38,9 @@ from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.storage import is_url
+
+if TYPE_CHECKING:
+    from fastrec.answers.selection import Selection
 
 FORMATS: Final = ("parquet", "csv", "matrix", "pairs")
 _MARKER: Final = "export.json"
@@ -114,8 +108,6 @@ def export(
         CorpusError: A part is not what fastrec writes. Nothing was published.
         ShardError: A part cannot be read completely. Nothing was published.
     """
-    from fastrec.normalize.scratch import matching_corpus  # noqa: PLC0415 - `sql` imports this package, but not that
-
     started = time.perf_counter()
     _check(format, jobs, raw_cells=raw_cells)
     if details is not None and format != "pairs":
@@ -126,54 +118,76 @@ def export(
         raise UsageError(f"tables must be written to a local directory, not to {shown(target)}: copy them there")
     wanted = make_filters(**filters)
     reader = open_corpus(corpus)  # raises UsageError if it is not a corpus, before anything is done
+    manifest = reader.manifest
+    if format == "pairs" and CORPUS_LABELS[manifest.schema] is not NEWEST_SCHEMA:
+        raise UsageError(f"pairs have records of {NEWEST_SCHEMA.name}: normalize with --schema {NEWEST_SCHEMA.name}")
     check_output(target, [reader.path])
     kind = Kind("an export", _MARKER, _listed_files)
     with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
-        source = stack.enter_context(matching_corpus(reader.path, wanted, jobs=jobs, progress=progress))
-        reader = CorpusReader(source) if wanted else reader
-        manifest = reader.manifest
-        parts = reader.parts
-        schema = CORPUS_LABELS[manifest.schema]
-        graded: set[Scope] | None = None
-        split: SplitHashes = frozenset()
-        if format == "matrix":
-            evaluations = reader.summary.evaluations
-            split = find_split_hashes(parts, manifest, evaluations, jobs=jobs)
-            if has_metrics(schema):
-                graded = {(one.evaluation_name, one.metric) for one in evaluations if one.graded}
-        if format == "pairs" and schema is not NEWEST_SCHEMA:
-            raise UsageError(
-                f"pairs have records of {NEWEST_SCHEMA.name}: normalize with --schema {NEWEST_SCHEMA.name}"
-            )
-        task, folder, suffix = _plan(format, made)
-        folder.mkdir(exist_ok=True)
-        tasks = []
-        written: list[str] = []
-        if format == "pairs":
-            reported = with_progress(parts, parts, progress, "write")
-            written = write_pairs(reported, manifest.sort_fields, made.staging, given)
-        else:
-            tasks = export_tasks(parts, manifest, folder, suffix, raw_cells=raw_cells, split=split)
-            done = run_in_order(task, tasks, text_bytes=manifest.text_bytes, jobs=jobs)
-            list(with_progress(done, parts, progress, "write"))
+        selection = None
+        if wanted or format == "matrix":
+            from fastrec.answers.selection import select  # noqa: PLC0415 - numpy starts threads, as pyarrow does
+
+            selection = select(reader, wanted, jobs=jobs, progress=progress)
+        chosen = _matching_parts(selection) if wanted and selection else _all_parts(reader)
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
-        notices = [skipped, *written] if skipped else written
+        notices = [skipped] if skipped else []
         notices += [f"only records that match {wanted}"] if wanted else []
+        if selection and format == "matrix":
+            from fastrec.commands.export.matrix import write_matrix  # noqa: PLC0415 - as above
+
+            with naming(str(made.staging)):
+                notices += write_matrix(selection, Path(made.work), made.staging, raw_cells=raw_cells)
+        else:
+            tasks = _make_tasks(format, made, manifest, chosen, raw_cells=raw_cells)
+            parts = [task.part for task in tasks]
+            if format == "pairs":
+                notices += write_pairs(with_progress(tasks, parts, progress, "write"), made.staging, given)
+            else:
+                text_bytes = sum(part.entry.text_bytes for part in parts)
+                task = write_table if format == "csv" else _write_parquet
+                done = run_in_order(task, tasks, text_bytes=text_bytes, jobs=jobs)
+                list(with_progress(done, parts, progress, "write"))
+                _finish(format, made, [task.output for task in tasks], CORPUS_LABELS[manifest.schema])
+        manifest = msgspec.structs.replace(manifest, records=sum(one.records for one in chosen))
         with naming(str(made.staging)):
-            notices += _finish(format, made, [task.output for task in tasks], schema, graded, raw_cells=raw_cells)
             files = _describe(format, made.staging, manifest, notices, wanted, raw_cells=raw_cells)
         made.publish()
     return Exported(
         output=os.fspath(output),
         format=format,
-        rows=sum(part.entry.records for part in parts),  # each task compares its own number with the manifest
+        rows=manifest.records,
         files=len(files),
         bytes=sum(files.values()),
-        text_bytes=manifest.text_bytes,
+        text_bytes=sum(one.text_bytes for one in chosen),
         seconds=time.perf_counter() - started,
         notices=notices,
     )
+
+
+class _ChosenPart(NamedTuple):
+    """A part, and which of its records are exported."""
+
+    part: PartFile
+    chosen: bytes  # see `ExportTask`
+    records: int
+    text_bytes: int
+
+
+def _all_parts(corpus: CorpusReader) -> list[_ChosenPart]:
+    return [_ChosenPart(part, b"", part.entry.records, part.entry.text_bytes) for part in corpus.parts]
+
+
+def _matching_parts(selection: Selection) -> list[_ChosenPart]:
+    """Choose the selected records; parts without any are left out."""
+    found = []
+    for number, part in enumerate(selection.parts):
+        chosen = selection.scope_codes(number) >= 0
+        if chosen.any():
+            text_bytes = int(selection.columns(number).numbers("bytes")[chosen].sum())
+            found.append(_ChosenPart(part, chosen.tobytes(), int(chosen.sum()), text_bytes))
+    return found
 
 
 class _Listing(msgspec.Struct):
@@ -201,12 +215,23 @@ def _check(form: str, jobs: int, *, raw_cells: bool) -> None:
         raise UsageError("Parquet needs pyarrow, which is not installed: pip install pyarrow")
 
 
-def _plan(form: str, made: LocalOutput) -> tuple[Callable[[ExportTask], None], Path, str]:
-    """The task, the directory for its files, and the suffix of their names."""
-    if form in ("parquet", "pairs"):
-        return _write_parquet, made.staging / "data", ".parquet"
-    work = Path(made.work)
-    return (write_table, work, ".csv") if form == "csv" else (write_answers, work, ".jsonl")
+def _make_tasks(
+    form: str, made: LocalOutput, manifest: Manifest, parts: Sequence[_ChosenPart], *, raw_cells: bool
+) -> list[ExportTask]:
+    """Make a task for each part, with a file for its rows."""
+    folder = Path(made.work) if form == "csv" else made.staging / "data"
+    folder.mkdir(exist_ok=True)
+    return [
+        ExportTask(
+            one.part,
+            str(folder / f"part-{number:05d}.{form}"),
+            manifest.schema,
+            manifest.sort_fields,
+            raw_cells,
+            one.chosen,
+        )
+        for number, one in enumerate(parts)
+    ]
 
 
 def _write_parquet(task: ExportTask) -> None:
@@ -214,22 +239,18 @@ def _write_parquet(task: ExportTask) -> None:
     import_module("fastrec.commands.export.parquet").write_parquet(task)
 
 
-def _finish(
-    form: str, made: LocalOutput, files: Sequence[str], schema: Schema, graded: set[Scope] | None, *, raw_cells: bool
-) -> list[str]:
-    """Join the files of the parts if the format is a single table; return notices for the user."""
-    if form == "matrix":
-        return write_matrix(files, Path(made.work), made.staging, graded, raw_cells=raw_cells)
-    if form == "csv":
-        with (made.staging / "records.csv").open("wb") as table:
-            table.write(",".join(table_columns(schema)).encode() + b"\n")
-            for path in files:
-                with open(path, "rb") as file:  # noqa: PTH123
-                    shutil.copyfileobj(file, table, 1 << 20)
-    elif form == "parquet" and not files:  # a file without rows, for a corpus without records
-        path = str(made.staging / "data" / "part-00000.parquet")
-        import_module("fastrec.commands.export.parquet").open_writer(path, schema).close()
-    return []
+def _finish(form: str, made: LocalOutput, files: Sequence[str], schema: Schema) -> None:
+    """Join the files of the parts if the format is a single table."""
+    with naming(str(made.staging)):
+        if form == "csv":
+            with (made.staging / "records.csv").open("wb") as table:
+                table.write(",".join(table_columns(schema)).encode() + b"\n")
+                for path in files:
+                    with open(path, "rb") as file:  # noqa: PTH123
+                        shutil.copyfileobj(file, table, 1 << 20)
+        elif not files:  # a file without rows, for a corpus without records
+            path = str(made.staging / "data" / "part-00000.parquet")
+            import_module("fastrec.commands.export.parquet").open_writer(path, schema).close()
 
 
 def _describe(
@@ -237,14 +258,16 @@ def _describe(
 ) -> dict[str, int]:
     """Write the README and `export.json`, flush all files to disk, and return the sizes of the tables."""
     files = {str(path.relative_to(staging)): path.stat().st_size for path in sorted(staging.rglob("*.*"))}
-    about = {
+    about: dict[str, Any] = {
         "fastrec": __version__,
         "format": form,
         "records": manifest.records,
         "text_xxh3_128": manifest.text_xxh3_128,
         "files": files,
-        **({"filters": manifest.options["filters"]} if filters else {}),
     }
+    if filters:
+        given = msgspec.structs.asdict(filters)
+        about["filters"] = {name: value for name, value in given.items() if value}
     (staging / "README.md").write_text(_readme(form, manifest, notices, raw_cells=raw_cells), encoding="utf-8")
     (staging / _MARKER).write_bytes(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
     for path in filter(Path.is_file, staging.rglob("*")):

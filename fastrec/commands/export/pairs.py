@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import msgspec
 
-from fastrec.corpus.scan import PartFile, decode_lines
+from fastrec.commands.export.table import ExportTask
 from fastrec.errors import UsageError, counted, shown
 from fastrec.limits import current_limits
 from fastrec.schemas.newest import SCHEMA
@@ -190,13 +190,13 @@ def read_details(path: str | None) -> Details:
         raise UsageError(f"{shown(path)}: {exc}") from exc
 
 
-def write_pairs(parts: Iterable[PartFile], sort_fields: Sequence[str], root: Path, details: Details) -> list[str]:
-    """Write all pairs below a directory; return notices for the user."""
+def write_pairs(tasks: Iterable[ExportTask], root: Path, details: Details) -> list[str]:
+    """Write the pairs of all tasks below a directory; return notices for the user."""
     runs: dict[tuple[str, str, str], _Run] = {}
     relabelled: Counter[str] = Counter()
     decode, held, chunk_bytes = msgspec.json.Decoder(_Line).decode, 0, current_limits().chunk_bytes
-    for part in parts:
-        for rows, size in decode_lines(part, lambda text: (decode(text), text), chunk_bytes, sort_fields):
+    for task in tasks:
+        for rows, size in task.rows(lambda text: (decode(text), text), chunk_bytes):
             for line, text in rows:
                 key = line.evaluation_name, line.model_id, line.evaluation_id
                 run = runs.get(key)

@@ -27,7 +27,6 @@ import pyarrow.parquet as pq
 from msgspec import UNSET, Raw, UnsetType
 
 from fastrec.commands.export.table import MEASURES, ExportTask, measure
-from fastrec.corpus.scan import decode_lines
 from fastrec.errors import naming
 from fastrec.judge.arbiter import judge_slowly
 from fastrec.judge.findings import Errors, json_path
@@ -128,13 +127,19 @@ class _InexactError(Exception):
 
 @functools.cache
 def table_schema(schema: Schema) -> pa.Schema:
+    return _schema_of(_columns_of(schema))
+
+
+def _schema_of(columns: _Struct) -> pa.Schema:
     measures = [pa.field(name, pa.int64()) for name in MEASURES]
-    return pa.schema([*_columns_of(schema).inner, *measures, pa.field("extra", pa.string())])
+    return pa.schema([*columns.inner, *measures, pa.field("extra", pa.string())])
 
 
-def batch_of(rows: Sequence[_DecodedRecord], schema: Schema) -> pa.RecordBatch:
+def batch_of(rows: Sequence[_DecodedRecord], schema: Schema, names: Sequence[str] | None = None) -> pa.RecordBatch:
+    """Convert records to columns: all of them, or only some."""
     records = [record for record, _ in rows]
-    columns = _columns_of(schema)
+    needs_all = names is None or "extra" in names  # which has what the columns cannot hold
+    columns = _columns_of(schema, None if needs_all else tuple(names or ()))
     try:
         arrays = columns.columns(records)
     except _InexactError:  # rare: find the values and move them to `extra`
@@ -145,7 +150,8 @@ def batch_of(rows: Sequence[_DecodedRecord], schema: Schema) -> pa.RecordBatch:
     sizes = [measure(record.output, turns_of(record)) for record in records]
     measures = [pa.array([size[number] for size in sizes], pa.int64()) for number in range(len(MEASURES))]
     extras = pa.array([spell(extra) if extra else None for _, extra in rows], pa.string())
-    return pa.RecordBatch.from_arrays([*arrays, *measures, extras], schema=table_schema(schema))
+    batch = pa.RecordBatch.from_arrays([*arrays, *measures, extras], schema=_schema_of(columns))
+    return batch if names is None else batch.select(list(names))
 
 
 class _Scalar:
@@ -174,10 +180,14 @@ class _Scalar:
 
 
 class _Struct:
-    def __init__(self, name: str, struct: type[msgspec.Struct]) -> None:
+    def __init__(self, name: str, struct: type[msgspec.Struct], names: Sequence[str] | None = None) -> None:
+        """Make the columns of all fields, or only those with some names."""
         hints = get_type_hints(struct)
         self.name = name
-        self._columns = [_column(field.name, hints[field.name]) for field in msgspec.structs.fields(struct)]
+        columns = [_column(field.name, hints[field.name]) for field in msgspec.structs.fields(struct)]
+        self._columns = [
+            column for column in columns if names is None or any(field.name in names for field in column.fields)
+        ]
         self.inner: list[pa.Field] = [field for column in self._columns for field in column.fields]
         self.fields: list[pa.Field] = [pa.field(name, pa.struct(self.inner))]
 
@@ -245,8 +255,8 @@ def _lists(values: list[Any]) -> list[Any]:
 
 
 @functools.cache
-def _columns_of(schema: Schema) -> _Struct:
-    return _Struct("", schema.record)
+def _columns_of(schema: Schema, names: tuple[str, ...] | None = None) -> _Struct:
+    return _Struct("", schema.record, names)
 
 
 def _column(name: str, hint: Any) -> _Scalar | _Struct:
@@ -285,7 +295,7 @@ def write_parquet(task: ExportTask) -> None:
     with naming(task.output), open_writer(task.output, schema) as writer:
         group: list[pa.RecordBatch] = []
         size = 0
-        for rows, text_bytes in decode_lines(task.part, decoder.decode, _BATCH_BYTES, task.sort_fields):
+        for rows, text_bytes in task.rows(decoder.decode, _BATCH_BYTES):
             group.append(batch_of(rows, schema))
             size += text_bytes
             if size >= most_bytes or sum(map(len, group)) >= _GROUP_ROWS:

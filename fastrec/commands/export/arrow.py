@@ -1,0 +1,356 @@
+"""The tables `answers` and `records` of a corpus as Arrow data sets, made while they are read.
+
+    a query names columns and rows ──▶ columns of parts ──▶ lines of these rows, if a column needs them ──▶ batches
+
+No file is written. Most columns of `answers` are in the columns of parts. Those in `_TEXTS` are read from the lines,
+but only of rows that a condition on other columns does not rule out. `records` is read from the lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+from msgspec import UNSET, Raw, UnsetType
+
+from fastrec.answers.fields import Array, sample_ids
+from fastrec.answers.records import Records, joint_codes, spelled_id
+from fastrec.answers.selection import Selection, lines_of
+from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
+from fastrec.commands.export.table import Output, Turn
+from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.scan import VERIFY_HINT, is_sorted_by_question
+from fastrec.corpus.sources import has_sources, read_sources
+from fastrec.errors import CorpusError, FastrecError
+from fastrec.judge.parse import spell
+from fastrec.schemas.registry import CORPUS_LABELS
+
+_BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
+_READ_AHEAD: Final = 2  # batches
+_LARGEST_INTEGER: Final = 2**63 - 1
+_TEXTS: Final = ("input", "reference", "output", "metadata")
+"""Columns that are read from all lines."""
+_CODED: Final = ("evaluation", "metric", "model")
+_FLAGS: Final = {"correct": "correct", "failed": "error"}
+_COUNTS: Final = ("turns", "tool_calls")
+_TOKENS: Final = {"tokens_in": "input_tokens", "tokens_out": "output_tokens"}
+
+_TYPES: Final = {
+    **dict.fromkeys(("correct", "failed"), pa.bool_()),
+    **dict.fromkeys(("score", "latency_ms"), pa.float64()),
+    **dict.fromkeys(("tokens_in", "tokens_out", "turns", "tool_calls", "trial"), pa.int64()),
+    "metadata": pa.map_(pa.string(), pa.string()),
+}
+"""The types of columns that are no texts."""
+
+
+class _Rows(NamedTuple):
+    """Records of a part."""
+
+    part: int
+    columns: PartColumns
+    positions: Array
+
+    def numbers(self, name: str) -> Array:
+        """Their values of a column of the part."""
+        found: Array = self.columns.numbers(name)[self.positions]
+        return found
+
+    def texts(self, name: str, values: Sequence[str | None]) -> pa.Array:
+        """The texts that their codes in a column stand for."""
+        return pa.array(values, pa.string()).take(pa.array(self.numbers(name)))
+
+
+class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
+    """A data set whose batches are made when they are read. DuckDB asks for the columns and rows that a query needs."""
+
+    def __init__(self, selection: Selection, schema: pa.Schema) -> None:
+        self.selection = selection
+        self.version = CORPUS_LABELS[selection.manifest.schema]
+        self.failures: list[FastrecError] = []
+        """Errors while batches were read: DuckDB passes on only their texts."""
+        self._schema = schema
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def scanner(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: ds.Expression = None,  # noqa: A002 - the name in pyarrow
+        **_: Any,
+    ) -> ds.Scanner:
+        """What DuckDB calls: it may ask for a filter on columns that it does not need otherwise."""
+        condition = str(filter)
+        names = [name for name in self.schema.names if columns is None or name in columns or name in condition]
+        return ds.Scanner.from_batches(
+            self._report(self.batches(names, filter)),
+            schema=self.schema_of(names),
+            columns=columns,
+            filter=filter,
+            batch_readahead=_READ_AHEAD,
+        )
+
+    def schema_of(self, names: Sequence[str]) -> pa.Schema:
+        return pa.schema([self.schema.field(name) for name in names])
+
+    def batches(self, names: Sequence[str], condition: ds.Expression = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows with some columns; rows that a condition rules out may be left out."""
+        raise NotImplementedError
+
+    def _report(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except FastrecError as exc:
+            self.failures.append(exc)
+            raise
+
+    def _parts(self) -> Iterator[_Rows]:
+        for part in range(len(self.selection.parts)):
+            positions = np.flatnonzero(self.selection.scope_codes(part) >= 0)
+            yield _Rows(part, self.selection.columns(part), positions)
+
+    def _read(self, rows: _Rows, decode: Callable[[bytes], Any]) -> Iterator[list[Any]]:
+        """Yield decoded lines, about `_BATCH_BYTES` of text at a time."""
+        part = self.selection.parts[rows.part]
+        ends = np.cumsum(rows.numbers("bytes").astype(np.int64))
+        begin = 0
+        with closing(lines_of(part, rows.columns, rows.positions)) as lines:
+            while begin < len(ends):
+                before = int(ends[begin - 1]) if begin else 0
+                end = max(int(np.searchsorted(ends, before + _BATCH_BYTES)), begin + 1)
+                try:
+                    yield list(map(decode, islice(lines, end - begin)))
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+                    reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
+                    raise CorpusError(part.path, reason) from exc
+                begin = end
+
+
+class RecordsDataset(LazyDataset):
+    """The nested table of `export --format parquet`."""
+
+    def __init__(self, selection: Selection) -> None:
+        super().__init__(selection, table_schema(CORPUS_LABELS[selection.manifest.schema]))
+
+    def batches(
+        self,
+        names: Sequence[str],
+        condition: ds.Expression = None,  # noqa: ARG002 - lines are read to evaluate it
+    ) -> Iterator[pa.RecordBatch]:
+        decode = Decoder(self.version).decode
+        for rows in self._parts():
+            for records in self._read(rows, decode):
+                yield batch_of(records, self.version, names)
+
+
+class AnswersDataset(LazyDataset):
+    """The table `answers`. A column `failed` says whether there is an error, without reading it."""
+
+    def __init__(self, selection: Selection, names: Iterable[str]) -> None:
+        super().__init__(selection, pa.schema([(name, _TYPES.get(name, pa.string())) for name in names]))
+
+    def batches(self, names: Sequence[str], condition: ds.Expression = None) -> Iterator[pa.RecordBatch]:
+        schema = self.schema_of(names)
+        texts = [name for name in names if name in _TEXTS]
+        can_choose = condition is not None and not any(name in str(condition) for name in _TEXTS)
+        for rows in self._parts():
+            arrays = {name: self._array(rows, name) for name in names if name not in texts}
+            if not texts:
+                yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
+                continue
+            if can_choose:
+                places = pa.array(np.arange(len(rows.positions)))
+                chosen = pa.table({**arrays, "": places}).filter(condition).column("").combine_chunks()
+                arrays = {name: array.take(chosen) for name, array in arrays.items()}
+                rows = rows._replace(positions=rows.positions[chosen.to_numpy()])
+            begin = 0
+            for lines in self._read(rows, _line_decoder(texts, self.version.turns_field)):
+                columns = _columns(lines, texts)
+                columns |= {name: array.slice(begin, len(lines)) for name, array in arrays.items()}
+                made = [_as_array(columns[field.name], field.type) for field in schema]
+                yield pa.RecordBatch.from_arrays(made, schema=schema)
+                begin += len(lines)
+
+    def _array(self, rows: _Rows, name: str) -> pa.Array:
+        """The values of a column that does not need all lines."""
+        if name in _CODED:
+            return rows.texts(name, rows.columns.values(name))
+        if name in _FLAGS:
+            return pa.array(rows.numbers(_FLAGS[name]) == 1)
+        if name in _COUNTS:
+            return pa.array(rows.numbers(name).astype(np.int64))
+        if name in _TOKENS:
+            counts = rows.numbers(_TOKENS[name])
+            is_unknown = (rows.numbers("has_tokens") == 0) | (counts > _LARGEST_INTEGER)
+            return pa.array(counts.astype(np.int64), mask=is_unknown)
+        others = {
+            "question": self._questions,
+            "trial": self._trials,
+            "sample_id": _sample_ids,
+            "score": _scores,
+            "latency_ms": _latencies,
+            "error": self._errors,
+            "source": self._sources,
+        }
+        return others[name](rows)
+
+    def _errors(self, rows: _Rows) -> pa.Array:
+        """The errors, for which only lines with one are read."""
+        has_error = rows.numbers("error") == 1
+        with_error = rows._replace(positions=rows.positions[has_error])
+        found = [line.error for lines in self._read(with_error, _decode_error) for line in lines]
+        places = np.cumsum(has_error) - 1
+        return pa.array(found, pa.string()).take(pa.array(places, mask=~has_error))
+
+    def _sources(self, rows: _Rows) -> pa.Array:
+        if not has_sources(self.selection.manifest):
+            return pa.nulls(len(rows.positions), pa.string())
+        entry = self.selection.parts[rows.part].entry
+        sources = read_sources(self.selection.corpus, entry, rows.positions.tolist())
+        return pa.array([f"{source.shard}:{source.line}" for source in sources], pa.string())
+
+    def _questions(self, rows: _Rows) -> pa.Array:
+        """The names of questions, as `ScopeRecords.names` has them."""
+        if not any(one.split_hashes for one in self.selection.summary.evaluations):
+            return rows.texts("hash", rows.columns.values("hash"))
+        records, places = self._records(rows)
+        names = [records.hashes[code] for code in records.hash[places].tolist()]
+        for row in np.flatnonzero(records.split_hashes[places]).tolist():
+            sample_id = records.sample_ids[int(records.sample_id[places[row]])]
+            names[row] += f"/{spelled_id(sample_id).decode()}"
+        return pa.array(names, pa.string())
+
+    def _trials(self, rows: _Rows) -> pa.Array:
+        """Number the records of each question and model, in the order of the corpus."""
+        records, places = self._records(rows)
+        codes = joint_codes((records.question, len(records.first)), (records.model, len(records.models)))
+        order = np.lexsort((records.number, codes))
+        ordered = codes[order]
+        is_first = np.ones(len(order), dtype=np.bool_)
+        is_first[1:] = ordered[1:] != ordered[:-1]
+        positions = np.arange(len(order))
+        trials = np.empty(len(order), dtype=np.int64)
+        trials[order] = positions - np.maximum.accumulate(np.where(is_first, positions, 0)) + 1
+        return pa.array(trials[places])
+
+    def _records(self, rows: _Rows) -> tuple[Records, Array]:
+        """Records that include all of the questions of some rows, and the places of these rows among them."""
+        # If the records of a question are adjacent, no cut between parts separates them.
+        is_adjacent = is_sorted_by_question(self.selection.manifest)
+        records = self._records_of([rows.part]) if is_adjacent else self._all_records
+        order = np.argsort(records.number, kind="stable")
+        begin = np.searchsorted(records.number[order], self.selection.starts[rows.part])
+        return records, order[begin : begin + len(rows.positions)]
+
+    @cached_property
+    def _all_records(self) -> Records:
+        return self._records_of(range(len(self.selection.parts)))
+
+    def _records_of(self, parts: Sequence[int]) -> Records:
+        return Records(self.selection, range(len(self.selection.scopes)), parts)
+
+
+def _sample_ids(rows: _Rows) -> pa.Array:
+    values = [one if isinstance(one, str) else spell(one).decode() for one in sample_ids(rows.columns)]
+    return rows.texts("sample_id", values)
+
+
+def _scores(rows: _Rows) -> pa.Array:
+    return pa.array(_doubles(rows, "score"))
+
+
+def _latencies(rows: _Rows) -> pa.Array:
+    return pa.array(_doubles(rows, "latency_ms"), from_pandas=True)  # NaN is null
+
+
+def _doubles(rows: _Rows, name: str) -> Array:
+    """Numbers as doubles; infinite beyond the largest one."""
+    numbers = rows.columns.numbers(name).copy()
+    for position, exact in rows.columns.exact(name).items():
+        try:
+            numbers[position] = float(exact)
+        except OverflowError:
+            numbers[position] = np.copysign(np.inf, numbers[position])
+    found: Array = numbers[rows.positions]
+    return found
+
+
+class _Error(msgspec.Struct):
+    error: str
+
+
+class _Input(msgspec.Struct):
+    raw: str
+    reference: str | list[str]
+
+
+_decode_error = msgspec.json.Decoder(_Error).decode
+_decode_input = msgspec.json.Decoder(_Input).decode
+_decode_text = msgspec.json.Decoder(str).decode
+
+
+def _line_decoder(texts: Sequence[str], turns_field: str) -> Callable[[bytes], Any]:
+    """Make a decoder of lines that decodes only what some columns need."""
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    if "input" in texts or "reference" in texts:
+        fields.append(("input", Raw))
+    if "output" in texts:
+        fields.append(("output", Output | None, None))
+        fields.append(("turns", list[Turn] | None, msgspec.field(name=turns_field, default=None)))
+    if "metadata" in texts:
+        fields.append(("metadata", dict[str, Raw] | UnsetType, UNSET))
+    return msgspec.json.Decoder(msgspec.defstruct("_Texts", fields, kw_only=True)).decode
+
+
+def _columns(lines: Sequence[Any], texts: Sequence[str]) -> dict[str, Any]:
+    columns: dict[str, Any] = {}
+    if "input" in texts or "reference" in texts:
+        asked = list(_inputs(lines))
+        columns["input"] = [one.raw for one in asked]
+        columns["reference"] = [
+            one.reference if isinstance(one.reference, str) else "\n".join(one.reference) for one in asked
+        ]
+    if "output" in texts:
+        columns["output"] = list(map(_said, lines))
+    if "metadata" in texts:
+        columns["metadata"] = [
+            [(name, _text(value)) for name, value in line.metadata.items()] if line.metadata else None for line in lines
+        ]
+    return columns
+
+
+def _inputs(lines: Sequence[Any]) -> Iterator[_Input]:
+    """Decode inputs. An input is mostly that of the line before, and needs no decoding."""
+    before, found = b"", _Input("", "")
+    for line in lines:
+        text = bytes(line.input)
+        if text != before:
+            before, found = text, _decode_input(text)
+        yield found
+
+
+def _said(line: Any) -> str:
+    said = [turn.content for turn in line.turns or () if turn.role == "assistant" and turn.content]
+    if line.output is not None:
+        raw = line.output.raw
+        said[:0] = [raw] if isinstance(raw, str) else raw
+    return "\n".join(said)
+
+
+def _text(value: Raw) -> str:
+    """A text as it is, and anything else as JSON."""
+    text = bytes(value)
+    return _decode_text(text) if text.startswith(b'"') else text.decode()
+
+
+def _as_array(values: Any, kind: pa.DataType) -> pa.Array:
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)

@@ -1,0 +1,200 @@
+"""The matrix of models × questions as CSV, for item response theory, made of the columns of a corpus.
+
+1. The cells of each evaluation and metric are written to two scratch files: the score of the first answer of a model to
+   a question, and whether it is right. If records name a metric, each question has a column for each metric, so that no
+   column mixes metrics. So has each sample_id of a split hash (`keys.is_split`).
+2. The matrix is written row by row. `correct.csv` lacks columns of graded metrics, whose `is_correct` says little.
+
+Memory holds the names of questions and models, one row, and the records that `RecordsOfScopes` loads at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+from fastrec.answers.counts import count_evaluations
+from fastrec.answers.fields import Array
+from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords, joint_codes, spelled_id
+from fastrec.answers.selection import Selection
+from fastrec.commands.export.table import double_of, has_metrics
+from fastrec.csv_writer import CsvWriter
+from fastrec.errors import counted
+from fastrec.judge.parse import spell
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.sorting.keys import METRIC
+
+_LEAST_UNCLEAR: Final = float(1 << 53)  # an integer of this size may be spelled in another way than the double
+_NO_ANSWER: Final = 0
+_WRONG: Final = 1
+_RIGHT: Final = 2
+_CORRECT: Final = {_NO_ANSWER: "", _WRONG: "0", _RIGHT: "1"}
+
+
+class _CellFile:
+    """An array of cells in a file. What was not written is 0, and takes no space."""
+
+    def __init__(self, path: Path, dtype: type[np.generic]) -> None:
+        self._path = path
+        self._dtype = np.dtype(dtype)
+        path.write_bytes(bytes(self._dtype.itemsize))  # an empty file cannot be mapped
+
+    def write(self, start: int, size: int, cells: Array, values: Array) -> None:
+        """Set some cells of a block that begins at a cell, and has this size."""
+        offset = start * self._dtype.itemsize
+        mapped = np.memmap(self._path, self._dtype, "r+", offset, shape=(size + 1,))
+        mapped[cells] = values
+
+    def read(self) -> Array:
+        return np.memmap(self._path, self._dtype, "r")
+
+
+class _Block:
+    """The questions of an evaluation and metric, in order, and where their cells are."""
+
+    def __init__(self, table: ScopeRecords, start: int, *, is_graded: bool) -> None:
+        self.evaluation, self.metric = table.name
+        self.is_graded = is_graded
+        self.start = start  # its first cell
+        self.rows = {model: row for row, model in enumerate(table.models)}
+        hashes = list(map(table.hash_of, range(table.questions)))
+        self.order = sorted(range(table.questions), key=lambda number: (hashes[number], table.names[number]))
+        self.hashes = [hashes[number] for number in self.order]
+        self.sample_ids = [_sample_id(table, number) for number in self.order]
+        scope = [self.evaluation] if self.metric is None else [self.evaluation, self.metric]
+        self.columns = ["/".join([*scope, table.names[number]]) for number in self.order]
+
+    @property
+    def size(self) -> int:
+        """The number of its cells."""
+        return len(self.rows) * len(self.columns)
+
+
+class _Matrix:
+    """Collects blocks, and writes the matrix."""
+
+    def __init__(self, selection: Selection, scratch: Path) -> None:
+        self._selection = selection
+        self._scores = _CellFile(scratch / "scores", np.float64)
+        self._verdicts = _CellFile(scratch / "verdicts", np.uint8)
+        self._spelled: dict[int, str] = {}  # by cell: scores whose spelling does not follow from the double
+        self._cells = 0
+        self.blocks: list[_Block] = []
+        self.failed = 0  # records with an error
+        self.repeated = 0  # answers of a model to a question that it has answered before
+
+    def add(self, table: ScopeRecords, *, is_graded: bool) -> None:
+        block = _Block(table, self._cells, is_graded=is_graded)
+        columns = np.empty(table.questions, dtype=np.int64)
+        columns[block.order] = np.arange(table.questions)
+        answers = np.flatnonzero(table.flag & ANSWERS)
+        places = (table.model[answers], len(block.rows)), (columns[table.question[answers]], table.questions)
+        cells, first = np.unique(joint_codes(*places), return_index=True)
+        first = answers[first]
+        scores = table.score[first]
+        self._scores.write(block.start, block.size, cells, scores)
+        self._verdicts.write(block.start, block.size, cells, np.where(table.flag[first] == RIGHT, _RIGHT, _WRONG))
+        is_unclear = np.abs(scores) >= _LEAST_UNCLEAR
+        spelled = self._read_scores(table.number[first[is_unclear]])
+        self._spelled |= zip((cells[is_unclear] + block.start).tolist(), spelled, strict=True)
+        self.failed += len(table.flag) - len(answers)
+        self.repeated += len(answers) - len(cells)
+        self._cells += block.size
+        self.blocks.append(block)
+
+    def _read_scores(self, numbers: Array) -> list[str]:
+        """Read the scores of some records, as they are spelled."""
+        order = np.argsort(numbers)
+        spelled = [""] * len(numbers)
+        for place, line in zip(order.tolist(), self._selection.lines(numbers[order]), strict=True):
+            spelled[place], _ = double_of(_decode(line).evaluation.score)
+        return spelled
+
+    def write(self, output: Path, *, raw_cells: bool) -> None:
+        """Write the scores, and whether answers are right."""
+        scores, verdicts = self._scores.read(), self._verdicts.read()
+
+        def spell_scores(start: int, end: int) -> list[str]:
+            found = zip(range(start, end), scores[start:end].tolist(), verdicts[start:end].tolist(), strict=True)
+            return [
+                (self._spelled.get(cell) or spell(score).decode()) if verdict else "" for cell, score, verdict in found
+            ]
+
+        def spell_verdicts(start: int, end: int) -> list[str]:
+            return [_CORRECT[verdict] for verdict in verdicts[start:end].tolist()]
+
+        self._write(output / "scores.csv", self.blocks, spell_scores, raw_cells=raw_cells)
+        judged = [block for block in self.blocks if not block.is_graded]
+        self._write(output / "correct.csv", judged, spell_verdicts, raw_cells=raw_cells)
+
+    def _write(
+        self, path: Path, blocks: Sequence[_Block], spell_cells: Callable[[int, int], list[str]], *, raw_cells: bool
+    ) -> None:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = CsvWriter(file, raw_cells=raw_cells)
+            writer.writerow(["model_id", *(name for block in blocks for name in block.columns)])
+            for model in sorted({model for block in self.blocks for model in block.rows}):
+                row = [model]
+                for block in blocks:
+                    width = len(block.columns)
+                    start = block.start + block.rows.get(model, 0) * width
+                    row += spell_cells(start, start + width) if model in block.rows else [""] * width
+                writer.writerow(row)
+
+
+def _sample_id(table: ScopeRecords, question: int) -> str:
+    """The `sample_id` of the first record of a question."""
+    place = table.place.start + int(table.first[question])
+    sample_id: Any = table.records.sample_ids[int(table.records.sample_id[place])]
+    return sample_id if isinstance(sample_id, str) else spelled_id(sample_id).decode()
+
+
+class _Evaluation(msgspec.Struct):
+    score: Raw
+
+
+class _Line(msgspec.Struct):
+    evaluation: _Evaluation
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def write_matrix(selection: Selection, scratch: Path, output: Path, *, raw_cells: bool) -> list[str]:
+    """Write the matrix, and return notices of what it lacks."""
+    names_metrics = has_metrics(CORPUS_LABELS[selection.manifest.schema])
+    records = RecordsOfScopes(selection)
+    evaluations = count_evaluations(selection, records)
+    matrix = _Matrix(selection, scratch)
+    for number, one in enumerate(evaluations):
+        matrix.add(records.of(number), is_graded=names_metrics and one.graded)
+    matrix.write(output, raw_cells=raw_cells)
+    with (output / "samples.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = CsvWriter(file, raw_cells=raw_cells)
+        _write_samples(writer, matrix.blocks, names_metrics=names_metrics)
+    notices = []
+    if matrix.failed:
+        notices.append(f"{counted(matrix.failed, 'record')} with an error left out: their cells are empty")
+    if matrix.repeated:
+        reason = "only a model's first answer to a question is in the matrix"
+        notices.append(f"{counted(matrix.repeated, 'answer')} left out: {reason}")
+    if columns := sum(len(block.columns) for block in matrix.blocks if block.is_graded):
+        reason = "scores other than 0 and 1 are neither right nor wrong"
+        notices.append(f"correct.csv lacks {counted(columns, 'column')} of graded metrics: {reason}")
+    return notices
+
+
+def _write_samples(writer: CsvWriter, blocks: Iterable[_Block], *, names_metrics: bool) -> None:
+    """Write the table of columns; those of records that name a metric have two more fields."""
+    more = [METRIC, "graded"] if names_metrics else []
+    writer.writerow(["sample", "evaluation_name", *more, "sample_hash", "sample_id"])
+    for block in blocks:
+        if names_metrics:
+            more = [block.metric or "", "true" if block.is_graded else "false"]
+        for column, sample_hash, sample_id in zip(block.columns, block.hashes, block.sample_ids, strict=True):
+            writer.writerow([column, block.evaluation, *more, sample_hash, sample_id])
