@@ -16,21 +16,31 @@ _MOST_ROWS: Final = 200  # in a notebook
 _SKIPPED: Final = (list, dict, tuple, msgspec.Struct)
 
 
-class Tabular(msgspec.Struct):
+class Framed(msgspec.Struct):
+    """The base class of results, which become a data frame: one row, unless a result has rows of another kind."""
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [flat(self, {})]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a pandas data frame."""
+        import pandas as pd  # noqa: PLC0415 - an optional package
+
+        return pd.DataFrame(self._rows())
+
+    def _repr_html_(self) -> str:
+        return html_table(self._rows())
+
+
+class Tabular(Framed):
     """The base class of results that are tables: rows of one kind."""
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows, each with the same columns."""
         raise NotImplementedError
 
-    def to_pandas(self) -> pd.DataFrame:
-        """The rows as a pandas data frame."""
-        import pandas as pd  # noqa: PLC0415 - an optional package
-
-        return pd.DataFrame(self.rows())
-
-    def _repr_html_(self) -> str:
-        return html_table(self.rows())
+    def _rows(self) -> list[dict[str, Any]]:
+        return self.rows()
 
 
 def flat(value: msgspec.Struct, before: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -28,6 +28,7 @@ from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
 from fastrec.filters import AnyPath, Filters
+from fastrec.notebook import Tabular, flat
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
@@ -145,7 +146,10 @@ class EvaluationTrend(ScopeNames, kw_only=True):
         return "mean score" if self.graded else "accuracy"
 
 
-class Trend(msgspec.Struct, kw_only=True):
+_CHANGES: Final = [name for name in Change.__struct_fields__ if name not in ("after", "significant")]
+
+
+class Trend(Tabular, kw_only=True):
     """How models changed over several corpora."""
 
     p: float
@@ -160,6 +164,22 @@ class Trend(msgspec.Struct, kw_only=True):
     """What a reader should know: directories that are left out, and corpora whose questions cannot be matched."""
     others: int = 0
     """Metrics that are left out because they judge no answer: costs and bookkeeping."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each evaluation, metric, model and corpus, with the change since the corpus before."""
+        groups = dict.fromkeys(name for one in self.evaluations for name in one.group or {})
+        found = []
+        for one in self.evaluations:
+            before = {"evaluation_name": one.evaluation_name, "metric": one.metric, "graded": one.graded}
+            group = {name: (one.group or {}).get(name) for name in groups}
+            for model in one.models:
+                changes = {change.after: change for change in model.changes}
+                for point in model.points:
+                    row = flat(point, {**before, "model_id": model.model_id})
+                    change = changes.get(point.corpus)
+                    row |= {f"change_{name}": getattr(change, name, None) for name in _CHANGES}
+                    found.append({**row, "significant": getattr(change, "significant", None), **group})
+        return found
 
     def significant_changes(self) -> list[tuple[EvaluationTrend, ModelTrend, Change]]:
         return [

@@ -111,7 +111,7 @@ EDGES = {
         "toml_file",
         "where",
     },
-    "trends": {"wording", "answers", "corpus", "errors", "filters", "statistics", "storage", "summary"},
+    "trends": {"wording", "answers", "corpus", "errors", "filters", "notebook", "statistics", "storage", "summary"},
     "answers": {
         "corpus",
         "engine",

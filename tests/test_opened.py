@@ -148,6 +148,8 @@ def test_a_corpus_opens_its_files_once(path: Path, tmp_path: Path, monkeypatch: 
         list(corpus.cat(model="*"))
         list(corpus.lines([0, 5]))
         corpus.rejects()
+        corpus.table(columns=["model", "score"], wrong=True)
+        corpus.connect().sql("select avg(score) from answers").fetchall()
         corpus.export(tmp_path / "out", format="csv")
         with corpus.view():
             pass
@@ -156,6 +158,9 @@ def test_a_corpus_opens_its_files_once(path: Path, tmp_path: Path, monkeypatch: 
     parts = len(list(path.glob("*.columns")))
     assert parts > 2
     assert counts == {"manifest.json": 1, "summary.json": 1} | {f"part-0000{part}.columns": 1 for part in range(parts)}
+    corpus = fastrec.open(path)
+    documents = read_files(monkeypatch, lambda: corpus.diff(corpus))  # its tasks read columns
+    assert (documents["manifest.json"], documents["summary.json"]) == (0, 1)
     assert read_files(monkeypatch, lambda: (fastrec.stats(path), fastrec.stats(path)))["summary.json"] == 2
 
 

@@ -125,7 +125,7 @@ def _sections(found: Leaderboard) -> list[Section]:
     return made
 
 
-def _csv(found: Leaderboard, *, raw_cells: bool) -> str:
+def _csv(found: Leaderboard | Trend, *, raw_cells: bool) -> str:
     rows = found.rows()
     return csv_table(list(rows[0]) if rows else [], [list(row.values()) for row in rows], raw_cells=raw_cells)
 
@@ -256,24 +256,6 @@ def _print_corpora(found: Trend) -> None:
                 click.echo(f"  {safe(corpus.name)}: {counted(len(models), 'model')} {verb}: {safe(listed(models))}")
 
 
-def _csv_table(found: Trend) -> tuple[list[str], tables.Rows]:
-    fields = ("before", "questions", "better", "worse", "old", "new", "difference", "test", "p", "p_adjusted")
-    names = ["evaluation_name", "metric", "graded", "model_id", "corpus", "records", "errors", "questions", "value"]
-    groups = list(dict.fromkeys(name for one in found.evaluations for name in one.group or {}))
-    names += [*(f"change_{name}" for name in fields), "significant", *groups]
-    rows = []
-    for one in found.evaluations:
-        for model in one.models:
-            changes = {change.after: change for change in model.changes}
-            for point in model.points:
-                cells = [point.corpus, point.records, point.errors, point.questions, point.value]
-                change = changes.get(point.corpus)
-                compared = [getattr(change, name, None) for name in (*fields, "significant")]
-                values = [(one.group or {}).get(name) for name in groups]
-                rows.append([one.evaluation_name, one.metric, one.graded, model.model_id, *cells, *compared, *values])
-    return names, rows
-
-
 @command("Follow models over several corpora, such as nightly ones.", ok="done, whatever changed",
          usage="the command line is wrong, or there is no corpus", failure="a corpus could not be read")  # fmt: skip
 @click.argument("corpora", nargs=-1, required=True, type=click.Path())
@@ -316,7 +298,7 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
         found,
         output_format,
         text=lambda: _print_trend(found),
-        csv=lambda: click.echo(csv_table(*_csv_table(found), raw_cells=raw_cells), nl=False),
+        csv=lambda: click.echo(_csv(found, raw_cells=raw_cells), nl=False),
     )
 
 

@@ -15,6 +15,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,6 +23,7 @@ from fastrec.corpus.lock import locked
 from fastrec.corpus.output import CORPUS, work_root_of
 from fastrec.corpus.publish import LocalOutput, locked_work
 from fastrec.errors import UsageError, shown, utf8
+from fastrec.notebook import Tabular, flat
 from fastrec.storage import is_url, parent_and_name, storage_of, without_file_protocol
 from fastrec.storage.local import scratch_directory
 
@@ -37,7 +39,7 @@ class RemovedWork(msgspec.Struct):
     """Bytes that were freed. Files that are also part of the corpus do not count."""
 
 
-class Cleaned(msgspec.Struct, kw_only=True):
+class Cleaned(Tabular, kw_only=True):
     """What `clean` removed."""
 
     output: str
@@ -50,6 +52,10 @@ class Cleaned(msgspec.Struct, kw_only=True):
     """Bytes that were freed."""
     left: list[str]
     """Unpublished files in a store that stay, because a run may yet publish them."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each directory that was removed, and for unpublished files."""
+        return [flat(one, {}) for one in self.removed]
 
 
 def clean(

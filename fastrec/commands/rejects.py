@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 from msgspec.structs import asdict
@@ -24,6 +24,7 @@ from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Strings, as_tuple
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.normalize.corrections import PLACES, Place
+from fastrec.notebook import Tabular, flat
 from fastrec.sources.shard import numbered_lines
 from fastrec.storage import file_in, join
 
@@ -42,7 +43,7 @@ class RejectGroup(FindingGroup):
 _MOST_FURTHER: Final = 9  # with the first error, a line has ten
 
 
-class Rejects(msgspec.Struct, kw_only=True):
+class Rejects(Tabular, kw_only=True):
     """Rejected lines, grouped by the first error of each line."""
 
     lines: int
@@ -57,6 +58,10 @@ class Rejects(msgspec.Struct, kw_only=True):
     """These lines by the code of a repair; a line may need several repairs."""
     truncated: list[Location]
     """With `extract`, lines that were not written because they were too long to be kept; only the shard has them."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each group."""
+        return [flat(group, {}) for group in self.groups]
 
 
 def rejects(

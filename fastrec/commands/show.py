@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Final, Unpack
-
-import msgspec
+from typing import Any, Final, Unpack
 
 from fastrec.answers.index import Index, open_scopes
 from fastrec.answers.shown import ShownQuestion, read_question
@@ -14,6 +12,7 @@ from fastrec.answers.table import Query, QuestionRow
 from fastrec.errors import UsageError, counted, listed
 from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.limits import current_limits
+from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
 
 _SHORTEST: Final = 4  # characters of a hash
@@ -22,11 +21,21 @@ _MOST_LISTED: Final = 10  # candidates in a message
 _EXCERPT: Final = 60  # characters of a candidate
 
 
-class Shown(msgspec.Struct):
+class Shown(Tabular):
     """Questions with their answers: one, or all that have a sample_id."""
 
     questions: list[ShownQuestion]
     """The questions, by evaluation."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each answer and verdict."""
+        found = []
+        for question in self.questions:
+            names = {"evaluation_name": question.evaluation_name, "sample_hash": question.sample_hash}
+            for answer in question.answers:
+                said = "\n".join(turn.text for turn in answer.turns if turn.role == "assistant")
+                found += [flat(verdict, flat(answer, names) | {"answer": said}) for verdict in answer.verdicts]
+        return found
 
 
 def show(

@@ -22,7 +22,7 @@ from functools import partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -39,6 +39,7 @@ from fastrec.judge.repair import repair_codes
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.limits import current_limits
 from fastrec.normalize.inputs import find_records
+from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
 from fastrec.schemas.hashes import HASHES
 from fastrec.schemas.registry import NEWEST_SCHEMA, SCHEMAS, chosen_schema, schema_of
@@ -87,7 +88,7 @@ def _upgrade_steps(judged: JudgedChunk) -> Iterator[tuple[int, Finding]]:
         start = end
 
 
-class Validation(msgspec.Struct):
+class Validation(Tabular):
     """The result of a validation: line counts, groups of findings, and shards that could not be read."""
 
     lines: int = 0
@@ -127,6 +128,10 @@ class Validation(msgspec.Struct):
     """Shards that could not be read completely, and why; none of their lines count."""
     notices: list[str] = msgspec.field(default_factory=list)
     """Remarks about the input."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each group of findings."""
+        return [flat(group, {}) for group in self.groups]
 
     @property
     def ok(self) -> bool:

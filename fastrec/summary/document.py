@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
+from fastrec.notebook import Tabular, flat
+
 _SUMMARY_FORMAT: Final = 4
 
 _Count = Annotated[int, Meta(ge=0)]
@@ -300,7 +302,7 @@ class _Format(msgspec.Struct):
     format: Any = None
 
 
-class Summary(msgspec.Struct, kw_only=True):
+class Summary(Tabular, kw_only=True):
     """Summary of a corpus."""
 
     format: Annotated[int, _says("Version of this document's format.")] = _SUMMARY_FORMAT
@@ -334,6 +336,14 @@ class Summary(msgspec.Struct, kw_only=True):
     interaction_types: Annotated[dict[str, int], _says("Kept records by interaction_type.")]
     schema_versions: Annotated[dict[str, int], _says("Kept records by schema_version.")]
     evaluations: Annotated[list[EvaluationSummary], _says("All evaluations, by name, then by metric.")]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each evaluation, metric and model."""
+        return [
+            flat(model, {"evaluation_name": one.evaluation_name, "metric": one.metric})
+            for one in self.evaluations
+            for model in one.by_model
+        ]
 
     def to_json(self) -> bytes:
         return b"".join(self.json_pieces())

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal
 from itertools import chain, groupby
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -27,12 +27,13 @@ from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, counted, utf8
 from fastrec.judge.findings import Finding, FindingGroup, FindingGroups, Location
 from fastrec.limits import current_limits
+from fastrec.notebook import Framed, flat
 from fastrec.progress import Progress
 from fastrec.sources.shard import gather_tasks, total_text
 from fastrec.storage import is_private, parent_and_name
 
 
-class PairCheck(msgspec.Struct, kw_only=True):
+class PairCheck(Framed, kw_only=True):
     """The result of checking aggregates and their samples files."""
 
     aggregates: int = 0
@@ -69,6 +70,10 @@ class PairCheck(msgspec.Struct, kw_only=True):
     """Findings with the same code and path together, errors first, then the most frequent; at most 1,000 groups."""
     bad_files: list[str] = msgspec.field(default_factory=list)
     """Files that could not be read completely, and why."""
+
+    def _rows(self) -> list[dict[str, Any]]:
+        """A row for each group of findings. `rows` is a number."""
+        return [flat(group, {}) for group in self.groups]
 
     @property
     def ok(self) -> bool:

@@ -255,9 +255,9 @@ def diff(
     _check_gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared)
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
-    before = read_corpus(os.fspath(old), wanted, jobs=jobs, allow_empty=True)
+    before = read_corpus(old, wanted, jobs=jobs, allow_empty=True)
     # One of them may have no matching record: its models are missing.
-    after = read_corpus(os.fspath(new), wanted, jobs=jobs, allow_empty=bool(before.models))
+    after = read_corpus(new, wanted, jobs=jobs, allow_empty=bool(before.models))
     corpora = before, after
     scored = frozenset() if accuracy else before.graded | after.graded
     plan = make_plan(before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples)

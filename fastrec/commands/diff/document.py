@@ -7,10 +7,11 @@ Except for `seconds`, it depends only on the two corpora and the options. It acc
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from fastrec.notebook import Tabular, flat
 from fastrec.statistics.paired import Test
 
 Status = Literal["compared", "incomplete", "missing", "new", "unanswered"]
@@ -182,7 +183,7 @@ class Examples(msgspec.Struct, kw_only=True):
     """One record of OLD for each group of repeats that are not paired."""
 
 
-class Difference(msgspec.Struct, kw_only=True):
+class Difference(Tabular, kw_only=True):
     """What changed between two corpora."""
 
     format: int = 3
@@ -230,6 +231,10 @@ class Difference(msgspec.Struct, kw_only=True):
     """Parts that are the same in both corpora, byte for byte; they were not read."""
     seconds: float
     """Duration of the comparison."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each evaluation, metric and model."""
+        return [flat(model, {}) for model in self.models]
 
     @property
     def failed(self) -> bool:

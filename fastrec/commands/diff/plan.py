@@ -30,7 +30,7 @@ from fastrec.commands.diff.compare import CompareTask, ModelName, Scope
 from fastrec.corpus.manifest import MANIFEST, Manifest, skipped_lines
 from fastrec.corpus.scan import PartFile, Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
-from fastrec.filters import Filters
+from fastrec.filters import AnyPath, Filters
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
@@ -73,9 +73,9 @@ class Plan(msgspec.Struct):
     notices: list[str]
 
 
-def read_corpus(path: str, filters: Filters, *, jobs: int, allow_empty: bool) -> Corpus:
+def read_corpus(corpus: AnyPath, filters: Filters, *, jobs: int, allow_empty: bool) -> Corpus:
     """Read the documents of a corpus, and select its matching records; unless `allow_empty`, there must be some."""
-    selection = Selection(path).filtered(filters, jobs=jobs, allow_empty=allow_empty)
+    selection = Selection(corpus).filtered(filters, jobs=jobs, allow_empty=allow_empty)
     index = Index(selection)
     chosen = {}
     if not selection.is_whole:
@@ -96,7 +96,8 @@ def read_corpus(path: str, filters: Filters, *, jobs: int, allow_empty: bool) ->
         for sample_hash in index.table(Query(evaluation_name=each.evaluation_name, metric=each.metric)).split_hashes()
     }
     schema = CORPUS_LABELS[selection.manifest.schema]
-    return Corpus(path, selection.manifest, selection.parts, chosen, schema, models, graded, lower, frozenset(split))
+    found = models, graded, lower, frozenset(split)
+    return Corpus(selection.corpus, selection.manifest, selection.parts, chosen, schema, *found)
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:

@@ -33,6 +33,7 @@ from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
+from fastrec.notebook import Framed
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, NEWEST_SCHEMA
 from fastrec.schemas.schema import Schema
@@ -63,7 +64,7 @@ def _readme(form: str, manifest: Manifest, notices: list[str], *, raw_cells: boo
     ) + "".join(f"\n{notice}\n" for notice in notices)
 
 
-class Exported(msgspec.Struct, kw_only=True):
+class Exported(Framed, kw_only=True):
     """The result of an export."""
 
     output: str

@@ -121,7 +121,7 @@ def batches(
     check_jobs(jobs)
     if wrong := [name for name in columns or () if name not in ANSWERS]:
         raise UsageError(f"there is no column {wrong[0]!r}; the columns are {', '.join(ANSWERS)}")
-    selection = select(os.fspath(corpus), make_filters(**filters), jobs=jobs, progress=progress)
+    selection = select(corpus, make_filters(**filters), jobs=jobs, progress=progress)
     import pyarrow as pa  # noqa: PLC0415 - an optional package
 
     from fastrec.commands.export.arrow import AnswersDataset  # noqa: PLC0415 - needs pyarrow
@@ -178,7 +178,7 @@ def open_tables(*corpora: str | os.PathLike[str], locked: bool = False) -> Table
     from fastrec.commands.export.arrow import AnswersDataset, RecordsDataset  # noqa: PLC0415 - needs pyarrow
 
     names = _names([os.fspath(corpus) for corpus in corpora])
-    selections = {name: Selection(path) for path, name in names.items()}
+    selections = {name: Selection(corpus) for name, corpus in zip(names.values(), corpora, strict=True)}
     connection = duckdb.connect(":memory:", config={"python_enable_replacements": False})
     datasets: list[LazyDataset] = []
     kinds: dict[str, Callable[[Selection], LazyDataset]] = {

@@ -30,6 +30,7 @@ from fastrec.commands.generate.producers import producer
 from fastrec.commands.generate.records import VERSIONS, WARNINGS, Answer, add_unknown_keys, new_answer
 from fastrec.commands.generate.text import Rng
 from fastrec.errors import UsageError, check_choice, naming
+from fastrec.notebook import Framed
 from fastrec.schemas.registry import DEFAULT_SCHEMA
 
 _POOL = 256
@@ -182,7 +183,7 @@ _COMPRESSORS: Final[dict[str, tuple[str, Callable[[bytes], bytes]]]] = {
 }
 
 
-class Generated(msgspec.Struct, frozen=True):
+class Generated(Framed):
     """What `generate` wrote: shards in order, number of lines, bytes of text and of files, lines by kind."""
 
     paths: tuple[str, ...]

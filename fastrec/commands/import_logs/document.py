@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from fastrec.corpus.lock import locked
 from fastrec.errors import UsageError, shown
 from fastrec.harnesses.log import BadLog
 from fastrec.harnesses.registry import HARNESS_NAMES
+from fastrec.notebook import Tabular, flat
 from fastrec.storage import is_url, join, parent_and_name, storage_of
 
 _IMPORT_FILE: Final = "import.json"
@@ -98,23 +99,27 @@ class ImportedLog(msgspec.Struct, kw_only=True):
         return [one for one in self.comparisons if not one.agrees]
 
 
-class Import(msgspec.Struct, kw_only=True):
+class Import(Tabular, kw_only=True):
     """The account of an import."""
 
     format: int = 1
     """The version of this document."""
     fastrec: str
     """The version of fastrec."""
-    logs: list[ImportedLog] = []
+    logs: list[ImportedLog] = msgspec.field(default_factory=list)
     """In the order of the input."""
-    bad_logs: list[BadLog] = []
+    bad_logs: list[BadLog] = msgspec.field(default_factory=list)
     """Logs that could not be imported, each with the reason."""
-    same_logs: dict[str, str] = {}
+    same_logs: dict[str, str] = msgspec.field(default_factory=dict)
     """Logs with the same content as another one, which was imported."""
     other_files: int = 0
     """Files that were found, but are not needed or belong to no harness."""
-    skipped_files: dict[str, list[str]] = {}
+    skipped_files: dict[str, list[str]] = msgspec.field(default_factory=dict)
     """These files, by kind."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each log that was imported."""
+        return [flat(log, {}) for log in self.logs]
 
 
 _WORK: Final = ".import-"

@@ -41,6 +41,7 @@ from fastrec.engine import check_jobs
 from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.judge.findings import REPAIRS
 from fastrec.normalize.options import RECORDED, RECORDED_IF_SET, Options, options_from
+from fastrec.notebook import Tabular, flat
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sources.shard import numbered_lines
@@ -217,7 +218,7 @@ def _check_rejects(
     yield from problems
 
 
-class Verification(msgspec.Struct, kw_only=True):
+class Verification(Tabular, kw_only=True):
     """The result of checking a corpus."""
 
     corpus: str
@@ -236,6 +237,10 @@ class Verification(msgspec.Struct, kw_only=True):
     """Shards that could not be read when the corpus was made, with `--skip-bad-shards`; it lacks their records."""
     notices: list[str] = msgspec.field(default_factory=list)
     """Remarks for the reader."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each problem."""
+        return [flat(problem, {}) for problem in self.problems]
 
     @property
     def ok(self) -> bool:
