@@ -363,6 +363,8 @@ def lines_at(part: PartFile, columns: PartColumns, positions: Array) -> Generato
     ends = np.cumsum(sizes)
     wanted = zip((ends[positions] - sizes[positions]).tolist(), ends[positions].tolist(), strict=True)
     start, end = next(wanted, (0, 0))
+    if not end:
+        return
     offset = 0
     with closing(skim_lines(part)) as buffers:
         for buffer, size in buffers:
