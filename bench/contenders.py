@@ -16,17 +16,17 @@ from bench.logs import LogRecompression
 from bench.peers import NORMALIZERS, Decompression, TunedDuckDB
 from bench.table_logs import ANSWERS
 from bench.validators import VALIDATORS
-from bench.viewing import Indexing, Viewing
+from bench.viewing import Ranking, Viewing
 from fastrec.corpus.trust import remember
 
-__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "INDEX", "LOG_FLOOR", "NORMALIZE", "READING"]
+__all__ = ["CAT", "CONTENDERS", "DIFF", "EXPORT", "FLOOR", "IMPORT", "LEADERBOARD", "LOG_FLOOR", "NORMALIZE", "READING"]
 __all__ += ["ASK", "CHANGE", "VALIDATE", "VIEW", "command_of"]
 
 NORMALIZE, VALIDATE, FLOOR = "fastrec normalize", "fastrec validate", "bare recompression"
 CAT, EXPORT, DIFF, READING = "fastrec cat", "fastrec export", "fastrec diff", "bare decompression"
 CHANGE = "fastrec normalize CORPUS"
 IMPORT, LOG_FLOOR = "fastrec import", LogRecompression.label
-INDEX, VIEW = Indexing.label, Viewing.label
+LEADERBOARD, VIEW = Ranking.label, Viewing.label
 ASK = "fastrec sql"
 
 
@@ -89,7 +89,7 @@ _ALL: tuple[Contender, ...] = (
     Change(),
     Decompression(),
     LogRecompression(),
-    Indexing(),
+    Ranking(),
     Viewing(),
     TunedDuckDB("8GB"),
     Asking(),

@@ -1,17 +1,12 @@
-"""Contenders of the set `view`: build the index of a corpus; and serve pages of it, with the index in a cache.
-
-The cache of `Viewing` stays beside the corpora, so only the first round builds the index. The best round counts.
-"""
+"""Contenders of the set `view`: compare all models of a corpus; and serve pages of it."""
 
 from __future__ import annotations
 
 import http.client
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import cycle, islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode, urlsplit
 
@@ -21,23 +16,23 @@ if TYPE_CHECKING:  # the other contenders do without these imports
     from fastrec.answers.index import Index
     from fastrec.answers.table import Scope
 
-__all__ = ["Indexing", "Viewing"]
+__all__ = ["Ranking", "Viewing"]
 
 _ROWS: Final = 1_000
 _STEP: Final = 37  # between the questions that are asked for: they are in many parts, and at all places of them
 
 
-class Indexing:
-    """Builds the index of a corpus."""
+class Ranking:
+    """Makes the leaderboard of a corpus."""
 
-    label = "index of a corpus"
+    label = "fastrec leaderboard"
     leaves_out = ""
 
     def run(self, job: Job) -> None:
-        """Build it in a new cache directory."""
-        from fastrec.answers.index import open_index  # noqa: PLC0415
+        """Make it."""
+        from fastrec.commands.leaderboard import leaderboard  # noqa: PLC0415
 
-        open_index(job.inputs[0], jobs=job.jobs, cache=job.output).close()
+        leaderboard(job.inputs[0], jobs=job.jobs)
 
 
 class Viewing:
@@ -52,7 +47,6 @@ class Viewing:
 
         kind, number = job.options
         corpus = job.inputs[0]
-        os.environ["FASTREC_CACHE"] = str(Path(corpus).parent / "view-cache")
         paths = [""] if kind == "start" else _paths(corpus, kind, int(number))
         with view(corpus, jobs=job.jobs) as opened:
             thread = threading.Thread(target=opened.serve)
@@ -78,8 +72,7 @@ def _ask(address: str, path: str) -> None:
 def _paths(corpus: str, kind: str, number: int) -> list[str]:
     from fastrec.answers.index import open_index  # noqa: PLC0415
 
-    with open_index(corpus) as index:
-        return list(islice({"table": _tables, "question": _questions}[kind](index), number))
+    return list(islice({"table": _tables, "question": _questions}[kind](open_index(corpus)), number))
 
 
 def _tables(index: Index) -> Iterator[str]:

@@ -20,6 +20,7 @@ TYPE_CHECKING = False  # type checkers take it for that of `typing`, whose impor
 if TYPE_CHECKING:
     from typing import Any
 
+    from fastrec.answers.arrays import CodedColumn, Columns
     from fastrec.answers.leaderboard import Leaderboard
     from fastrec.api import SchemaVersion, Verdict, decode, encode, judge, read, schema, schema_versions
     from fastrec.commands.cat import cat
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from fastrec.errors import FastrecError, RefusedError, ShardError, UsageError
     from fastrec.judge.findings import Finding, InvalidRecordError
     from fastrec.normalize.run import normalize
-    from fastrec.opened import OpenCorpus
+    from fastrec.opened import Corpus
     from fastrec.opened import open as open  # noqa: A004 - a function of this package
     from fastrec.record_writer import Writer
     from fastrec.schemas.hashes import sample_hash
@@ -56,13 +57,13 @@ if TYPE_CHECKING:
     from fastrec.trends import Trend
 
 __all__ = [
-    "Cleaned", "Comparison", "Difference", "Exported", "FastrecError", "Finding", "Import", "InvalidRecordError",
-    "Leaderboard", "OpenCorpus", "PairCheck", "Questions", "Record", "RefusedError", "Rejects", "SchemaVersion",
-    "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError", "Validation", "Verdict", "Verification",
-    "Writer", "__version__", "batches", "cat", "check_pairs", "clean", "compare", "connect", "decode", "diff",
-    "encode", "export", "generate", "import_logs", "judge", "leaderboard", "normalize", "questions", "read",
-    "rejects", "report", "sample_hash", "schema", "schema_versions", "show", "stats", "table", "trend", "validate",
-    "verify", "view",
+    "Cleaned", "CodedColumn", "Columns", "Comparison", "Corpus", "Difference", "Exported", "FastrecError",
+    "Finding", "Import", "InvalidRecordError", "Leaderboard", "PairCheck", "Questions", "Record", "RefusedError",
+    "Rejects", "SchemaVersion", "ShardError", "Shown", "Stats", "Summary", "Trend", "UsageError", "Validation",
+    "Verdict", "Verification", "Writer", "__version__", "batches", "cat", "check_pairs", "clean", "compare",
+    "connect", "decode", "diff", "encode", "export", "generate", "import_logs", "judge", "leaderboard", "normalize",
+    "questions", "read", "rejects", "report", "sample_hash", "schema", "schema_versions", "show", "stats", "table",
+    "trend", "validate", "verify", "view",
 ]  # fmt: skip
 # `open` is public, too. It is left out so that `from fastrec import *` does not hide the builtin function.
 
@@ -70,6 +71,7 @@ __all__ = [
 _HOMES = {name: f"fastrec.commands.{name}" for name in __all__ if name.islower() and name != "__version__"} | {
     name: module
     for module, names in {
+        "fastrec.answers.arrays": ("CodedColumn", "Columns"),
         "fastrec.answers.leaderboard": ("Leaderboard",),
         "fastrec.api": ("SchemaVersion", "Verdict", "decode", "encode", "judge", "read", "schema", "schema_versions"),
         "fastrec.commands.check_pairs": ("PairCheck",),
@@ -87,7 +89,7 @@ _HOMES = {name: f"fastrec.commands.{name}" for name in __all__ if name.islower()
         "fastrec.errors": ("FastrecError", "RefusedError", "ShardError", "UsageError"),
         "fastrec.judge.findings": ("Finding", "InvalidRecordError"),
         "fastrec.normalize.run": ("normalize",),
-        "fastrec.opened": ("OpenCorpus", "open"),
+        "fastrec.opened": ("Corpus", "open"),
         "fastrec.record_writer": ("Writer",),
         "fastrec.schemas.hashes": ("sample_hash",),
         "fastrec.schemas.registry": ("Record",),

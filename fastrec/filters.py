@@ -28,7 +28,8 @@ _MOST_VALUES: Final = 5  # of an option, in a message
 LISTED_NAMES: Final = 10  # of each kind, in the error if no record matches
 
 Strings = str | Iterable[str]
-Paths = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+AnyPath = str | os.PathLike[str]
+Paths = AnyPath | Iterable[AnyPath]
 
 
 def as_tuple(name: str, values: Strings) -> tuple[str, ...]:
@@ -49,9 +50,11 @@ def _listed(values: Any) -> list[Any]:
     return [values] if is_one else list(values)
 
 
-def several_paths(name: str, values: Paths) -> tuple[str, ...]:
-    """The paths of an argument, each once; UsageError if one of them is neither a string nor a path."""
-    return as_tuple(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in _listed(values)])
+def several_paths(name: str, *values: Paths) -> tuple[AnyPath, ...]:
+    """The paths of an argument, as they are given, each once; UsageError if one is neither a string nor a path."""
+    given = [one for some in values for one in _listed(some)]
+    as_tuple(name, [os.fspath(one) if isinstance(one, os.PathLike) else one for one in given])
+    return tuple({os.fspath(one): one for one in given}.values())
 
 
 def field_names(name: str, values: Strings) -> tuple[str, ...]:

@@ -84,10 +84,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     lease_lapse_seconds: float = 120.0  # time without renewal after which the holder of a lease is presumed dead
 
     # Reading a corpus: cat, diff, export
-    skim_bytes: int = 1 << 18  # buffer for skimming a part; with more, diff, which skims two parts in turns, is slower
+    skim_bytes: int = 1 << 18  # buffer for skimming a part; with more, skimming two parts in turns is slower
     cat_block_bytes: int = 1 << 20  # text that `cat` copies at a time from the file of a worker
-    diff_range_parts: int = 3  # parts of the old corpus per range: little is read twice, and all workers are busy
-    diff_position_bytes: int = 256 << 20  # text of all records of one sort position, which `diff` holds in memory
+    diff_range_records: int = 1 << 16  # records of a range that `diff` compares at a time, in about 300 bytes each
     diff_fields: int = 1_000  # paths that a task of `diff` counts one by one; free-form objects may have any number
     parquet_group_bytes: int = 32 << 20  # text of a row group in a Parquet file
 

@@ -1,56 +1,69 @@
-"""`fastrec.open`: a corpus as an object, for a notebook."""
+"""`fastrec.open`: a corpus as an object. Commands are its methods."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import cached_property, wraps
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar, Unpack
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
-from fastrec.commands.compare import compare as _compare
-from fastrec.commands.export.tables import connect, table
-from fastrec.commands.leaderboard import leaderboard as _leaderboard
-from fastrec.commands.questions import questions as _questions
-from fastrec.commands.report import report as _report
-from fastrec.commands.show import show as _show
-from fastrec.commands.stats import stats as _stats
-from fastrec.corpus.manifest import Manifest, read_manifest, read_summary
-from fastrec.filters import FilterArguments
+from fastrec.corpus.reader import CorpusReader
+from fastrec.filters import FilterArguments, Filters, make_filters
 from fastrec.html import tag
 from fastrec.notebook import html_table
-from fastrec.summary.document import Summary
-from fastrec.summary.present_choice import names_of
+from fastrec.progress import Progress
+from fastrec.summary.present_choice import choose, names_of
+from fastrec.summary.present_ranking import facts_of, rank
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    from duckdb import DuckDBPyConnection
+    from fastrec.answers.arrays import Columns
+    from fastrec.answers.selection import Selection
+    from fastrec.api import read as _read
+    from fastrec.commands.cat import cat as _cat
+    from fastrec.commands.compare import compare as _compare
+    from fastrec.commands.diff import diff as _diff
+    from fastrec.commands.export import export as _export
+    from fastrec.commands.export.tables import batches as _batches
+    from fastrec.commands.export.tables import connect as _connect
+    from fastrec.commands.export.tables import table as _table
+    from fastrec.commands.leaderboard import leaderboard as _leaderboard
+    from fastrec.commands.questions import questions as _questions
+    from fastrec.commands.rejects import rejects as _rejects
+    from fastrec.commands.report import report as _report
+    from fastrec.commands.show import show as _show
+    from fastrec.commands.stats import stats as _stats
+    from fastrec.commands.trend import trend as _trend
+    from fastrec.commands.verify import verify as _verify
+    from fastrec.commands.view import view as _view
 
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+class Corpus(CorpusReader):
+    """A corpus that is open. Functions take it in the place of a path, and read its documents once.
 
+    Its methods are the functions of the same names, with this corpus as their first argument.
+    """
 
-def _with_path(function: Callable[Concatenate[str, _P], _R]) -> Callable[Concatenate[OpenCorpus, _P], _R]:
-    """Make a method of a function whose first argument is a corpus; both have the same other arguments."""
+    _selected: tuple[Filters, Selection] | None = None
 
-    @wraps(function)
-    def method(self: OpenCorpus, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return function(self.path, *args, **kwargs)
-
-    return method
-
-
-class OpenCorpus:
-    """A corpus. Its methods are the functions of the same names, with this corpus as their first argument."""
-
-    def __init__(self, corpus: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(corpus)
-        self.manifest: Manifest = read_manifest(self.path)
-
-    @cached_property
-    def summary(self) -> Summary:
-        """The document `summary.json`."""
-        return read_summary(self.path, self.manifest)
+    if TYPE_CHECKING:
+        batches = _batches
+        cat = _cat
+        compare = _compare
+        connect = _connect
+        diff = _diff
+        export = _export
+        leaderboard = _leaderboard
+        questions = _questions
+        read = _read
+        rejects = _rejects
+        report = _report
+        show = _show
+        stats = _stats
+        table = _table
+        trend = _trend
+        verify = _verify
+        view = _view
 
     @property
     def evaluations(self) -> list[str]:
@@ -65,35 +78,99 @@ class OpenCorpus:
         """Their names; records without a metric have none."""
         return [name for name in names_of(self.summary.evaluations).metrics if name is not None]
 
-    stats = _with_path(_stats)
-    leaderboard = _with_path(_leaderboard)
-    questions = _with_path(_questions)
-    compare = _with_path(_compare)
-    show = _with_path(_show)
-    report = _with_path(_report)
+    def columns(
+        self,
+        *names: str,
+        parts: Iterable[int] | None = None,
+        jobs: int = 1,
+        progress: Progress | None = None,
+        **filters: Unpack[FilterArguments],
+    ) -> Columns:
+        """Read columns as numpy arrays.
 
-    def table(self, columns: list[str] | None = None, **filters: Unpack[FilterArguments]) -> pa.Table:
-        return table(self.path, columns=columns, **filters)
+        An array cannot hold every integer: then it has the nearest number, and `Columns.exact` has the integer.
 
-    def connect(self, *, locked: bool = False) -> DuckDBPyConnection:
-        return connect(self.path, locked=locked)
+        >>> columns = corpus.columns("model", "score", evaluation="arithmetic")  # doctest: +SKIP
+        >>> columns["score"].mean(), columns["model"].values[columns["model"].codes[0]]  # doctest: +SKIP
+
+        Args:
+            *names: Names of columns; all by default. docs/files.md lists them. `metadata.KEY` is a key of metadata.
+            parts: Only records of these parts, by number, such as `range(2)`. In a corpus that is larger than memory,
+                read one part after another: there are `len(corpus.parts)`.
+            jobs: Processes to use if a filter needs the text of records.
+            progress: Receives the progress of reading it.
+            **filters: Only records that match these (`FilterArguments`).
+
+        Raises:
+            UsageError: There is no such column or part, or no record of the corpus matches.
+            CorpusError: A file of the corpus is damaged.
+        """
+        from fastrec.answers.arrays import read_columns  # noqa: PLC0415 - needs numpy
+
+        return read_columns(self._select(make_filters(**filters), jobs, progress), names, parts)
+
+    def lines(self, numbers: Iterable[int]) -> Iterator[bytes]:
+        """Yield the lines of some records, without newlines, given their numbers in ascending order.
+
+        The number of a record is its position in the corpus, from 0 on: `Columns.number`.
+
+        Raises:
+            UsageError: A number is not one of a record, or is less than the one before.
+            CorpusError: A file of the corpus is damaged.
+        """
+        from fastrec.answers.selection import Selection, check_numbers  # noqa: PLC0415 - needs numpy
+
+        selection = Selection(self)
+        return selection.lines(check_numbers(selection, numbers))
+
+    def _select(self, filters: Filters, jobs: int, progress: Progress | None) -> Selection:
+        """Select the matching records. The last selection is kept: a loop over parts needs the same one again."""
+        from fastrec.answers.selection import select  # noqa: PLC0415 - needs numpy
+
+        if self._selected is None or self._selected[0] != filters:
+            self._selected = filters, select(self, filters, jobs=jobs, progress=progress)
+        return self._selected[1]
 
     def __repr__(self) -> str:
         counts = len(self.evaluations), len(self.models), self.summary.line_counts.kept
         return "fastrec.open({!r}): {:,} evaluations, {:,} models, {:,} records".format(self.path, *counts)
 
     def _repr_html_(self) -> str:
-        """A page about the corpus. It must be instant, so it has no ranks, which need the index."""
+        """A page about the corpus. It must be instant, so it only needs the summary: models are not tested."""
+        found = rank(choose(self.summary.evaluations), facts_of(self.summary))
         counts = self.summary.line_counts
         lines = (f"{counts.lines:,} lines: {counts.kept:,} kept, {counts.duplicates:,} duplicates, "
                  f"{counts.rejected:,} rejected, {counts.blank:,} blank")  # fmt: skip
-        return tag("div", tag("p", repr(self)), html_table(self.stats(no_ranks=True).rows()), tag("p", lines))
+        return tag("div", tag("p", repr(self)), html_table(found.rows()), tag("p", lines))
 
 
-def open(corpus: str | os.PathLike[str]) -> OpenCorpus:  # noqa: A001 - the name in the package
+METHODS: Final = (
+    "batches", "cat", "compare", "connect", "diff", "export", "leaderboard", "questions", "read", "rejects", "report",
+    "show", "stats", "table", "trend", "verify", "view",
+)  # fmt: skip
+"""The functions of the package that are methods."""
+
+
+class _Method:
+    """A function of the package as a method. It is imported when it is used, because it may need numpy."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, corpus: Corpus | None, _: type[Corpus]) -> Any:
+        function = getattr(import_module("fastrec"), self._name)
+        return function if corpus is None else MethodType(function, corpus)
+
+
+for _name in METHODS:
+    setattr(Corpus, _name, _Method(_name))
+
+
+def open(corpus: str | os.PathLike[str]) -> Corpus:  # noqa: A001 - the name in the package
     """Open a corpus that `normalize` published.
 
     Raises:
         UsageError: The directory is not a corpus.
+        CorpusError: The manifest is damaged.
     """
-    return OpenCorpus(corpus)
+    return Corpus(corpus)

@@ -13,6 +13,7 @@ The result, `Trend`, depends on the corpora, their names and the options alone.
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -21,12 +22,12 @@ from typing import Final
 
 import msgspec
 
-from fastrec.answers.index import Index, choose_scopes, index_of
+from fastrec.answers.index import Index, choose_scopes
 from fastrec.answers.selection import Selection
 from fastrec.answers.table import Query, Scope
 from fastrec.corpus.manifest import MANIFEST, is_refused, read_manifest
 from fastrec.errors import UsageError, shown, utf8
-from fastrec.filters import Filters
+from fastrec.filters import AnyPath, Filters
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.exact import Value, mean_score
 from fastrec.statistics.paired import Test, compare_series
@@ -170,7 +171,7 @@ class Trend(msgspec.Struct, kw_only=True):
         ]
 
 
-def find_corpora(paths: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+def find_corpora(paths: Sequence[AnyPath]) -> tuple[list[tuple[str, AnyPath]], list[str]]:
     """Return names and paths of corpora, and notices about directories that are left out.
 
     A path is a corpus, or a directory whose sub-directories are corpora. Corpora are in the order of the paths. Those
@@ -178,24 +179,26 @@ def find_corpora(paths: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]
     """
     if not paths:
         raise UsageError("name at least one corpus, or a directory of corpora")
-    found: list[str] = []
+    places: list[AnyPath] = []
     notices: list[str] = []
-    for path in paths:
+    for place in paths:
+        path = os.fspath(place)
         if storage_of(path).exists(join(path, MANIFEST)):
-            found.append(path)
+            places.append(place)
         else:
             inside, refused = _inside(path)
-            found += inside
+            places += inside
             notices += [f"{shown(one)} is left out: it is a refused corpus, which was not published" for one in refused]
-    if not found:
+    if not places:
         raise UsageError("there is no published corpus: " + "; ".join(notices))
+    found = [os.fspath(place) for place in places]
     twice = [path for path, number in Counter(found).items() if number > 1]
     if twice:
         raise UsageError(f"{shown(twice[0])} is given twice")
     names = [utf8(parent_and_name(path)[1]) for path in found]
     ambiguous = {name for name, number in Counter(names).items() if number > 1}
     spelled = (utf8(path) if name in ambiguous else name for name, path in zip(names, found, strict=True))
-    return list(zip(spelled, found, strict=True)), notices
+    return list(zip(spelled, places, strict=True)), notices
 
 
 def _inside(directory: str) -> tuple[list[str], list[str]]:
@@ -311,7 +314,7 @@ class _Corpus(msgspec.Struct):
 
 
 def _read_corpus(name: str, selection: Selection) -> _Corpus:
-    index = index_of(selection)
+    index = Index(selection)
     models = {
         (one.evaluation_name, one.metric): {model.model_id: filled(_Cell, model) for model in one.by_model}
         for one in index.evaluations
@@ -323,10 +326,10 @@ def _read_corpus(name: str, selection: Selection) -> _Corpus:
 
 
 def collect_trend(
-    paths: Sequence[str],
+    paths: Sequence[AnyPath],
     *,
     filters: Filters | None = None,
-    matching: Callable[[Sequence[str]], Sequence[Selection]] = lambda paths: list(map(Selection, paths)),
+    matching: Callable[[Sequence[AnyPath]], Sequence[Selection]] = lambda paths: list(map(Selection, paths)),
     metrics: str = "judgements",
     lower_is_better: Sequence[str] = (),
     p: float = 0.05,

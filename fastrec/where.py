@@ -132,8 +132,13 @@ def said(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _turns(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    lists = [found for key in ("interactions", "messages") if isinstance(found := record.get(key), list)]
-    return [turn for some in lists for turn in some if isinstance(turn, dict)]  # one of them may be an unknown key
+    """The turns of a conversation. The other versions' field of turns may be an unknown key, which does not count."""
+    asked = record.get("input")
+    is_old = isinstance(asked, dict) and isinstance(asked.get("reference"), str)  # schema 0.2.0
+    if not is_old and "messages" not in record:
+        is_old = record.get("interaction_type") != "single_turn"  # 0.2.0 as it was released
+    found = record.get("interactions" if is_old else "messages")
+    return [turn for turn in found if isinstance(turn, dict)] if isinstance(found, list) else []
 
 
 _COMPUTED: Final[dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[Any]]]] = {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -23,27 +24,15 @@ from fastrec.summary.document import EvaluationSummary
 from fastrec.summary.part_statistics import Census
 from fastrec.summary.rows import BUCKETS_PER_POWER, FIRST_EXPONENT, bucket_of
 from fastrec.summary.summarize import summarize_evaluations
-from fastrec.summary.tally import ModelTally, Tally, add_repeats, exact, exact_square
-
-_ONE = 1 << 1074
+from fastrec.summary.tally import UNIT_BITS, ModelTally, Tally, add_repeats, score_sums
 
 
-def records_by_scope(selection: Selection) -> list[int]:
-    """How many records each scope has."""
-    counts = np.zeros(len(selection.scopes), dtype=np.int64)
-    for part in range(len(selection.parts)):
-        codes = selection.scope_codes(part)
-        counts += np.bincount(codes[codes >= 0], minlength=len(counts))
-    return [int(count) for count in counts]
-
-
-def count_evaluations(selection: Selection) -> list[EvaluationSummary]:
+def count_evaluations(selection: Selection, loader: RecordsOfScopes) -> list[EvaluationSummary]:
     """Count what the selected records say about each evaluation and metric; those of all records are known."""
     if selection.is_whole:
         return selection.summary.evaluations
-    loader = RecordsOfScopes(selection, records_by_scope(selection))
     found: list[EvaluationSummary] = []
-    for run in loader.runs():
+    for run in loader.runs:
         records = loader.load(run)
         tally = Tally()
         census = Census()
@@ -102,7 +91,8 @@ def _tallies(records: Records, chosen: Array, groups: Array, count: int) -> list
     for name in ("turns", "tool_calls", "input_tokens", "output_tokens", "total_tokens"):
         fields[name] = _sums(records.gather(name)[chosen], groups, count, exact_values.of(name))
     exact_scores = exact_values.of("score")
-    fields["score"], fields["score_squared"] = _score_sums(score, groups, count, exact_scores, None)
+    everything = np.ones(len(groups), dtype=np.bool_)
+    fields["score"], fields["score_squared"] = _score_sums(score, groups, count, exact_scores, everything)
     errors = _score_sums(score, groups, count, exact_scores, is_error)
     fields["error_score"], fields["error_score_squared"] = errors
     fields["latency"] = _latencies(records.gather("latency_ms")[chosen], groups, count, exact_values.of("latency_ms"))
@@ -149,28 +139,23 @@ def _sums(numbers: Array, groups: Array, count: int, exact_numbers: dict[int, in
 
 
 def _score_sums(
-    scores: Array, groups: Array, count: int, exact_scores: dict[int, int], mask: Array | None
+    scores: Array, groups: Array, count: int, exact_scores: dict[int, int], mask: Array
 ) -> tuple[list[int], list[int]]:
-    """The sums of the scores of each group, and of their squares."""
-    wanted = np.ones(len(scores), dtype=np.bool_) if mask is None else mask.copy()
-    apart = {place: value for place, value in exact_scores.items() if wanted[place]}
-    wanted[list(apart)] = False
-    ones = np.bincount(groups[wanted & (scores == 1)], minlength=count).tolist()
-    sums = [number * _ONE for number in ones]
-    squares = [number * _ONE**2 for number in ones]
-    places = np.flatnonzero(wanted & (scores != 0) & (scores != 1))
-    if places.size:
-        distinct, codes = np.unique(scores[places], return_inverse=True)
-        joint = joint_codes((groups[places], count), (codes, len(distinct)))
-        pairs, numbers = np.unique(joint, return_counts=True)
-        of_groups, of_scores = np.divmod(pairs, len(distinct))
-        values = distinct.tolist()
-        for group, code, number in zip(of_groups.tolist(), of_scores.tolist(), numbers.tolist(), strict=True):
-            sums[group] += number * exact(values[code])
-            squares[group] += number * exact_square(values[code])
-    for place, value in apart.items():
-        sums[int(groups[place])] += value << 1074
-        squares[int(groups[place])] += value**2 << 2148
+    """The sums of the scores of each group, and of their squares, in some of the records."""
+    ones = np.bincount(groups[mask & (scores == 1)], minlength=count).tolist()
+    sums = [number << UNIT_BITS for number in ones]
+    squares = [number << 2 * UNIT_BITS for number in ones]
+    places = np.flatnonzero(mask & (scores != 0) & (scores != 1))
+    places = places[np.argsort(groups[places], kind="stable")]
+    values = scores[places].tolist()
+    if exact_scores:
+        values = [exact_scores.get(place, value) for place, value in zip(places.tolist(), values, strict=True)]
+    bounds = np.searchsorted(groups[places], np.arange(count + 1)).tolist()
+    for group, (begin, end) in enumerate(pairwise(bounds)):
+        if begin < end:
+            total, squared, _, _ = score_sums(values[begin:end])
+            sums[group] += total
+            squares[group] += squared
     return sums, squares
 
 

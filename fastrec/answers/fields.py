@@ -106,6 +106,8 @@ def _field(columns: PartColumns, path: tuple[str, ...]) -> Field | None:
         records = [{} if one is None else {"metadata": {path[1]: one}} for one in columns.values(name)]
         records[0] = {}  # the records without this key
         return Field(columns.numbers(name), [list(values_of(one, path)) for one in records])
+    if len(path) > 1 and path[0] == "metadata" and columns.lacks(path[1]):
+        return Field(np.zeros(columns.records, dtype=np.uint8), [[]])
     return None
 
 

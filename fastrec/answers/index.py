@@ -23,7 +23,7 @@ from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
 from fastrec.answers.fields import Array
 from fastrec.answers.finding import find_questions, shortest_prefixes
-from fastrec.answers.reading import Answer, find_phrase, read_answers, read_excerpts
+from fastrec.answers.reading import Answer, find_phrase, is_short, read_answers, read_excerpts
 from fastrec.answers.records import (
     ANSWERS,
     ERROR,
@@ -85,16 +85,16 @@ class _Kept(OrderedDict[_Key, _Item]):
 class Index:
     """The questions of a selection. May be used by several threads."""
 
-    def __init__(self, selection: Selection, evaluations: Sequence[EvaluationSummary]) -> None:
-        """`evaluations` are the results of the selected records."""
+    def __init__(self, selection: Selection) -> None:
         self.selection = selection
         self.corpus = selection.corpus
         self.manifest = selection.manifest
-        self.evaluations = evaluations
-        self.scopes = list(map(scope_of, evaluations))
+        self._records = RecordsOfScopes(selection)
+        self.evaluations: Sequence[EvaluationSummary] = count_evaluations(selection, self._records)
+        """The results of the selected records, as they are in a summary."""
+        self.scopes = list(map(scope_of, self.evaluations))
         self.models = sorted({model for scope in self.scopes for model in scope.models})
-        self._numbers = {(one.evaluation_name, one.metric): number for number, one in enumerate(evaluations)}
-        self._records = RecordsOfScopes(selection, [one.records for one in evaluations])
+        self._numbers = {(one.evaluation_name, one.metric): number for number, one in enumerate(self.evaluations)}
         self._lock = threading.RLock()
         self._facts: _Kept[tuple[int, tuple[str, ...], bool], Facts] = _Kept()
         self._ids: _Kept[Query, Array] = _Kept()
@@ -417,6 +417,8 @@ class Index:
         """The next question on which the models disagree; the first one if the query does not choose the question."""
         ids, at = self._position(query, name)
         following = ids[0 if at is None else at + 1 :]
+        if not len(following):
+            return None
         disputed = following[self.facts(query).spread[following] > 0]
         return self._one(query, int(disputed[0])) if len(disputed) else None
 
@@ -438,9 +440,7 @@ class Index:
         values = (cells.score if scope.graded else cells.share)[places].tolist()
         sign = 1 if scope.lower_is_better else -1
         known = {}
-        for model, flags, value in zip(
-            cells.model[places].tolist(), cells.flags[places].tolist(), values, strict=True
-        ):
+        for model, flags, value in zip(cells.model[places].tolist(), cells.flags[places].tolist(), values, strict=True):
             known[model] = flags, value if flags & ANSWERS else None
 
         def order(model: int) -> tuple[bool, bool, float]:
@@ -518,9 +518,7 @@ class Index:
                 rows[row_of[question]][column_of[model]] = repeats.value(some, graded=by_score)
         return {table.names[number]: tuple(row) for number, row in zip(ids.tolist(), rows, strict=True)}
 
-    def blocks(
-        self, query: Query, models: Sequence[str], *, graded: bool, common: bool = False
-    ) -> Iterator[Array]:
+    def blocks(self, query: Query, models: Sequence[str], *, graded: bool, common: bool = False) -> Iterator[Array]:
         """Yield the values of some models, many questions at a time: questions × models, NaN without an answer.
 
         With `common`, only questions that all of them have answered.
@@ -642,8 +640,9 @@ class Index:
             for key in columns.metadata_keys:
                 records = np.bincount(columns.numbers(METADATA + key), minlength=1).tolist()
                 values = columns.values(METADATA + key)
-                known = [(text_of(value), number) for value, number in zip(values[1:], records[1:], strict=False)]
-                counts.setdefault(key, Counter()).update(dict(known))
+                known = zip(values[1:], records[1:], strict=False)
+                short = {text_of(value): number for value, number in known if is_short(msgspec.json.encode(value))}
+                counts.setdefault(key, Counter()).update(short)
         few = {key: some for key, some in counts.items() if 2 <= len(some) <= _MOST_VALUES}
         keys = sorted(few, key=lambda key: (-few[key].total(), key))[:_MOST_FIELDS]
         found = [(-number, key, value) for key in keys for value, number in few[key].items()]
@@ -679,10 +678,6 @@ def query_of(scope: Scope) -> Query:
     return Query(evaluation_name=scope.evaluation_name, metric=scope.metric)
 
 
-def index_of(selection: Selection) -> Index:
-    return Index(selection, count_evaluations(selection))
-
-
 def open_index(
     corpus: str | os.PathLike[str],
     filters: Filters = Filters(),  # noqa: B008 - frozen
@@ -693,7 +688,7 @@ def open_index(
 ) -> Index:
     """Open the questions of a corpus: of all records, or of those that match; with groups, each is an evaluation."""
     check_jobs(jobs)
-    return index_of(select(os.fspath(corpus), filters, groups, jobs=jobs, progress=progress))
+    return Index(select(corpus, filters, groups, jobs=jobs, progress=progress))
 
 
 def open_scopes(

@@ -362,9 +362,7 @@ _Means = dict[tuple[str, str | None, str], ModelSummary]  # by evaluation, metri
 def _means_of(index: Index) -> _Means:
     """The exact means of the summary, rounded once: equal means are equal numbers, and those of all commands."""
     return {
-        (one.evaluation_name, one.metric, model.model_id): model
-        for one in index.evaluations
-        for model in one.by_model
+        (one.evaluation_name, one.metric, model.model_id): model for one in index.evaluations for model in one.by_model
     }
 
 
@@ -499,21 +497,20 @@ def _estimate_cells(
     """Estimate the cells of some batches of models, and add their evaluations to them."""
     wanted = {model for batch in batches for model in batch.models}
     for at, (column, of_column) in enumerate(zip(columns, cells, strict=True)):
-        models = [model for model in column.models if model in wanted]
+        models = [model for model in column.models if model in wanted and model in column.answered]
         if not models:
             continue
         tested = [batch for batch in batches if batch.is_tested and batch.shares.get(at)]
         ranks_cells = len(column.enough) > 1 and wanted.issuperset(column.enough)
         both, sums = _draw_models(index, column, models, with_sums=ranks_cells or bool(tested))
-        answering = [place for place, model in enumerate(models) if model in column.answered]
         enough = set(column.enough)
-        for place, low, high in zip(answering, *interval_ends(both[1:, answering]).tolist(), strict=True):
-            of_column[models[place]] = BoardCell(
+        for place, (model, low, high) in enumerate(zip(models, *interval_ends(both[1:]).tolist(), strict=True)):
+            of_column[model] = BoardCell(
                 value=float(both[0, place]),
                 low=low,
                 high=high,
-                questions=column.answered[models[place]],
-                counts=models[place] in enough,
+                questions=column.answered[model],
+                counts=model in enough,
             )
         place_of = {model: place for place, model in enumerate(models)}
         if sums and ranks_cells:

@@ -126,12 +126,17 @@ _SHORT: Final = re.compile(rb'"[^[{"][^\n]{,39}"|[-\dtf][^\n]{,40}')  # metadata
 _decode_asked = msgspec.json.Decoder(_Asked).decode
 
 
+def is_short(value: bytes) -> bool:
+    """Whether a value of metadata, spelled in JSON, is shown in a list."""
+    return _SHORT.fullmatch(value) is not None
+
+
 def read_excerpts(selection: Selection, numbers: Array) -> Iterator[Excerpt]:
     """Read the first records of questions, given their numbers in ascending order."""
     for line in selection.lines(numbers):
         asked = _decode_asked(line)
         known = {key: bytes(value) for key, value in (asked.metadata or {}).items()}
-        short = {key: text_of(msgspec.json.decode(value)) for key, value in known.items() if _SHORT.fullmatch(value)}
+        short = {key: text_of(msgspec.json.decode(value)) for key, value in known.items() if is_short(value)}
         excerpt = " ".join(asked.input.raw[: 8 * _EXCERPT_CHARS].split())[:_EXCERPT_CHARS]
         yield Excerpt(decode_sample_id(asked.sample_id), excerpt, short)
 

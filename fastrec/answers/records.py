@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -139,9 +141,7 @@ class Records:
         by_run = (*hashes, (self.model, len(self.models)), (run, len(runs)))
         _, hash_codes = np.unique(by_hash, return_inverse=True)
         _, first_of_run = np.unique(joint_codes(*by_run), return_index=True)
-        _, first_of_sample = np.unique(
-            joint_codes(*by_run, (self.sample_id, len(self.sample_ids))), return_index=True
-        )
+        _, first_of_sample = np.unique(joint_codes(*by_run, (self.sample_id, len(self.sample_ids))), return_index=True)
         distinct_runs = np.bincount(hash_codes[first_of_run], minlength=1)
         distinct_samples = np.bincount(hash_codes[first_of_sample], minlength=len(distinct_runs))
         return (distinct_samples > distinct_runs)[hash_codes] if len(hash_codes) else nothing
@@ -288,10 +288,9 @@ class ScopeRecords:
         """The scores of the wanted records of some cells."""
         records = np.flatnonzero(wanted & np.isin(place, cells))
         order = records[np.argsort(place[records], kind="stable")]
-        bounds = np.searchsorted(place[order], cells)
         scores = self.score[order].tolist()
-        ends = [*bounds.tolist()[1:], len(scores)]
-        return [scores[begin:end] for begin, end in zip(bounds.tolist(), ends, strict=True)]
+        bounds = np.searchsorted(place[order], cells).tolist()
+        return [scores[begin:end] for begin, end in pairwise([*bounds, len(scores)])]
 
     def check_models(self, models: Sequence[str]) -> None:
         """Check that the models are those of the summary."""
@@ -325,42 +324,53 @@ def mean_of_doubles(values: Sequence[float]) -> float:
 class RecordsOfScopes:
     """Loads the records of scopes as they are asked for, and keeps the last ones. May be used by several threads."""
 
-    def __init__(self, selection: Selection, sizes: Sequence[int]) -> None:
-        """`sizes` has the number of records of each scope."""
+    def __init__(self, selection: Selection) -> None:
         self._selection = selection
-        self._ends = np.cumsum(sizes)
-        self._kept: OrderedDict[int, Records] = OrderedDict()  # by first scope
-        self._tables: OrderedDict[int, ScopeRecords] = OrderedDict()
+        self._kept: OrderedDict[range, Records] = OrderedDict()
+        self._tables: dict[int, ScopeRecords] = {}
         self._lock = threading.RLock()
 
+    @cached_property
     def runs(self) -> list[range]:
         """All scopes, as they are loaded together."""
-        found = []
+        ends = np.cumsum(records_by_scope(self._selection))
+        found: list[range] = []
         start = 0
-        while start < len(self._ends):
-            found.append(self._run(start))
+        while start < len(ends):
+            before = int(ends[start - 1]) if start else 0
+            beyond = int(np.searchsorted(ends, before + _RECORDS, side="right"))
+            found.append(range(start, max(beyond, start + 1)))
             start = found[-1].stop
         return found
 
-    def _run(self, first: int) -> range:
-        before = int(self._ends[first - 1]) if first else 0
-        beyond = int(np.searchsorted(self._ends, before + _RECORDS, side="right"))
-        return range(first, max(beyond, first + 1))
-
-    def load(self, scopes: range) -> Records:
-        return Records(self._selection, scopes)
+    def load(self, run: range) -> Records:
+        """The records of some scopes that are loaded together."""
+        with self._lock:
+            if run not in self._kept:
+                self._kept[run] = Records(self._selection, run)
+                while len(self._kept) > _KEPT:
+                    gone, _ = self._kept.popitem(last=False)
+                    for scope in gone:
+                        self._tables.pop(scope, None)
+            self._kept.move_to_end(run)
+            return self._kept[run]
 
     def of(self, scope: int) -> ScopeRecords:
+        """The records of a scope."""
         with self._lock:
-            if scope in self._tables:
-                self._tables.move_to_end(scope)
-                return self._tables[scope]
-            run = next((one for one in self._kept.values() if scope in one.scopes), None)
-            if run is None:
-                run = self._kept[scope] = self.load(self._run(scope))
-                while len(self._kept) > _KEPT:
-                    gone = self._kept.popitem(last=False)[1]
-                    for number in [number for number in self._tables if number in gone.scopes]:
-                        del self._tables[number]
-            found = self._tables[scope] = run.of_scope(scope)
-            return found
+            at = bisect_right([run.start for run in self.runs], scope) - 1
+            records = self.load(self.runs[at])
+            if scope not in self._tables:
+                self._tables[scope] = records.of_scope(scope)
+            return self._tables[scope]
+
+
+def records_by_scope(selection: Selection) -> list[int]:
+    """How many records each scope has."""
+    if selection.is_whole:
+        return [one.records for one in selection.summary.evaluations]
+    counts = np.zeros(len(selection.scopes), dtype=np.int64)
+    for part in range(len(selection.parts)):
+        codes = selection.scope_codes(part)
+        counts += np.bincount(codes[codes >= 0], minlength=len(counts))
+    return [int(count) for count in counts]

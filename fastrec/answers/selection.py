@@ -11,9 +11,9 @@ A record is identified by its number: its position in the corpus, over all parts
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, OrderedDict
-from collections.abc import Generator, Iterator, Sequence
+import os
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any, Final
 
@@ -23,18 +23,16 @@ import numpy as np
 from fastrec.answers.fields import Array, Field, field_for_condition, field_for_group, sample_ids
 from fastrec.answers.transcript import decoded
 from fastrec.corpus.columns import PartColumns
-from fastrec.corpus.manifest import MANIFEST, read_manifest, read_summary
-from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of, run_in_order, skim_lines, with_progress
+from fastrec.corpus.reader import open_corpus
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
 from fastrec.errors import CorpusError, UsageError, shown
 from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.sources.shard import shard_at
-from fastrec.storage import file_in, join
 from fastrec.where import GroupBy, grouped_name, number_of, parse_condition, parse_group, values_of, with_edges
 
-_KEPT_COLUMNS: Final = 64  # files whose headers are kept
 _NO_FILTERS: Final = Filters()
 ScopeName = tuple[str, str | None]  # evaluation and metric
 Groups = tuple[GroupBy, ...]
@@ -43,35 +41,22 @@ Groups = tuple[GroupBy, ...]
 class Selection:
     """The records of a corpus that count. May be used by several threads."""
 
-    def __init__(self, corpus: str) -> None:
+    def __init__(self, corpus: str | os.PathLike[str]) -> None:
         """Select all records."""
-        self.corpus = corpus
-        self.manifest = read_manifest(corpus)
-        self.summary = read_summary(corpus, self.manifest)
-        self.parts = parts_of(corpus, self.manifest)
+        self.reader = open_corpus(corpus)
+        self.corpus = self.reader.path
+        self.manifest = self.reader.manifest
+        self.summary = self.reader.summary
+        self.parts = self.reader.parts
         self.starts = np.cumsum([0, *(part.entry.records for part in self.parts)])
         """The number of the first record of each part, and of one after the last record."""
         self.scopes: list[ScopeName] = [(one.evaluation_name, one.metric) for one in self.summary.evaluations]
         self.is_whole = True
         self._codes: list[Array] = []  # by part, the scope of each record, or -1; empty if all records count
-        self._columns: OrderedDict[int, PartColumns] = OrderedDict()
-        self._lock = threading.RLock()
 
     def columns(self, part: int) -> PartColumns:
         """The columns of a part."""
-        with self._lock:
-            if part not in self._columns:
-                entry = self.parts[part].entry
-                path = file_in(self.corpus, entry.columns.file, join(self.corpus, MANIFEST))
-                found = PartColumns(path, entry.text_xxh3_128)
-                if found.records != entry.records:
-                    reason = f"has {found.records:,} records, but the manifest says {entry.records:,}"
-                    raise CorpusError(path, f"{reason}; {VERIFY_HINT}")
-                self._columns[part] = found
-            self._columns.move_to_end(part)
-            if len(self._columns) > _KEPT_COLUMNS:
-                self._columns.popitem(last=False)
-            return self._columns[part]
+        return self.reader.part_columns(part)
 
     def scope_codes(self, part: int) -> Array:
         """The scope of each record of a part: its position in `scopes`, or -1 if the record does not count."""
@@ -103,7 +88,7 @@ class Selection:
         """
         if not filters:
             return self
-        made = Selection(self.corpus)
+        made = Selection(self.reader)
         made.is_whole = False
         _check_fields(self.parts, filters)
         masks: list[Array] = []
@@ -126,7 +111,7 @@ class Selection:
         """Select the same records, with an evaluation for each group."""
         if not groups:
             return self
-        made = Selection(self.corpus)
+        made = Selection(self.reader)
         made.is_whole = False
         names: dict[tuple[Any, ...], int] = {}  # numbers of scopes, by scope and codes of groups
         codes: list[Array] = []
@@ -186,7 +171,7 @@ class Selection:
         bounds = np.searchsorted(numbers, self.starts)
         for part in np.flatnonzero(bounds[1:] > bounds[:-1]).tolist():
             positions = numbers[bounds[part] : bounds[part + 1]] - self.starts[part]
-            yield from lines_at(self.parts[part], self.columns(part), positions)
+            yield from lines_of(self.parts[part], self.columns(part), positions)
 
     def gather(self, name: str, numbers: Array) -> Array:
         """The values of a column in some records, given their numbers in ascending order."""
@@ -242,9 +227,7 @@ class Selection:
                 mask = mask & field.matches(condition)
         return mask, tuple(unread)
 
-    def _fields(
-        self, groups: Groups, jobs: int, progress: Progress | None
-    ) -> Iterator[tuple[int, list[Field]]]:
+    def _fields(self, groups: Groups, jobs: int, progress: Progress | None) -> Iterator[tuple[int, list[Field]]]:
         """Yield the number of each part, and the values of the field of each group in its records."""
         known = [[field_for_group(self.columns(part), group) for group in groups] for part in range(len(self.parts))]
         unread = [
@@ -273,7 +256,7 @@ class Selection:
             of_part = groups[part] if groups else ()
             if conditions[part] or of_part:
                 bits = np.packbits(mask).tobytes()
-                path = file_in(self.corpus, self.parts[part].entry.columns.file, join(self.corpus, MANIFEST))
+                path = self.reader.columns_path(part)
                 paths = tuple(group.path for group in of_part)
                 tasks.append(_ReadTask(part, self.parts[part], path, bits, conditions[part], paths))
         if not tasks:
@@ -315,7 +298,7 @@ def parse_groups(fields: Strings) -> Groups:
 
 
 def select(
-    corpus: str,
+    corpus: str | os.PathLike[str],
     filters: Filters = _NO_FILTERS,
     groups: Groups = (),
     *,
@@ -328,7 +311,7 @@ def select(
 
 
 def select_same_bins(
-    corpora: Sequence[str],
+    corpora: Sequence[str | os.PathLike[str]],
     filters: Filters,
     groups: Groups,
     *,
@@ -353,32 +336,27 @@ def select_same_bins(
     return [one.grouped(tuple(binned), jobs=jobs, progress=progress) for one in found]
 
 
-def lines_at(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:
-    """Yield the lines of a part at some positions, in ascending order, without their newlines.
+def check_numbers(selection: Selection, numbers: Iterable[int]) -> Array:
+    """The numbers of some records as an array; UsageError if they are not those of records, in ascending order."""
+    found = numbers if isinstance(numbers, np.ndarray) else np.array(list(numbers))
+    if not found.size:
+        return np.array([], dtype=np.int64)
+    if found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= selection.starts[-1]:
+        raise UsageError(f"the numbers of records are integers from 0 to {selection.starts[-1] - 1:,}")
+    if (found[1:] < found[:-1]).any():
+        raise UsageError("the numbers of records must be in ascending order")
+    return found.astype(np.int64)
 
-    Raises:
-        CorpusError: The lines are not as long as the columns say.
-    """
+
+def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Generator[bytes]:
+    """Yield the lines of a part at some positions, in ascending order, without their newlines."""
     sizes = columns.numbers("bytes").astype(np.int64)
-    ends = np.cumsum(sizes)
-    wanted = zip((ends[positions] - sizes[positions]).tolist(), ends[positions].tolist(), strict=True)
-    start, end = next(wanted, (0, 0))
-    if not end:
-        return
-    offset = 0
-    with closing(skim_lines(part)) as buffers:
-        for buffer, size in buffers:
-            while end and end <= offset + size:
-                line = bytes(memoryview(buffer)[start - offset : end - offset])
-                if line.find(b"\n") != len(line) - 1 or start < offset:
-                    break
-                yield line[:-1]
-                start, end = next(wanted, (0, 0))
-            if not end:
-                return
-            offset += size
-    if end:
-        raise CorpusError(part.path, f"has other lines than its columns say; {VERIFY_HINT}")
+    starts = np.cumsum(sizes) - sizes
+    fingerprints = columns.numbers("fingerprint")
+    places = [some[positions].tolist() for some in (starts, sizes, fingerprints)]
+    with closing(lines_at(part, zip(*places, strict=True))) as lines:
+        for line in lines:
+            yield line[:-1]
 
 
 class _Read(msgspec.Struct, array_like=True):
@@ -410,7 +388,7 @@ def _read_fields(task: _ReadTask) -> _Read:
     coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
     columns = PartColumns(task.columns, part.entry.text_xxh3_128)
     try:
-        for line in lines_at(part, columns, np.flatnonzero(bits)):
+        for line in lines_of(part, columns, np.flatnonzero(bits)):
             record = decoded(line)
             matches.append(all(condition.matches(record) for condition in conditions))
             for path, (codes, values) in zip(task.paths, coded, strict=True):

@@ -287,7 +287,7 @@ def show(corpus: str, question: str, full: bool, output_format: str, no_progress
     """
     from fastrec.commands.show import show as run
 
-    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
+    with make_progress("read", "search", quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, question, **options, progress=progress)
     print_found(found, output_format, text=lambda: _print_shown(found, full=full))
 
@@ -365,8 +365,7 @@ def compare(corpus: str, full: bool, output_format: str, no_progress: bool, **op
     """
     from fastrec.commands.compare import compare as run
 
-    stages = ("index", "sort", "merge") if options["group_by"] else ("index",)
-    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus):
+    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options | {"metrics": options["metrics"] or ()}, progress=progress, notice=print_notice)
     print_found(found, output_format, text=lambda: _print_comparison(found, full=full))
 

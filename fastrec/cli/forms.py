@@ -30,7 +30,6 @@ from fastrec.cli.options import (
     command,
     flag,
     format_option,
-    given_filters,
     option,
     prepare_reading,
     shared,
@@ -370,8 +369,7 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
     from fastrec.commands.report import report as run
 
     prepare_reading(options["jobs"])
-    stages = ("sort", "merge", "index") if given_filters(options) or options["group_by"] else ("index",)
-    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
+    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus, *options["trend"]):
         page = BytesIO()
         size = run(corpus, page if output == "-" else output, overwrite=overwrite, **options, progress=progress)
     with allow_broken_pipe():
@@ -383,7 +381,7 @@ def report(corpus: str, output: str, overwrite: bool, no_progress: bool, **optio
 
 @command("Look at questions and answers in a browser.", ok="ended with Ctrl-C",
          usage="the command line is wrong, or CORPUS is not a corpus", failure="a part could not be read",
-         interrupted="interrupted while the index was built")  # fmt: skip
+         interrupted="interrupted before the first page")  # fmt: skip
 @shared("corpus")
 @option("--port", "Port to listen on.", type=Count(min=0, max=65535), default=0, show_default="a free one")
 @flag("--no-browser", "Print the address, but do not open a browser.")
@@ -408,7 +406,7 @@ def view(corpus: str, no_browser: bool, no_progress: bool, **options: Any) -> No
     """
     from fastrec.commands.view import view as run
 
-    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
+    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
         opened = run(corpus, **options, progress=progress)
     with opened:
         with allow_broken_pipe():

@@ -29,7 +29,6 @@ from fastrec.cli.options import (
     command,
     complete_names,
     format_option,
-    given_filters,
     option,
     pattern_option,
     prepare_reading,
@@ -100,8 +99,7 @@ def leaderboard(corpus: str, output_format: str, raw_cells: bool, no_progress: b
     from fastrec.commands.leaderboard import leaderboard as run
 
     prepare_reading(options["jobs"])
-    stages = ("sort", "merge", "index") if given_filters(options) or options["group_by"] else ("index",)
-    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(corpus):
+    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options, progress=progress)
     legends = [found.notes()]
     print_found(
@@ -311,8 +309,7 @@ def trend(corpora: tuple[str, ...], output_format: str, raw_cells: bool, no_prog
     from fastrec.commands.trend import trend as run
 
     prepare_reading(options["jobs"])
-    stages = ("index", "sort", "merge") if options["group_by"] else ("index",)
-    with make_progress(*stages, quiet=no_progress) as progress, explain_damage(*corpora):
+    with make_progress("read", quiet=no_progress) as progress, explain_damage(*corpora):
         found = run(corpora, **options, progress=progress)
     print_notice(*found.notices)
     print_found(
@@ -362,7 +359,7 @@ def questions(corpus: str, output_format: str, raw_cells: bool, no_progress: boo
     """
     from fastrec.commands.questions import questions as run
 
-    with make_progress("index", quiet=no_progress) as progress, explain_damage(corpus):
+    with make_progress("read", quiet=no_progress) as progress, explain_damage(corpus):
         found = run(corpus, **options, progress=progress)
     print_found(
         found,

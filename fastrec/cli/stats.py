@@ -395,7 +395,7 @@ def stats(
     the others below 4 are significantly worse. All pairs of models are compared on the questions that both answered
     (exact McNemar test, or paired t-test), adjusted for their number (Holm). A model with answers to less than
     --min-coverage of the questions is listed last, without a rank. With --errors-as-wrong, evaluations with errors have
-    no ranks. The tests need the index of the corpus, which is built once and kept in the cache directory.
+    no ranks.
 
     Filters by name choose rows of these tables; the numbers in a row stay the same. With --sample-id, --hash, --right,
     --wrong or --errors, all numbers are those of the matching records alone.
@@ -429,9 +429,8 @@ def stats(
     if len(other_tables) > 1 and output_format == "csv":
         raise click.UsageError(f"a CSV table has only one of --{', --'.join(other_tables)}: choose one")
     prepare_reading(options["jobs"], paths)
-    counts = ["count"] if options["common"] or options["joins"] or options["overlap"] else []
-    stages = ["sort", "merge", *counts, "index"]
-    with make_progress(*stages, quiet=quiet or no_progress) as progress, explain_damage(*paths or ("",)):
+    is_quiet = quiet or no_progress
+    with make_progress("sort", "merge", "read", quiet=is_quiet) as progress, explain_damage(*paths or ("",)):
         found = run(paths, **options, progress=progress, notice=None if quiet else print_notice)
     make_sections = _questions_sections if other_tables else stats_sections
     missing = skipped_lines(found.skipped)

@@ -30,7 +30,8 @@ from typing import Any, Final, Unpack
 import msgspec
 from stringzilla import count
 
-from fastrec.corpus.manifest import PartEntry, read_manifest, read_summary
+from fastrec.corpus.manifest import PartEntry
+from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.scan import (
     VERIFY_HINT,
     LineHead,
@@ -39,7 +40,6 @@ from fastrec.corpus.scan import (
     Position,
     key_mark,
     lines_with,
-    parts_of,
     position_maker,
     read_head,
     run_in_order,
@@ -332,22 +332,22 @@ def cat_blocks(
     check_jobs(jobs)
     if limit is not None and limit < 1:
         raise UsageError(f"the limit must be at least one line, not {limit}")
-    directory = os.fspath(corpus)
-    manifest = read_manifest(directory)
+    reader = open_corpus(corpus)
+    manifest = reader.manifest
     if source:
-        need_sources(directory, manifest)
+        need_sources(reader.path, manifest)
     summary = None
     if any(_is_open(filters, kind) for kind in _KINDS):
         with contextlib.suppress(FastrecError, OSError):  # without a summary, every line is looked at
-            summary = read_summary(directory, manifest)
+            summary = reader.summary
     selection = _resolve(filters, summary)
     if selection is None:
         return iter(())
     wanted = SortRange(selection, manifest.sort_fields)
     tasks = []
-    for part in parts_of(directory, manifest):
+    for part in reader.parts:
         if wanted.may_be_in(part.entry):
-            sources = sources_file(directory, part.entry) if source else ""
+            sources = sources_file(reader.path, part.entry) if source else ""
             tasks.append(_SearchTask(part, selection, manifest.sort_fields, limit, sources=sources))
     blocks = _search(tasks, 1 if wanted.is_contiguous else jobs)
     if filters.where:

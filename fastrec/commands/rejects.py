@@ -17,7 +17,8 @@ from typing import BinaryIO, Final
 import msgspec
 from msgspec.structs import asdict
 
-from fastrec.corpus.manifest import MANIFEST, read_manifest
+from fastrec.corpus.manifest import MANIFEST
+from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.rejects import CODES, RejectedLine, decode_rejected
 from fastrec.errors import FastrecError, UsageError, shown
 from fastrec.filters import Strings, as_tuple
@@ -153,11 +154,11 @@ def _rejected_lines(corpus: str | os.PathLike[str], codes: Collection[str]) -> I
     for code in codes:
         if code not in CODES:
             raise UsageError(f"there is no code {code!r}; the codes are {', '.join(CODES)}")
-    directory = os.fspath(corpus)
-    listed = read_manifest(directory).rejects
+    reader = open_corpus(corpus)
+    listed = reader.manifest.rejects
     if listed is None:
         return
-    path = file_in(directory, listed.file, join(directory, MANIFEST))
+    path = file_in(reader.path, listed.file, join(reader.path, MANIFEST))
     for number, data in numbered_lines(path):
         line = decode_rejected(path, number, data)
         if not codes or line.code in codes:

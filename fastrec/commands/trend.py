@@ -15,7 +15,7 @@ from fastrec.where import largest_groups, with_groups
 
 def trend(
     corpora: Paths,
-    *,
+    *others: Paths,
     group_by: Strings = (),
     metrics: str = "judgements",
     lower_is_better: Strings = (),
@@ -29,6 +29,7 @@ def trend(
     Args:
         corpora: Directories or URLs that `normalize` published, in order; or directories of such directories, which are
             taken in the order of their names.
+        *others: More of them, which come after these.
         group_by: Also follow the models on groups of records, as in `stats`. Bins are the same in all corpora.
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
@@ -46,7 +47,7 @@ def trend(
     wanted = make_filters(**filters)
     by_name, by_record = wanted.split()
     lower = as_tuple("lower_is_better", lower_is_better)
-    paths, groups = several_paths("corpora", corpora), parse_groups(group_by)
+    paths, groups = several_paths("corpora", corpora, *others), parse_groups(group_by)
     selected = partial(select_same_bins, jobs=jobs, progress=progress)
     matching = partial(selected, filters=by_record, groups=())
     found = collect_trend(paths, filters=by_name, matching=matching, metrics=metrics, lower_is_better=lower, p=p)

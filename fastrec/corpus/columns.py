@@ -8,7 +8,8 @@ what the codes in the array NAME stand for. `exact` has the integers that an arr
 hexadecimal digits; the array has the nearest number. NaN is a latency that is not known.
 
 A key of metadata has a column if it is among the first `MOST_KEYS` keys of the part, and has at most `MOST_VALUES`
-distinct values, each spelled in at most `MOST_BYTES` bytes of JSON. Code 0 says that a record lacks the key.
+distinct values, each spelled in at most `MOST_BYTES` bytes of JSON. Code 0 says that a record lacks the key. The JSON
+frame `metadata` names the other keys, as far as they are among the first, and says whether there are more.
 
 The same records give the same bytes. Workers write columns with `array`, because importing numpy takes time and memory.
 """
@@ -19,6 +20,7 @@ import math
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from hashlib import sha256
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -130,6 +132,13 @@ class Header(msgspec.Struct):
     records: int
     text_xxh3_128: str  # of the text of the part
     frames: list[Frame]
+
+
+class OtherKeys(msgspec.Struct):
+    """Keys of metadata that have no column."""
+
+    keys: list[str]
+    more: bool  # whether there are more keys, which are not listed
 
 
 class _Codes(dict[Any, int]):
@@ -246,6 +255,7 @@ class ColumnsBuilder:
         for key, codes, values in self._metadata.columns():
             yield METADATA + key, "u1", codes
             yield f"values.{METADATA}{key}", "json", _encode([None, *map(msgspec.Raw, values)])
+        yield "metadata", "json", _encode(self._metadata.other_keys())
         yield "exact", "json", _encode(self._exact)
 
     def write(self, path: str, text_hash: str) -> tuple[int, str]:
@@ -325,6 +335,7 @@ class _MetadataColumns:
     def __init__(self) -> None:
         self._records = 0
         self._keys: dict[str, _KeyColumn | None] = {}  # None: it has too many values, or too long ones
+        self._has_more = False  # keys than those
         self._waiting: list[int] = []  # of each record, the number of its metadata
         self._numbers: dict[bytes, int] = {}  # by end of a line
         self._distinct: list[dict[str, bytes]] = []
@@ -367,6 +378,7 @@ class _MetadataColumns:
         if key not in self._keys and len(self._keys) < MOST_KEYS:
             column = self._keys[key] = _KeyColumn()
             column.codes.frombytes(bytes(self._records))
+        self._has_more = self._has_more or key not in self._keys
         known = self._keys.get(key)
         if known is not None and value not in known.values:
             if len(value) > MOST_BYTES or len(known.values) >= MOST_VALUES:
@@ -380,6 +392,10 @@ class _MetadataColumns:
         for key, column in self._keys.items():
             if column is not None:
                 yield key, column.codes.tobytes(), column.values
+
+    def other_keys(self) -> OtherKeys:
+        """The keys without a column."""
+        return OtherKeys([key for key, column in self._keys.items() if column is None], more=self._has_more)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -411,6 +427,7 @@ class PartColumns:
         if header.text_xxh3_128 != text_hash:
             raise self._damaged("it belongs to another part")
         self.records = header.records
+        self.text_hash = text_hash
         self.frames: dict[str, tuple[Frame, int]] = {}
         offset = begin + size
         for frame in header.frames:
@@ -425,6 +442,13 @@ class PartColumns:
             for name, (frame, _) in self.frames.items()
             if name.startswith(METADATA) and frame.type != "json"
         ]
+
+    def lacks(self, key: str) -> bool:
+        """Whether no record has a key of metadata."""
+        if METADATA + key in self.frames:
+            return False
+        others = msgspec.json.decode(self.content("metadata"), type=OtherKeys)
+        return not others.more and key not in others.keys
 
     def content(self, name: str) -> bytes:
         """The content of a frame: the bytes of an array, or JSON."""
@@ -461,8 +485,11 @@ class PartColumns:
 
     def exact(self, name: str) -> dict[int, int]:
         """The integers that an array cannot hold, by position."""
-        apart = msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
-        return {position: int(digits, 16) for position, digits in apart.get(name, {}).items()}
+        return {position: int(digits, 16) for position, digits in self._exact.get(name, {}).items()}
+
+    @cached_property
+    def _exact(self) -> dict[str, dict[int, str]]:
+        return msgspec.json.decode(self.content("exact"), type=dict[str, dict[int, str]])
 
     def _read(self, offset: int, size: int, *, at_most: bool = False) -> bytes:
         try:

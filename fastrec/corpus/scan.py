@@ -2,7 +2,8 @@ r"""Scanning a corpus: list its parts, run one task per part, and collect the re
 
     parts_of(corpus, manifest) ──▶ one task per part, or per range of parts ──▶ run_in_order ──▶ results
 
-A task reads a part with `decode_lines`, or skims it with `skim_lines`: whole lines in a buffer that is reused.
+A task reads a part with `decode_lines`, or skims it with `skim_lines`: whole lines in a buffer that is reused. If it
+knows the columns of the part, `lines_at` reads only some lines.
 
     buffer   {"a": 1}\n{"a": 2}\n{"a":           two whole lines, and the beginning of a third
              {"a": 3}\n{"a": 4}\n                that beginning moves to the front before more is read
@@ -15,6 +16,7 @@ they differ, the part is read again by the reader that checks everything, to fin
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import groupby, takewhile
 from operator import attrgetter
 from typing import IO, Any, Final, TypeVar, cast
@@ -23,6 +25,7 @@ import msgspec
 import zstandard
 from msgspec import UNSET, Raw, UnsetType
 from stringzilla import find
+from xxhash import xxh3_64_intdigest
 
 from fastrec.corpus.manifest import MANIFEST, KeyEntry, Manifest, PartEntry
 from fastrec.engine import jobs_for, make_engine
@@ -225,6 +228,29 @@ def skim_lines(part: PartFile) -> Generator[tuple[bytearray, int]]:
     raise CorpusError(shard.path, f"{reason}; {VERIFY_HINT}")
 
 
+def lines_at(part: PartFile, places: Iterable[tuple[int, int, int]]) -> Generator[bytes]:
+    """Yield some lines of a part, given where each begins, its size and its 64-bit xxh3, in the order of the part.
+
+    Raises:
+        CorpusError: The part has another line there.
+    """
+    offset = size = 0  # of the buffer
+    buffer = bytearray()
+    with closing(skim_lines(part)) as buffers:
+        for start, line_bytes, fingerprint in places:
+            while start >= offset + size:
+                offset += size
+                buffer, size = next(buffers, (buffer, 0))
+                if not size:
+                    break
+            begin = start - offset
+            line = bytes(memoryview(buffer)[begin : begin + line_bytes])
+            if xxh3_64_intdigest(line) != fingerprint:
+                reason = f"does not have the line that its columns describe, at byte {start:,} of its text"
+                raise CorpusError(part.path, f"{reason}; {VERIFY_HINT}")
+            yield line
+
+
 def _shard_lines(shard: Shard, text_bytes: int, buffer_bytes: int) -> Iterator[tuple[bytearray, int]]:
     if shard.format is not Format.ZSTD:
         yield from _lines(_readinto(shard.read_text()), text_bytes, buffer_bytes)
@@ -275,11 +301,9 @@ def _readinto(blocks: Iterator[bytes]) -> Callable[[memoryview], int]:
 #
 #     {"schema_version":…,"evaluation_id":…,"model_id":…,"evaluation_name":…,"sample_id":…,"sample_hash":…,"interaction…
 #      \______________________________________________ head _____________________________________________/
-#                                         \______________________ key ___________________________________/
 #
 # All of them are always present, but for the metric (`evaluation_result_id`), which later versions have after
 # `evaluation_name`. Quotes inside a string are escaped, so the first `,"interaction_type":` of a line ends its head.
-# The *key* is the head without the run (`evaluation_id`), as it is spelled in the line: equal bytes are equal fields.
 
 Position = tuple[Any, ...]
 """Where a record belongs in the sort order: the values of some sort fields, which compare as records are sorted."""
@@ -319,7 +343,6 @@ def key_mark(field: str) -> bytes:
     return f',"{field}":'.encode()
 
 
-_KEY_START: Final = key_mark("model_id")
 _HEAD_END: Final = key_mark(DEFAULT_SCHEMA.head_fields[-1])
 
 
@@ -327,12 +350,6 @@ def read_head(data: bytes | bytearray, start: int = 0) -> LineHead:
     """Decode the head of the line that begins at `start`; MsgspecError if it is not a line in normal form."""
     end = data.find(_HEAD_END, start)
     return _decode_head(data[start : max(start, end)] + b"}")
-
-
-def key_of(data: bytes | bytearray, start: int = 0) -> bytes:
-    """Return the key of the line that begins at `start`; nothing is decoded."""
-    begin = data.find(_KEY_START, start)
-    return bytes(data[begin : data.find(_HEAD_END, begin)])
 
 
 def lines_with(data: bytes | bytearray, needles: Sequence[bytes], end: int) -> Iterator[tuple[int, int]]:

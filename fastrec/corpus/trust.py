@@ -1,5 +1,8 @@
 """Which corpora are trusted: the lines of a trusted corpus are valid and in normal form, so they are not judged again.
 
+Pass 1 takes their records from columns. So a corpus is also judged if columns cannot tell what the judge would find in
+its lines: turns of two versions, or metrics in a version without metrics.
+
 A manifest proves that the parts are complete. It does not prove that somebody judged their records, because anybody can
 write a manifest. So the state directory has a list of the manifests that this user has published, with the build that
 made each. Only these corpora are trusted, unless the user says otherwise (`--trust`, `--judge`). A corpus made with
@@ -9,6 +12,7 @@ records that were taken on trust (`--trust`) is not on the list: its manifest na
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -20,9 +24,11 @@ from msgspec.structs import replace
 
 from fastrec._version import __version__
 from fastrec.build import identity
-from fastrec.corpus.manifest import MANIFEST, Manifest
+from fastrec.corpus.manifest import MANIFEST, Manifest, summary_path
 from fastrec.corpus.scan import Position, position_maker
 from fastrec.errors import shown, utf8
+from fastrec.judge.findings import OTHER_TURNS
+from fastrec.schemas.registry import DEFAULT_SCHEMA
 from fastrec.schemas.schema import Schema
 from fastrec.sources.shard import Shard
 from fastrec.storage import join, parent_and_name, storage_of
@@ -32,11 +38,16 @@ _Range = tuple[Position, Position, str]  # the first and the last position of a 
 
 _LIST: Final = "published"
 _MOST: Final = 10_000  # corpora on the list; the oldest ones are forgotten
+_MOST_OVERLAPS: Final = 3
+"""Parts that a part may overlap to be read like a run. It is decompressed for about as many new parts."""
 
 
-def remember(document: bytes) -> None:
-    """Note that this build has published a corpus with this manifest. If that is not possible, it is judged again."""
-    path, line = _list_path(), _line_of(document)
+def remember(document: bytes, *, is_guess: bool = True) -> None:
+    """Note that this build has published a corpus with this manifest. If that is not possible, it is judged again.
+
+    `is_guess` says that its version followed from its records, so that none of the default version names a metric.
+    """
+    path, line = _list_path(), _line_of(document, is_guess=is_guess)
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lines = _read_list()
@@ -58,13 +69,14 @@ def trusted_shards(
     *,
     algorithm: str,
     sort_fields: tuple[str, ...],
+    is_guess: bool,
     trust: bool,
     judge: bool,
     notice: Callable[[str], None] = lambda _: None,
 ) -> list[Shard]:
     """Mark the shards that are parts of trusted corpora; `notice` receives why the other corpora are judged.
 
-    `sort_fields` is the order of the new corpus.
+    `sort_fields` is the order of the new corpus. If its version `is_guess`, it follows from the records.
     """
     if judge:
         return list(shards)
@@ -77,14 +89,18 @@ def trusted_shards(
         document = storage_of(corpus).read_all(join(corpus, MANIFEST))
         try:
             manifest = msgspec.json.decode(document, type=Manifest)
-            reason = _why_judged(document, manifest, published, target, algorithm, trust=trust)
+            reason = _why_other(manifest, target, algorithm) or _why_not_ours(
+                document, manifest, published, trust=trust, is_guess=is_guess and target is DEFAULT_SCHEMA
+            )
+            if not reason and target is DEFAULT_SCHEMA and _has_other_turns(corpus, manifest):
+                reason = "some have turns of two versions"
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             reason = "another build of fastrec made it"
         if reason:
             notice(f"the records of {shown(corpus)} are judged again: {reason}")
             continue
-        is_ours, options = _line_of(document) in published, manifest.options
-        compression = f"{options.get('compression')} {options.get('level')}" if is_ours else ""
+        options = manifest.options
+        compression = f"{options.get('compression')} {options.get('level')}" if published & _lines_of(document) else ""
         parts = {part.file: part for part in manifest.parts}
         for shard in shards:
             folder, name = parent_and_name(shard.path)
@@ -93,8 +109,8 @@ def trusted_shards(
                 marked[shard.path] = replace(shard, trusted=True, compression=compression)
                 if manifest.sort_fields == sort_fields:
                     ranges.append((position_of(part.first), position_of(part.last), shard.path))
-    for path in _alone(ranges):
-        marked[path] = replace(marked[path], alone=True)
+    for path in _with_few_overlaps(ranges):
+        marked[path] = replace(marked[path], is_run=True)
     return [marked.get(shard.path, shard) for shard in shards]
 
 
@@ -103,25 +119,20 @@ def taken_on_trust(shards: Iterable[Shard]) -> list[str]:
     return sorted({utf8(parent_and_name(shard.path)[0]) for shard in shards if shard.trusted and not shard.compression})
 
 
-def _alone(ranges: list[_Range]) -> set[str]:
-    """The paths of the parts that overlap no other: parts of one corpus never do."""
-    alone: set[str] = set()
-    end: Position = ()
-    head = ""  # the first of several parts that overlap
-    for first, last, path in sorted(ranges):
-        if head and first <= end:
-            alone.discard(head)
-            end = max(end, last)
-        else:
-            alone.add(path)
-            end, head = last, path
-    return alone
+def _with_few_overlaps(ranges: list[_Range]) -> list[str]:
+    """The paths of the parts that overlap few others; parts of one corpus overlap none."""
+    firsts = sorted(first for first, _, _ in ranges)
+    lasts = sorted(last for _, last, _ in ranges)
+    found: list[str] = []
+    for first, last, path in ranges:
+        overlaps = bisect_right(firsts, last) - bisect_left(lasts, first) - 1  # without itself
+        if overlaps <= _MOST_OVERLAPS:
+            found.append(path)
+    return found
 
 
-def _why_judged(
-    document: bytes, manifest: Manifest, published: set[str], target: Schema, algorithm: str, *, trust: bool
-) -> str:
-    """Why a corpus is not trusted, or does not have the form of the corpus that is made from it; empty if it is."""
+def _why_other(manifest: Manifest, target: Schema, algorithm: str) -> str:
+    """Why the lines of a corpus are not as those of the corpus that is made from it; empty if they are."""
     options = manifest.options
     if manifest.schema != target.label:
         return f"they have schema {manifest.schema}, and the new corpus has {target.label}"
@@ -129,10 +140,15 @@ def _why_judged(
         return f"their sample_hash is by {options.get('hash')}, and that of the new corpus by {algorithm}"
     if options.get("sample_hash") == "fill":
         return "it was made with --sample-hash fill, so a sample_hash may be wrong"
-    if manifest.refused:
-        return "it was refused"
-    if _line_of(document) in published:
+    return "it was refused" if manifest.refused else ""
+
+
+def _why_not_ours(document: bytes, manifest: Manifest, published: set[str], *, trust: bool, is_guess: bool) -> str:
+    """Why a corpus is not trusted; empty if it is."""
+    if _line_of(document) in published or (published & _lines_of(document) and not is_guess):
         return ""
+    if published & _lines_of(document):
+        return f"they may name metrics, because it was made with --schema {DEFAULT_SCHEMA.name}"
     digest = sha256(document).hexdigest()
     if any(line.startswith(digest) for line in published) or manifest.fastrec != __version__:
         return "another build of fastrec made it"
@@ -142,9 +158,30 @@ def _why_judged(
     return f"{reason}; --trust takes them as they are"
 
 
-def _line_of(document: bytes) -> str:
+class _Noted(msgspec.Struct):
+    """What is needed of a summary."""
+
+    notes: dict[str, int]
+
+
+def _has_other_turns(corpus: str, manifest: Manifest) -> bool:
+    """Whether the summary says that records have turns of two versions, or cannot be read."""
+    path = summary_path(corpus, manifest)
+    try:
+        document = storage_of(path).read_all(path)
+        notes = msgspec.json.decode(document, type=_Noted).notes
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return True
+    return OTHER_TURNS.code in notes or sha256(document).hexdigest() != manifest.summary_sha256
+
+
+def _lines_of(document: bytes) -> set[str]:
+    return {_line_of(document), _line_of(document, is_guess=False)}
+
+
+def _line_of(document: bytes, *, is_guess: bool = True) -> str:
     build = sha256(msgspec.json.encode(identity(), order="sorted")).hexdigest()
-    return f"{sha256(document).hexdigest()} {build}"
+    return f"{sha256(document).hexdigest()} {build}" + ("" if is_guess else " given")
 
 
 def _read_list() -> list[str]:

@@ -149,9 +149,7 @@ class Judge:
         self._warnings = settings.warnings
         self._normal = settings.normal
         self._records = settings.normal or settings.records
-        self._filter = (
-            RecordFilter(settings.filters) if settings.filters else None
-        )
+        self._filter = RecordFilter(settings.filters) if settings.filters else None
         # Without normal forms, known inputs save no more than it costs to find them.
         self._known_inputs = KnownInputs(settings.known_input_bytes if settings.normal else 0)
         self._find_recipe: FindRecipe = RecipeFinder().find if settings.any_recipe else lambda *_: None

@@ -1,6 +1,7 @@
 """Kept work: what a run with `--incremental` leaves in the work directory, and what the next one builds on.
 
-    parts        the parts of the corpus, which the next run reads like runs; each with its index, borders and counts
+    parts        the parts of the corpus, which the next run reads like runs; each with its borders and counts, and an
+                 index that says what its columns lack: the origins of its records
     pieces       per piece of input: its counts, its statistics, and its rejected lines
     shards       size, modification time and inode (or ETag) of each shard, and a hash of its bytes
 
@@ -423,7 +424,9 @@ def slices_of_part(part: Part, removed: tuple[int, ...]) -> list[RunSlice]:
     """A part of the base, with the records that it left out, as slices that can be gathered."""
     slices = []
     if part.records:
-        slices.append(part_slice(part.path, part.written.text_bytes, part.index, part.index_bytes, removed))
+        text = part.path, part.written.text_bytes
+        columns = part.columns.path if part.columns else ""
+        slices.append(part_slice(*text, part.index, part.index_bytes, removed, columns=columns))
     if excluded := part.excluded:
         slices.append(part_slice(excluded.path, excluded.text_bytes, "", excluded.index_bytes, removed))
     return slices

@@ -224,8 +224,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def changes_lines(self) -> bool:
-        """Whether pass 1 leaves out or changes lines in normal form."""
-        return bool(self.filters or self.map or self.labels)
+        """Whether pass 1 changes lines in normal form."""
+        return bool(self.map or self.labels)
 
     @property
     def gate(self) -> MaxRejects | None:

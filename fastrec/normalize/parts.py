@@ -96,7 +96,7 @@ def _find_copies(
     copies: dict[int, tuple[Shard, str]] = {}
     for number, (low, high) in enumerate(plan.ranges):
         found = [one for one in pieces if (not high or one.first < high) and (not low or one.last >= low)]
-        if len(found) == 1:
+        if len(found) == 1 and not found[0].filtered:
             [one], shard = found, shards[found[0].piece.shard]  # a part of a trusted corpus is one piece
             if shard.compression == wanted and (not low or low <= one.first) and (not high or one.last < high):
                 copies[number] = shard, one.read.raw_hash

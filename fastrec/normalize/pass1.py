@@ -18,24 +18,24 @@ there is none; else the newest one. Nobody knows before everything is read, so a
 from __future__ import annotations
 
 import secrets
+from array import array
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
-from operator import lt, sub
 from typing import Any, Final
 
 import msgspec
 
 from fastrec.corpus.columns import PartColumns, listed_columns
+from fastrec.corpus.part_records import PartIndex, PartRecords
 from fastrec.corpus.rejects import RejectsWriter, rejected_line
 from fastrec.engine.base import collector_off
-from fastrec.errors import ShardError, out_of_memory, utf8
+from fastrec.errors import DamagedFileError, ShardError, out_of_memory, utf8
 from fastrec.filters import Filters
 from fastrec.judge.batch import Batch, FilteredOut, InvalidLine
 from fastrec.judge.judge import Judge, invalid_line, judge_slice
-from fastrec.judge.trusted import KnownCharacters, TrustedJudge
 from fastrec.judge.version_rules import JudgeSettings
 from fastrec.normalize.corrections import Editor, Labeller, Renamer, edit_records, fix_lines, read_fixes
 from fastrec.normalize.options import Options
@@ -45,11 +45,13 @@ from fastrec.normalize.results import (
     PieceCounts,
     SortResult,
 )
+from fastrec.normalize.trusted import choose_records, count_records, trusted_columns
 from fastrec.schemas.registry import DEFAULT_SCHEMA, NEWEST_SCHEMA, TARGETS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.files import write_blocks
+from fastrec.sorting.gather import PartTexts
 from fastrec.sorting.keys import key_maker
-from fastrec.sorting.runs import BLOCK_ROWS, IndexWriter, Run, index_of, spill
+from fastrec.sorting.runs import BLOCK_ROWS, Fence, Run, index_of, spill
 from fastrec.sources.lines import Chunk, ReadStats
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, fingerprint
@@ -76,10 +78,8 @@ class WrongTargetError(Exception):
         return f"{reason}: starting again with --schema {self.target.name}; pass it explicitly to avoid this restart"
 
 
-@lru_cache(maxsize=4)
-def _judge_of(settings: JudgeSettings, *, trusted: bool = False) -> Judge:
-    """The judge of this process. What it learns from the first lines serves pass 1, too."""
-    return TrustedJudge(settings) if trusted else Judge(settings)
+_judge_of = lru_cache(maxsize=4)(Judge)
+"""The judge of this process. What it learns from the first lines serves pass 1, too."""
 
 
 def _has_later(batch: Batch) -> bool:
@@ -145,7 +145,7 @@ class SortTask(msgspec.Struct, frozen=True):
     target: str  # name of the schema version
     run_bytes: int  # text and bookkeeping of a run
     most_fences: int  # that are returned of a run
-    indexes_parts: bool = False  # whether trusted parts that are alone are indexed instead of written again as runs
+    indexes_parts: bool = False  # whether trusted parts are read like runs if they can be
 
     def __str__(self) -> str:
         return "reading " + "; ".join(map(str, self.pieces))
@@ -199,48 +199,14 @@ class _RunBuffer:
         return run
 
 
-def _characters_in(part: Shard) -> KnownCharacters:
-    """Read the numbers of characters from the columns of a trusted part."""
-    assert part.listed
-    path, _ = listed_columns(part)
-    columns = PartColumns(path, part.listed.text_xxh3_128)
-    offsets = [0, *accumulate(columns.array("bytes"))]
-    return KnownCharacters(offsets, columns.array("input_characters"), columns.array("response_characters"))
-
-
-class _PartIndex:
-    """The index of a trusted part, as far as its lines stay as they are. Its texts need not be written again."""
-
-    def __init__(self, path: str, part: str) -> None:
-        self.file = IndexWriter(index_of(path))
-        self._path = path
-        self._part = part
-        self._last = b""
-
-    def add(self, keys: list[bytes], rows: list[Any], ends: list[int], normal: bytearray, data: bytes) -> bool:
-        """Add the records of the next chunk; do nothing, and return False, if not all of its lines stay."""
-        before = [self._last, *keys]
-        if normal != data or not all(map(lt, before, keys)):
-            return False
-        starts = [0, *ends[:-1]]
-        with memoryview(data) as view:
-            texts = [fingerprint(view[start:end]) for start, end in zip(starts, ends, strict=True)]
-        self.file.add(keys, list(map(sub, ends, starts)), texts, rows, {})
-        self._last = before[-1]
-        return True
-
-    def run(self) -> Run:
-        index = self.file
-        sizes = index.records, index.data_offset, index.size
-        return Run(self._path, *sizes, index.fences, index_hash=index.hash(), part=self._part, last=self._last)
-
-
 class _Sorter:
     def __init__(self, task: SortTask) -> None:
         self._task = task
         self._buffer = _RunBuffer(task)
         options, target = task.options, TARGETS[task.target]
-        self._key_of: Callable[[Any], bytes] = key_maker(options.sort_fields_of(target))
+        self._target = target
+        self._sort_fields = options.sort_fields_of(target)
+        self._key_of: Callable[[Any], bytes] = key_maker(self._sort_fields)
         self._row_of = row_maker(target)
         self._judging = options.for_judge(target)
         self._shape = target.shape
@@ -274,35 +240,100 @@ class _Sorter:
         )
 
     def _sort(self, piece: Piece, rejects: RejectsWriter) -> PieceCounts:
-        shard, path = piece.slice.shard, f"{self._task.directory}/run-{self._name}-of-{piece.number}"
-        index = _PartIndex(path, shard.path) if self._task.indexes_parts and shard.alone else None
+        shard = piece.slice.shard
         try:
-            with index.file if index else nullcontext():
-                counts, statistics = self._read(piece, rejects, index)
-            if index and index.file.records:
-                self._add_run(index.run())
+            columns = trusted_columns(shard, self._task.options, self._target) if shard.trusted else None
+            counts, statistics = self._take(piece, columns) if columns else self._read(piece, rejects)
         except (ShardError, MemoryError) as exc:
             error = exc if isinstance(exc, ShardError) else out_of_memory(piece.source)
             counts, statistics = PieceCounts(piece=piece, error=error), LineStatistics()
         self._statistics.append((piece.number, statistics))
         return msgspec.structs.replace(counts, rejects=rejects.end_range())
 
-    def _read(
-        self, piece: Piece, rejects: RejectsWriter, index: _PartIndex | None
-    ) -> tuple[PieceCounts, LineStatistics]:
+    def _take(self, piece: Piece, columns: PartColumns) -> tuple[PieceCounts, LineStatistics]:
+        """Take the records of a trusted part from its columns."""
+        part, filters = piece.slice.shard, self._task.options.filters
+        read = part.check()
+        chosen = choose_records(columns, part, filters, self._target)
+        batch, statistics = count_records(columns, chosen, filters, self._target)
+        index = PartIndex(
+            text_hash=columns.text_hash,
+            sort_fields=self._sort_fields,
+            schema_label=self._target.label,
+            pieces=array("I", [piece.number]).tobytes(),
+            chosen=chosen,
+        )
+        records = PartRecords(columns, index)
+        lowest = highest = b""
+        if self._task.indexes_parts and part.is_run:
+            if len(records):
+                lowest, highest = records.key(0), records.key(len(records) - 1)
+                self._add_run(self._index_part(piece, index, records, highest))
+        else:
+            lowest, highest = self._copy_texts(part, records)
+        counts = PieceCounts(
+            piece=piece,
+            read=read,
+            filtered=batch.filtered,
+            is_newer_version=_has_later(batch),
+            first=lowest,
+            last=highest,
+        )
+        return counts, statistics
+
+    def _index_part(self, piece: Piece, index: PartIndex, records: PartRecords, last: bytes) -> Run:
+        """Make a run of a part that is sorted as the corpus will be: pass 2 reads the part itself, and its columns."""
+        part, path = piece.slice.shard, f"{self._task.directory}/run-{self._name}-of-{piece.number}"
+        offsets = list(accumulate(records.sizes, initial=0))
+        fences = [Fence(records.key(at), 0, offsets[at]) for at in range(0, len(records), BLOCK_ROWS)]
+        size, content = write_blocks(index_of(path), [index])
+        columns, _ = listed_columns(part)
+        return Run(
+            path=path,
+            records=len(records),
+            data_bytes=offsets[-1],
+            index_bytes=size,
+            fences=fences,
+            index_hash=content,
+            part=part.path,
+            columns=columns,
+            last=last,
+            has_repeats=records.has_repeats,
+        )
+
+    def _copy_texts(self, part: Shard, records: PartRecords) -> tuple[bytes, bytes]:
+        """Write records of a part as runs; return the lowest and the highest key."""
+        assert part.listed
+        buffer = self._buffer
+        lowest = highest = b""
+        texts = PartTexts(part.path, part.listed.text_bytes, records.gaps())
+        for first in range(0, len(records), BLOCK_ROWS):
+            end = min(first + BLOCK_ROWS, len(records))
+            sizes = records.sizes[first:end]
+            some = texts.take(sizes)
+            if list(map(fingerprint, some)) != records.fingerprints[first:end].tolist():
+                raise DamagedFileError(part.path, "a record does not match its fingerprint")
+            normal = bytearray().join(some)
+            keys = records.keys(first, end)
+            if buffer and not buffer.has_room(len(normal)):
+                self._spill()
+            buffer.add(keys, records.rows(first, end), list(accumulate(sizes)), normal)
+            lowest = min(lowest or keys[0], *keys)
+            highest = max(highest, *keys)
+        return lowest, highest
+
+    def _read(self, piece: Piece, rejects: RejectsWriter) -> tuple[PieceCounts, LineStatistics]:
         options, buffer, source = self._task.options, self._buffer, utf8(piece.source)
         key_of, row_of, number = self._key_of, self._row_of, piece.number
         invalid = [invalid_line(line, options.max_line_bytes) for line in piece.long_lines]
         stats, blank, rejected, filtered, is_newer_version = ReadStats(), 0, 0, 0, False
         statistics = LineStatistics()
-        judge = _judge_of(self._judging, trusted=piece.slice.shard.trusted)
-        if isinstance(judge, TrustedJudge):
-            judge.characters = _characters_in(piece.slice.shard)
+        judge = _judge_of(self._judging)
         fixes, editors = self._fixes.get(source), self._editors
         for editor in editors:
             editor.counts = statistics.renamed if isinstance(editor, Renamer) else statistics.labelled
         lowest, highest, filtered_out = b"", b"", set[FilteredOut]()
-        for batch, normal, data, _ in judge_slice(
+        for batch, normal, _, _ in judge_slice(
             judge,
             piece.slice,
             max_line_bytes=options.max_line_bytes,
@@ -318,11 +349,9 @@ class _Sorter:
                 normal = edit_records(batch, normal, editors, self._shape)
             keys = [key_of(record) for record in batch.records]
             rows = [row_of(record, number, line) for record, line in zip(batch.records, batch.numbers, strict=True)]
-            if not index or len(keys) < batch.lines or not index.add(keys, rows, batch.ends, normal, data):
-                index = None
-                if buffer and not buffer.has_room(len(normal)):
-                    self._spill()
-                buffer.add(keys, rows, batch.ends, normal)
+            if buffer and not buffer.has_room(len(normal)):
+                self._spill()
+            buffer.add(keys, rows, batch.ends, normal)
             if keys:
                 lowest = min(lowest or keys[0], *keys)
                 highest = max(highest, *keys)

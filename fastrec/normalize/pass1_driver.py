@@ -255,8 +255,7 @@ class _Pass1:
             workers=context.workers,
             streams=context.streams,
             unchanged=base.changes.unchanged,
-            # Parts that overlap others are not indexed: each would be decompressed for several new parts.
-            indexes_parts=sum(shard.alone for shard in shards) <= context.unmerged_runs,
+            indexes_parts=sum(shard.is_run for shard in shards) <= context.unmerged_runs,
         )
         self._target_is_guess = context.options.schema == AUTO and not context.is_settled
         self._is_newer_version = base.is_newer_version  # whether there is a later record, as far as is known

@@ -19,6 +19,7 @@ options left out. So the part can be read like a run.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -31,6 +32,7 @@ import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from fastrec.corpus.columns import ColumnsBuilder, columns_path, listed_columns
+from fastrec.corpus.part_records import PartIndex, open_part, read_index
 from fastrec.corpus.rejects import RejectedLine, RejectsWriter, rejected_line
 from fastrec.corpus.sources import line_begin
 from fastrec.corpus.writer import NotACopyError, ShardCopier, ShardWriter, Written
@@ -42,10 +44,10 @@ from fastrec.normalize.options import Choice, Options
 from fastrec.normalize.pass1 import release_buffer
 from fastrec.normalize.results import Excluded, Part, PartSources, SideFile
 from fastrec.sorting.cuts import BorderSizes, write_borders
-from fastrec.sorting.files import read_blocks
+from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice, Window, gather
 from fastrec.sorting.keys import KeyColumns, column_splitter, key_splitter
-from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, decode_rows, index_of, index_reader
+from fastrec.sorting.runs import IndexWriter, Origins, OriginsByPosition, index_of
 from fastrec.sources.shard import Shard
 from fastrec.storage import FileDigest, digest_of, sha256_of_file, storage_of
 from fastrec.summary.part_statistics import PartCounts, read_lines_by_piece, read_part_counts, write_statistics
@@ -56,13 +58,13 @@ from fastrec.summary.tally import Outcome
 _BATCH: Final = 20_000  # records added to the tally at a time, because it adds up columns by model
 _EXCLUDED_LEVEL: Final = 1  # compression of records that are only kept for the next run
 _SOURCES_LEVEL: Final = 1  # numbers of lines are in no order, so a higher level does not save much
-_INDEX_BYTES: Final = 1 << 20  # of an index read at a time
 _MESSAGES: Final = {
     "conflict": "expected one verdict on this output, found others",
     "repeat": "expected one record of this identity, found others that differ",
 }
 
 _piece_of: Final = itemgetter(Column.SOURCE)
+_line_of: Final = itemgetter(Column.LINE)
 _piece_and_line: Final = itemgetter(Column.SOURCE, Column.LINE)
 
 Locations = Mapping[int, tuple[int, str, int]]
@@ -106,7 +108,11 @@ class PartTask(msgspec.Struct, frozen=True):
             return False
         if options.incremental or options.leaves_out or options.same_run == "ignore":
             return False
-        return [(one.is_input, one.data_end) for one in self.slices] == [(True, listed.text_bytes)]
+        if len(self.slices) != 1:
+            return False
+        [part] = self.slices
+        # Records with equal keys may contradict each other, which their texts tell.
+        return part.is_input and part.data_end == listed.text_bytes and not part.has_repeats
 
     def __str__(self) -> str:
         return f"writing part {self.number} of the corpus"
@@ -150,7 +156,13 @@ def _make_part(task: PartTask) -> Part:
         _writer(task) as writer,
     ):
         windows = gather(
-            task.slices, task.low, task.high, task.window_bytes, with_texts=not task.is_copy, turns=task.turns
+            task.slices,
+            task.low,
+            task.high,
+            task.window_bytes,
+            with_texts=not task.is_copy,
+            turns=task.turns,
+            open_part=open_part,
         )
         for everything in windows:
             window = everything
@@ -505,10 +517,9 @@ def update_sources(task: SourcesTask) -> PartSources:
         return part.sources
     writer = _SourcesWriter(task.path, task.locations)
     with writer.file:
-        reader = index_reader(part.index, 0, part.index_bytes, _INDEX_BYTES)
-        while not reader.at_end:
-            for _, _, _, rows, origins in reader.read():
-                writer.write(decode_rows(rows), dict(origins))
+        index = read_index(part.index)
+        places = zip(array("I", index.pieces), array("Q", index.lines), strict=True)
+        writer.write(list(places), dict(index.origins))
         return writer.finish(pieces)
 
 
@@ -519,9 +530,9 @@ class _Keeper:
         self._task = task
         self._borders = BorderSizes(task.sort_fields)
         self.files = ExitStack()
-        self._index = self.files.enter_context(
-            IndexWriter(f"{task.statistics_prefix}-index", fenced=False, compressed=True)
-        )
+        self._pieces = array("I")
+        self._lines = array("Q")
+        self._origins: list[tuple[int, Origins]] = []
         self._excluded: tuple[ShardWriter, IndexWriter] | None = None
         self._excluded_bytes = 0
 
@@ -532,7 +543,9 @@ class _Keeper:
     def add(self, window: Window, left: Sequence[int], kept: Window) -> None:
         """Add a window: all records, the positions of those that were kept, and these records."""
         self._borders.add(window.keys, list(map(len, window.texts)))
-        _write_index(self._index, kept)
+        self._origins += [(len(self._pieces) + position, each) for position, each in sorted(kept.origins.items())]
+        self._pieces.extend(map(_piece_of, kept.rows))
+        self._lines.extend(map(_line_of, kept.rows))
         if len(left) < len(window.keys):
             excluded = _select(window, sorted(set(range(len(window.keys))).difference(left)))
             if self._excluded is None:
@@ -543,30 +556,31 @@ class _Keeper:
                 )
                 self._excluded = self.files.enter_context(data), self.files.enter_context(index)
             self._excluded[0].write(excluded.texts)
-            _write_index(self._excluded[1], excluded)
+            sizes = list(map(len, excluded.texts))
+            self._excluded[1].add(excluded.keys, sizes, excluded.fingerprints, excluded.rows, excluded.origins)
 
     def finish(self, part: Part) -> Part:
         """The part with all files, which are complete by now."""
         borders = self._borders.borders
-        files = [
-            *part.files,
-            FileDigest(part.index, self._index.size, self._index.hash()),
-            write_borders(part.borders, borders),
-        ]
+        index = PartIndex(
+            text_hash=part.written.text_xxh3_128,
+            sort_fields=self._task.sort_fields,
+            schema_label=self._task.schema_label,
+            pieces=self._pieces.tobytes(),
+            lines=self._lines.tobytes(),
+            origins=self._origins,
+        )
+        written = FileDigest(part.index, *write_blocks(part.index, [index], compressed=True))
+        files = [*part.files, written, write_borders(part.borders, borders)]
         excluded: Excluded | None = None
         if self._excluded:
-            path, (_, index) = f"{part.statistics_prefix}-excluded", self._excluded
-            files += [digest_of(path), FileDigest(index_of(path), index.size, index.hash())]
-            excluded = Excluded(path, self._excluded_bytes, index.size)
+            path, (_, others) = f"{part.statistics_prefix}-excluded", self._excluded
+            files += [digest_of(path), FileDigest(index_of(path), others.size, others.hash())]
+            excluded = Excluded(path, self._excluded_bytes, others.size)
         return msgspec.structs.replace(
             part,
             files=tuple(files),
-            index_bytes=self._index.size,
+            index_bytes=written.size,
             excluded=excluded,
             border=borders[0][0] if borders else b"",
         )
-
-
-def _write_index(index: IndexWriter, window: Window) -> None:
-    sizes = list(map(len, window.texts))
-    index.add(window.keys, sizes, window.fingerprints, window.rows, window.origins)

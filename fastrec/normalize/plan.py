@@ -26,6 +26,7 @@ from typing import Final
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
+from fastrec.corpus.part_records import open_part
 from fastrec.engine.base import collector_off
 from fastrec.limits import current_limits
 from fastrec.normalize.context import RunContext
@@ -251,7 +252,7 @@ def merge_runs(
     """Merge whole runs into a new one at `path`. Without `cuts`, it will be merged again, and has no bounds."""
     with ViewsWriter(path) as data, IndexWriter(index_of(path), block_rows, fenced=False) as index:
         regions = _Regions(index, cuts or ())
-        for window in gather(slices, None, None, window_bytes):
+        for window in gather(slices, None, None, window_bytes, open_part=open_part):
             data.write(window.texts)
             regions.add(window)
         bounds = regions.finish()
@@ -391,12 +392,14 @@ class Region(msgspec.Struct, frozen=True):
 def plan_region(task: RegionTask) -> Region:
     release_buffer()
     if task.statistics_prefix:
-        has_keys = any(keys for keys, _ in gather_keys(task.slices, task.low, task.high, task.window_bytes))
+        keys = gather_keys(task.slices, task.low, task.high, task.window_bytes, open_part)
+        has_keys = any(some for some, _ in keys)
         removed = task.removed
         if not has_keys and (not removed or read_lines_by_piece(task.statistics_prefix).pieces().isdisjoint(removed)):
             return Region(is_unchanged=True)
     sizes = BorderSizes(task.sort_fields)
-    for window in gather_keys([*task.slices, *task.base], task.low, task.high, task.window_bytes):
+    slices = [*task.slices, *task.base]
+    for window in gather_keys(slices, task.low, task.high, task.window_bytes, open_part):
         sizes.add(*window)
     borders = sizes.borders
     if not borders:

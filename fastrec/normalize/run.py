@@ -22,7 +22,16 @@ from fastrec.corpus.publish import check_inputs_not_in, check_output, check_reac
 from fastrec.corpus.trust import remember, trusted_shards
 from fastrec.engine import is_small, make_engine
 from fastrec.engine.base import OTHER_PHASE, Engine, Phase
-from fastrec.errors import DamagedFileError, NoMatchError, NothingValidError, RefusedError, UsageError, shown, utf8
+from fastrec.errors import (
+    CorpusError,
+    DamagedFileError,
+    NoMatchError,
+    NothingValidError,
+    RefusedError,
+    UsageError,
+    shown,
+    utf8,
+)
 from fastrec.normalize.context import RunContext
 from fastrec.normalize.driver import Corpus, make_corpus
 from fastrec.normalize.inputs import Streams, check_fields, check_formats, find_records
@@ -161,7 +170,7 @@ def run(
         else:
             made.publish()
             if not manifest.trusted:
-                remember(manifest.to_json())
+                remember(manifest.to_json(), is_guess=options.schema == AUTO)
             made.remove_refused()
         made.kept = _files_to_keep(made, corpus.kept)
     seconds = time.perf_counter() - started
@@ -277,12 +286,13 @@ def run_attempts(
                 target,
                 algorithm=options.hash_algorithm,
                 sort_fields=options.sort_fields_of(target),
+                is_guess=options.schema == AUTO,
                 trust=options.trust,
                 judge=options.judge,
                 notice=say,
             )
             wanted = [shard for number, shard in enumerate(marked) if number not in base.changes.unchanged]
-            runs = wanted if options.changes_lines else [shard for shard in wanted if not shard.alone]
+            runs = wanted if options.changes_lines else [shard for shard in wanted if not shard.is_run]
             if is_first and (scarce := too_little_space(output, wanted, runs)):
                 say(scarce)
             with Journal(output.working("journal"), settings[target.name], earlier) as journal:
@@ -311,7 +321,7 @@ def run_attempts(
                     # The default version is certain: the whole input was read. The newest one is not if a bad shard had
                     # the later record.
                     is_settled = target is not NEWEST_SCHEMA
-                except DamagedFileError as exc:
+                except (DamagedFileError, CorpusError) as exc:
                     if exc.path not in base.files:
                         raise
                     kept = str(exc)

@@ -64,9 +64,7 @@ def scratch_corpus(
 
 
 @contextlib.contextmanager
-def matching_corpus(
-    corpus: str, filters: Filters, **making: Unpack[Making]
-) -> Iterator[str]:
+def matching_corpus(corpus: str, filters: Filters, **making: Unpack[Making]) -> Iterator[str]:
     """Yield the directory of a corpus with only the matching records; without filters, the corpus itself.
 
     It is made by `normalize` from the parts of the corpus, with the same sort order, schema version and hashes. So

@@ -3,7 +3,7 @@
 1. `slice_run` and its kind find the blocks of a run or part that may have keys of the range.
 2. A cursor reads a slice from front to back, its index ahead of its texts, so memory stays bounded however many
    duplicates the runs hold. A run is not compressed, and is open only during a read. A part is compressed as a whole,
-   so it is decompressed from the front, by the reader that checks everything.
+   so it is decompressed from the front, by the reader that checks everything. Its columns are its index.
 3. A window ends where it has enough text, or at the lowest key for which some cursor may have further records. What
    each cursor contributes to a window is already sorted, and Python's sort is fast on sorted stretches.
 
@@ -13,15 +13,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, groupby, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, groupby, pairwise, repeat
 from operator import itemgetter
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 
 from fastrec.errors import DamagedFileError, ShardCorruptError, ShardError
-from fastrec.sorting.files import read_exactly
+from fastrec.sorting.files import BlockReader, read_exactly
 from fastrec.sorting.runs import (
     Fence,
     Origins,
@@ -82,20 +82,28 @@ class _RunData:
     finish = close  # other records may follow after a slice
 
 
-class _PartData:
+class PartTexts:
     """The texts of a part, like `_RunData`."""
 
-    def __init__(self, path: str, text_bytes: int) -> None:
+    def __init__(self, path: str, text_bytes: int, gaps: Iterator[int] | None = None) -> None:
+        """`gaps` are the bytes to skip before each text that is taken; none by default."""
         self._path = path
         self._text_bytes = text_bytes
+        self._gaps = gaps or repeat(0)
         self._position = 0
         self._blocks: Iterator[bytes] | None = None  # opened by the first read
         self._ahead = _NOTHING
 
-    def take(self, sizes: Sequence[int], _known: int | None) -> list[memoryview]:
+    def take(self, sizes: Sequence[int], _known: int | None = None) -> list[memoryview]:
         """Take the next texts. Only a text that lies in several blocks is copied: blocks mostly end with a line."""
         texts, ahead, start = list[memoryview](), self._ahead, 0
-        for size in sizes:
+        for size, gap in zip(sizes, self._gaps):  # noqa: B905 - there are gaps of later texts, too
+            if gap:
+                self._position += gap
+                start += gap
+                while start > len(ahead):
+                    start -= len(ahead)
+                    ahead = memoryview(self._next_block())
             end = start + size
             if end > len(ahead):
                 joined = [ahead[start:]]
@@ -161,6 +169,26 @@ class RunSlice(msgspec.Struct, frozen=True, array_like=True):
     is_part: bool = False  # whether the path is that of a published part, compressed as a whole
     removed: tuple[int, ...] = ()  # pieces whose copies do not count any more
     is_input: bool = False  # whether the part is one of a trusted corpus, which may have more text, and not of the base
+    columns: str = ""  # path of the columns of a part, which are its index; the other index says what they lack
+    has_repeats: bool = False  # whether records of a part of a trusted corpus have equal keys
+
+
+class PartReader(Protocol):
+    """Reads the records of a part in a range of keys from its columns, as `BlockReader` those of an index."""
+
+    gaps: Iterator[int]  # bytes of text between the records
+    is_whole: bool  # whether all records of the part are in the range
+
+    @property
+    def at_end(self) -> bool: ...
+
+    def read(self) -> Iterator[tuple[list[bytes], list[int], list[int], list[Any], list[tuple[int, Origins]]]]: ...
+
+    def stop(self) -> None: ...
+
+
+OpenPart = Callable[[RunSlice, bytes | None, bytes | None, bool], PartReader]
+"""Makes the reader of a part, given a range of keys, and whether rows are needed."""
 
 
 class _Taken(msgspec.Struct):
@@ -208,27 +236,39 @@ class _Cursor:
         with_texts: bool,
         with_rows: bool,
         turns: int,
+        open_part: OpenPart | None,
     ) -> None:
         """Without texts and rows, only keys, sizes and fingerprints are read; and rows, if pieces are removed."""
         index_stretch = stretch
         self._path, self._is_part = run_slice.path, run_slice.is_part
-        self._data: _PartData | _RunData | None = None
+        self._data: PartTexts | _RunData | None = None
+        self._with_rows = with_rows or bool(run_slice.removed)  # the row of a record with one copy has its piece
+        part = None
+        if run_slice.columns:
+            assert open_part
+            part = open_part(run_slice, low, high, self._with_rows)
         if with_texts:
             start, end = run_slice.data_start, run_slice.data_end
             index_bytes = run_slice.index_end - run_slice.index_start
             least_index = max(stretch // 4, 64)  # an index of 100 KB is then read at once, and not in ten steps
             index_stretch = max(min(stretch * index_bytes // max(end - start, 1), stretch), least_index)
             if run_slice.is_part:
-                self._data = _PartData(run_slice.path, end)
+                self._data = PartTexts(run_slice.path, end, part.gaps if part else None)
             else:
                 self._data = _RunData(run_slice.path, start, end, stretch, turns=turns)
-        index = run_slice.index or index_of(run_slice.path)
-        self.index = index_reader(index, run_slice.index_start, run_slice.index_end, index_stretch)
+        self._decode_rows: Callable[[Any], Iterable[Any]] = decode_rows
+        self._decode_fingerprints: Callable[[Any], Iterable[int]] = decode_fingerprints
+        if part:
+            self.index: BlockReader | PartReader = part
+            self._decode_rows = self._decode_fingerprints = list  # they are not encoded
+        else:
+            index = run_slice.index or index_of(run_slice.path)
+            self.index = index_reader(index, run_slice.index_start, run_slice.index_end, index_stretch)
         self._removed = frozenset(run_slice.removed)
-        self._with_rows = with_rows or bool(run_slice.removed)  # the row of a record with one copy has its piece
         self._share = shared_origins.share
         self._low, self._high = low, high
-        self._is_cut = run_slice.is_input  # or if the slice has records beyond the range
+        # Or if the slice has records beyond the range.
+        self._is_cut = run_slice.is_input or (part is not None and not part.is_whole)
         self._stretch = stretch
         self._held = 0  # bytes of these records
         self._held_origins = 0
@@ -248,14 +288,14 @@ class _Cursor:
                         self._data.skip(sum(sizes))
                     continue
                 if self._with_rows:
-                    self._rows += decode_rows(rows)
+                    self._rows += self._decode_rows(rows)
                     if origins:
                         base = self._number + len(self.keys)
                         self._origins += [(base + position, self._share(each)) for position, each in origins]
                         self._held_origins += sum(len(each) for _, each in origins)
                 self.keys += keys
                 self._sizes += sizes
-                self._fingerprints += decode_fingerprints(fingerprints)
+                self._fingerprints += self._decode_fingerprints(fingerprints)
                 self._held += self._bytes_of(keys, sizes)
                 if self._has_enough() or (self._high is not None and keys[-1] >= self._high):
                     break  # the other blocks are decoded later, or not at all
@@ -339,12 +379,26 @@ class Window(msgspec.Struct):
 def whole_run(run: Run) -> RunSlice:
     index = index_of(run.path) if run.part else ""
     is_part = bool(run.part)
-    return RunSlice(run.part or run.path, 0, run.index_bytes, 0, run.data_bytes, index, is_part, is_input=is_part)
+    return RunSlice(
+        path=run.part or run.path,
+        index_start=0,
+        index_end=run.index_bytes,
+        data_start=0,
+        data_end=run.data_bytes,
+        index=index,
+        is_part=is_part,
+        is_input=is_part,
+        columns=run.columns,
+        has_repeats=run.has_repeats,
+    )
 
 
-def part_slice(path: str, text_bytes: int, index: str, index_bytes: int, removed: Iterable[int] = ()) -> RunSlice:
+def part_slice(
+    path: str, text_bytes: int, index: str, index_bytes: int, removed: Iterable[int] = (), *, columns: str = ""
+) -> RunSlice:
     """Take a published part without the records that come from removed pieces alone."""
-    return RunSlice(path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=tuple(sorted(removed)))
+    pieces = tuple(sorted(removed))
+    return RunSlice(path, 0, index_bytes, 0, text_bytes, index, is_part=True, removed=pieces, columns=columns)
 
 
 class Fences:
@@ -402,15 +456,25 @@ def gather(
     *,
     with_texts: bool = True,
     turns: int = 0,
+    open_part: OpenPart | None = None,
 ) -> Iterator[Window]:
     """Yield the records of all keys in `[low, high)`, in order, in windows of about `window_bytes`.
 
     A DamagedFileError may come after all windows, so nothing may be used before. `with_texts` can be false for a single
     slice of a trusted part, which has every key only once. With `turns`, runs only pass through the page cache.
+    `open_part` is needed for parts with columns.
     """
     shared_origins = SharedOrigins()
     for found in _windows(
-        slices, low, high, window_bytes, shared_origins, with_texts=with_texts, with_rows=True, turns=turns
+        slices,
+        low,
+        high,
+        window_bytes,
+        shared_origins,
+        with_texts=with_texts,
+        with_rows=True,
+        turns=turns,
+        open_part=open_part,
     ):
         yield _merged(found, shared_origins)
 
@@ -429,13 +493,20 @@ def _merged(found: _Taken, shared_origins: SharedOrigins) -> Window:
 
 
 def gather_keys(
-    slices: Sequence[RunSlice], low: bytes | None, high: bytes | None, window_bytes: int
+    slices: Sequence[RunSlice],
+    low: bytes | None,
+    high: bytes | None,
+    window_bytes: int,
+    open_part: OpenPart | None = None,
 ) -> Iterator[tuple[list[bytes], list[int]]]:
     """Yield keys and sizes of the records that `gather` yields, in windows that take about `window_bytes` of memory.
 
     Records with equal keys are in no certain order. Those of equal size and fingerprint are duplicates.
     """
-    for found in _windows(slices, low, high, window_bytes, SharedOrigins(), with_texts=False, with_rows=False):
+    shared_origins = SharedOrigins()
+    for found in _windows(
+        slices, low, high, window_bytes, shared_origins, with_texts=False, with_rows=False, open_part=open_part
+    ):
         keys, sizes = found.keys, found.sizes
         size_of = dict(zip(keys, sizes, strict=True))
         if len(size_of) == len(keys):
@@ -456,12 +527,23 @@ def _windows(
     with_texts: bool,
     with_rows: bool,
     turns: int = 0,
+    open_part: OpenPart | None = None,
 ) -> Iterator[_Taken]:
     """Yield the records of all slices in windows: those of one slice after those of the other."""
     # A cursor holds a stretch, and at most a block more.
     stretch = max(window_bytes // max(len(slices), 1), 1)
     cursors = [
-        _Cursor(one, low, high, stretch, shared_origins, with_texts=with_texts, with_rows=with_rows, turns=turns)
+        _Cursor(
+            one,
+            low,
+            high,
+            stretch,
+            shared_origins,
+            with_texts=with_texts,
+            with_rows=with_rows,
+            turns=turns,
+            open_part=open_part,
+        )
         for one in slices
     ]
     while cursors:

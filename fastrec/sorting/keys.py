@@ -62,7 +62,7 @@ def sort_order(first: Iterable[str], fields: Sequence[str] = FIELDS) -> tuple[st
 def key_maker(order: Sequence[str] = FIELDS) -> Callable[[Any], bytes]:
     if tuple(order) in _FAST:
         return _FAST[tuple(order)]
-    encoders = [(field, _ENCODERS.get(field, _string)) for field in order]
+    encoders = [(field, field_encoder(field)) for field in order]
     return lambda record: b"".join([encode(getattr(record, field)) for field, encode in encoders])
 
 
@@ -109,6 +109,11 @@ def _metric(value: str | UnsetType) -> bytes:
 
 
 _ENCODERS: Final[dict[str, Callable[[Any], bytes]]] = {"sample_id": encode_sample_id, METRIC: _metric}
+
+
+def field_encoder(field: str) -> Callable[[Any], bytes]:
+    """The function from a value of a field to what a key has of it; UNSET is no metric."""
+    return _ENCODERS.get(field, _string)
 
 
 def _integer(value: int) -> bytes:

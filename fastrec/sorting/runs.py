@@ -1,8 +1,8 @@
 """Runs: records in normal form on disk, sorted by key and then by their bytes, without duplicates.
 
 A run is two files. The data file holds the texts of its records. The index holds the rest, in blocks, so that keys can
-be read without texts. A part that is kept for the next run has such an index, too. So has a part of a trusted corpus:
-as far as its lines stay as they are, it is the data file of a run.
+be read without texts. A part that is kept for the next run has such an index, too. A part of a trusted corpus can be
+the data file of a run, and its columns the index.
 
     block    keys | sizes | fingerprints of the texts | rows, encoded | origins of records with several copies
 
@@ -212,8 +212,11 @@ class Run(msgspec.Struct, frozen=True, array_like=True):
     """For a merged run, instead of fences: the offsets in index and data where each region begins, and where the last
     one ends, 64 bits each."""
     part: str = ""
-    """Path of the part of a trusted corpus that begins with the texts, instead of a data file."""
+    """Path of the part of a trusted corpus that has the texts, instead of a data file."""
+    columns: str = ""
+    """Path of the columns of this part. The index only says which of its records the run has."""
     last: bytes = b""  # the highest key, if there is a `part`
+    has_repeats: bool = False  # whether records of the part have equal keys
 
     @property
     def files(self) -> tuple[FileDigest, ...]:

@@ -87,7 +87,7 @@ class Shard(msgspec.Struct, frozen=True):
     file_id: int = 0  # the inode; 0 for a stream and in an object store
     listed: Listed | None = None  # if it is a part of a corpus: what it must be, which is checked while it is read
     trusted: bool = False  # whether its lines are known to be records in normal form of the target
-    alone: bool = False  # whether, of all trusted parts, it is the only one with keys in its range
+    is_run: bool = False  # whether a trusted part is read like a run: few other ones have keys in its range
     compression: str = ""
     """For a trusted part: how this build compressed it, such as `zst 3`; empty if another build may have made it."""
 
@@ -161,6 +161,15 @@ class Shard(msgspec.Struct, frozen=True):
         """Read the text in blocks of any size, for callers that need no lines, and hold little of it."""
         with self._opened() as source:
             yield from text_of(self._raw_blocks(source, None, ReadStats()), self.path, MAX_WINDOW, _LITTLE_TEXT)
+
+    def check(self) -> ReadStats:
+        """Compare a part of a corpus with what its manifest says, without decompressing it."""
+        assert self.listed
+        stats = ReadStats(lines=self.listed.records, text_bytes=self.listed.text_bytes)
+        with self._opened() as source:
+            for _ in self._raw_blocks(source, None, stats):
+                pass
+        return stats
 
     def own_bytes(self, start: int, end: int | None) -> tuple[int, int]:
         """Find the offset and the length of the lines that start in a range of the file as it is now."""

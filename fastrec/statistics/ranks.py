@@ -79,33 +79,41 @@ class _Sizes:
         self._largest = np.where(self._changed > 0, 0.5, 0.0)
 
     def add(self, block: Array) -> None:
-        mantissa, exponent = np.frexp(block.T)
-        halves = np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS - 1)
         for start in range(0, len(block), _AT_ONCE):
-            self._add(halves[:, start : start + _AT_ONCE])
+            has_answers = np.asarray(~np.isnan(block[start : start + _AT_ONCE]).all(axis=0))
+            is_open = self._is_uniform() | (self._changed < _MANY)
+            open_pairs = np.triu(is_open & has_answers & has_answers[:, None], 1)
+            if open_pairs.any():
+                self._compare(_halves(block[start : start + _AT_ONCE].T), open_pairs)
 
-    def _add(self, rows: Array) -> None:
-        for first, row in enumerate(rows[:-1]):
-            is_open = self._is_uniform(first) | (self._changed[first] < _MANY)
-            others = first + 1 + np.flatnonzero(is_open[first + 1 :])
-            if not others.size:
-                continue
-            sizes = np.abs(rows[others] - row)  # NaN if one of both has no answer
-            differs = sizes > 0
+    def _compare(self, rows: Array, open_pairs: Bools) -> None:
+        """Compare the values of models, some questions of each."""
+        for first in np.flatnonzero(open_pairs.any(axis=1)):
+            others = np.flatnonzero(open_pairs[first])
+            sizes = rows[others]
+            sizes -= rows[first]  # NaN if one of both has no answer
+            np.abs(sizes, out=sizes)
             at = first, others
-            self._changed[at] += differs.sum(axis=1)
-            self._smallest[at] = np.minimum(self._smallest[at], np.where(differs, sizes, np.inf).min(axis=1))
-            self._largest[at] = np.maximum(self._largest[at], np.where(differs, sizes, 0.0).max(axis=1))
+            self._largest[at] = np.maximum(self._largest[at], np.fmax.reduce(sizes, axis=1, initial=0.0))
+            differs = sizes > 0
+            self._changed[at] += np.count_nonzero(differs, axis=1)
+            np.copyto(sizes, np.inf, where=~differs)
+            self._smallest[at] = np.minimum(self._smallest[at], sizes.min(axis=1))
 
-    def _is_uniform(self, rows: Any) -> Bools:
+    def _is_uniform(self) -> Bools:
         """Whether all differences have the same size; also if there are none: then the smallest one is infinite."""
-        largest = self._largest[rows]
-        return np.asarray(largest - self._smallest[rows] <= _SAME_SIZE * largest)
+        return np.asarray(self._largest - self._smallest <= _SAME_SIZE * self._largest)
 
     def found(self) -> tuple[Array, Bools]:
         """The number of differences, and whether they are uniform."""
-        uniform = np.triu(self._is_uniform(slice(None)))
+        uniform = np.triu(self._is_uniform())
         return self._changed + self._changed.T, uniform | uniform.T
+
+
+def _halves(values: Array) -> Array:
+    """Half of each value, without its last bits."""
+    mantissa, exponent = np.frexp(values)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(mantissa, _BITS)), exponent - _BITS - 1))
 
 
 def pair_sums(blocks: Iterator[Array], models: int) -> PairSums:

@@ -24,8 +24,8 @@ import msgspec
 from fastrec.sorting.keys import KeyColumns
 from fastrec.summary.rows import USUAL_TYPE, Column, Sums, bucket_of, from_portable, to_portable
 
-_UNIT_BITS: Final = 1_074
-_ONE: Final = 1 << _UNIT_BITS
+UNIT_BITS: Final = 1_074
+_ONE: Final = 1 << UNIT_BITS
 _FEW: Final = 4  # records that are added one by one
 _ROOT_BITS: Final = 128  # extra bits of precision for a square root
 
@@ -114,8 +114,8 @@ def exact(score: float | str) -> int:
     """A score in units of 2**-1074."""
     if isinstance(score, float):
         numerator, denominator = score.as_integer_ratio()
-        return numerator << (_UNIT_BITS + 1 - denominator.bit_length())
-    return from_portable(score) << _UNIT_BITS
+        return numerator << (UNIT_BITS + 1 - denominator.bit_length())
+    return from_portable(score) << UNIT_BITS
 
 
 @lru_cache(maxsize=1 << 10)
@@ -145,7 +145,7 @@ def means_of(totals: Totals, *repeats: Mapping[int, RepeatSums]) -> Means:
     return Means(
         questions,
         *_mean_and_error(correct, correct_squared, questions, common, 0),
-        *_mean_and_error(score, score_squared, questions, common, _UNIT_BITS),
+        *_mean_and_error(score, score_squared, questions, common, UNIT_BITS),
     )
 
 
@@ -209,7 +209,7 @@ class ModelTally(Sums):
             failed = [row for row in rows if row[Column.ERROR]]
             self.errors += errors
             self.correct -= sum([row[Column.CORRECT] for row in failed])
-            score, squared, graded, outside = _score_sums([row[Column.SCORE] for row in failed])
+            score, squared, graded, outside = score_sums([row[Column.SCORE] for row in failed])
             self.error_score += score
             self.error_score_squared += squared
             self.graded -= graded
@@ -222,7 +222,7 @@ class ModelTally(Sums):
             self.input_tokens += of_input
             self.output_tokens += of_output
             self.total_tokens += in_total
-        score, squared, graded, outside = _score_sums(columns[Column.SCORE])
+        score, squared, graded, outside = score_sums(columns[Column.SCORE])
         self.score += score
         self.score_squared += squared
         self.graded += graded
@@ -373,7 +373,7 @@ def _sum(column: Sequence[int | str]) -> int:
         return sum(map(from_portable, column))
 
 
-def _score_sums(scores: Sequence[Any]) -> tuple[int, int, int, int]:
+def score_sums(scores: Sequence[Any]) -> tuple[int, int, int, int]:
     """The sum of the scores, of their squares, and the numbers of scores other than 0 and 1, and beyond them."""
     counts = Counter(scores)  # 1, 1.0 and true are equal here
     ones = counts.pop(1, 0)
@@ -387,6 +387,6 @@ def _score_sums(scores: Sequence[Any]) -> tuple[int, int, int, int]:
         unit = max([denominator for _, denominator in ratios])  # all of them are powers of two
         steps = [numerator * (unit // denominator) for numerator, denominator in ratios]
         weighted = list(map(mul, steps, counts.values()))
-        shift = _UNIT_BITS + 1 - unit.bit_length()
+        shift = UNIT_BITS + 1 - unit.bit_length()
         total, squared = sum(weighted) << shift, sum(map(mul, steps, weighted)) << 2 * shift
-    return total + (ones << _UNIT_BITS), squared + (ones << 2 * _UNIT_BITS), graded, outside
+    return total + (ones << UNIT_BITS), squared + (ones << 2 * UNIT_BITS), graded, outside

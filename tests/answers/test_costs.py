@@ -11,7 +11,7 @@ import pytest
 
 import fastrec
 from fastrec.answers.further_tables import find_costs, read_prices
-from fastrec.corpus.manifest import read_manifest
+from fastrec.answers.index import open_index
 from fastrec.errors import UsageError
 from tests.running import run_here
 from tests.samples import question, sample_of
@@ -57,8 +57,8 @@ def test_costs_are_those_by_hand(tmp_path: Path) -> None:
     (tmp_path / "prices.toml").write_text(PRICES)
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "corpus")
     prices, models = read_prices(str(tmp_path / "prices.toml")), {"org/a", "org/exact", "other"}
-    corpus = str(tmp_path / "corpus")
-    found = {one.model_id: one for one in find_costs(corpus, read_manifest(corpus), prices, {"sums": "em"}, models)}
+    index = open_index(tmp_path / "corpus")
+    found = {one.model_id: one for one in find_costs(index, prices, {"sums": "em"}, models)}
     one_answer = (600 * 2 + 400 * 0.5 + 200 * 10 + 100 * 20) / 1e6
     assert (found["org/a"].answers, found["org/a"].unknown, found["org/a"].right) == (3, 1, 1)
     assert found["org/a"].cost == pytest.approx(2 * one_answer, rel=1e-15)

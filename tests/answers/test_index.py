@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from fastrec.answers.index import Index, open_index
 from fastrec.answers.table import PLACES, SORTS, Query, QuestionRow, Which
+from fastrec.corpus.columns import PartColumns
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize.options import Options
 from fastrec.normalize.run import run
@@ -191,7 +193,8 @@ def test_the_index_says_what_the_records_say(corpus: tuple[list[dict[str, Any]],
         run([str(folder / "in.jsonl")], folder / "out", Options(**options))
         naive = Naive(folder / "out")
         limits = Limits(skim_bytes=1 << data.draw(st.sampled_from([6, 12, 18])))
-        with use_limits(limits), open_index(folder / "out", cache=folder / "cache") as index:
+        index = open_index(folder / "out")
+        with use_limits(limits):
             scopes = naive.scopes()
             assert [(scope.evaluation_name, scope.metric) for scope in index.scopes] == scopes
             assert [list(scope.models) for scope in index.scopes] == [naive.models(scope) for scope in scopes]
@@ -233,14 +236,14 @@ def test_lengths_are_counted_in_characters(tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in found))
     run([str(tmp_path / "in.jsonl")], tmp_path / "out", Options())
     naive = Naive(tmp_path / "out")
-    with open_index(tmp_path / "out") as index:
-        rows = index.page(Query(evaluation_name="arithmetic"), limit=len(texts)).rows
+    index = open_index(tmp_path / "out")
+    rows = index.page(Query(evaluation_name="arithmetic"), limit=len(texts)).rows
     assert [row.output_chars for row in rows] == [length_of(record) for record in naive.records]
 
 
 @pytest.mark.parametrize("version", ["0.2.0", "0.3.0"])
 def test_the_length_of_an_answer_is_that_of_where(version: str, tmp_path: Path) -> None:
-    """Only what the model said counts, not the turns of users and tools; also in turns under an unknown key."""
+    """Only what the model said counts, not the turns of users and tools. A single turn has only an output."""
     turns = {
         "user": "a long question " * 9,
         "assistant": 'It\'s "42" é',
@@ -261,10 +264,10 @@ def test_the_length_of_an_answer_is_that_of_where(version: str, tmp_path: Path) 
         found.append(record)
     (tmp_path / "in.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in found))
     run([str(tmp_path / "in.jsonl")], tmp_path / "out", Options())
-    with open_index(tmp_path / "out") as index:
-        (scope,) = index.scopes
-        query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort="longest-output")
-        lengths = {row.sample_id: row.output_chars for row in index.page(query).rows}
+    index = open_index(tmp_path / "out")
+    (scope,) = index.scopes
+    query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, sort="longest-output")
+    lengths = {row.sample_id: row.output_chars for row in index.page(query).rows}
     by_where = {
         one["sample_id"]: next(values_of(one, ("response", "characters"))) for one in Naive(tmp_path / "out").records
     }
@@ -272,45 +275,24 @@ def test_the_length_of_an_answer_is_that_of_where(version: str, tmp_path: Path) 
     assert list(lengths)[-1] == "single_turn"
 
 
-def test_the_work_per_evaluation_does_not_grow_with_their_number(tmp_path: Path) -> None:
-    """Eight times as many evaluations with the same question take eight times the steps of SQLite."""
-
-    def steps(evaluations: int) -> int:
-        folder = tmp_path / str(evaluations)
-        folder.mkdir()
-        corpus = small.make_corpus(folder, (small.answer(f"exam {n}", "asked", "m", 1.0) for n in range(evaluations)))
-        count = 0
-
-        def step() -> None:
-            nonlocal count
-            count += 1
-
-        with open_index(corpus, cache=tmp_path / "cache") as index:
-            index._connection.set_progress_handler(step, 1)
-            for scope in index.scopes:
-                for hashes in ((), ("*",)):
-                    query = Query(evaluation_name=scope.evaluation_name, metric=scope.metric, hashes=hashes)
-                    (row,) = index.page(query).rows
-                    assert index.prefixes_of([row.sample_hash], 8) == {row.sample_hash: row.sample_hash[:8]}
-        return count
-
-    assert steps(160) < 12 * steps(20)
-
-
-def test_many_evaluations_are_read_by_few_statements(tmp_path: Path) -> None:
-    """However many scopes there are, their pages and the beginnings of their hashes take as many statements."""
+def test_the_columns_of_many_evaluations_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many scopes there are: neighbours are loaded together."""
     answers = (small.answer(f"exam {n}", f"asked {k}", m, 1.0) for n in range(40) for k in range(3) for m in "ab")
-    statements: list[str] = []
-    with open_index(small.make_corpus(tmp_path, answers), cache=tmp_path / "cache") as index:
-        index._connection.set_trace_callback(statements.append)
-        scopes = [Query(evaluation_name=scope.evaluation_name, sort="hardest") for scope in index.scopes]
-        pages = list(index.pages(scopes, limit=2))
-        index.prefixes_of([row.sample_hash for page in pages for row in page.rows], 8)
-        assert len(statements) == 4
-        assert len(index.find(pages[0].rows[0].sample_hash)) == 40
-        assert len(statements) < 10
-        assert pages == [index.page(query, limit=2) for query in scopes]
-        assert {page.total for page in pages} == {3}
+    index = open_index(small.make_corpus(tmp_path, answers))
+    read = Counter[str]()
+    numbers = PartColumns.numbers
+
+    def counted(columns: PartColumns, name: str) -> Any:
+        read[name] += 1
+        return numbers(columns, name)
+
+    monkeypatch.setattr(PartColumns, "numbers", counted)
+    queries = [Query(evaluation_name=scope.evaluation_name, sort="hardest") for scope in index.scopes]
+    pages = index.pages(queries, limit=2)
+    assert read["score"] == read["hash"] == 1
+    assert len(index.find(pages[0].rows[0].sample_hash)) == 40
+    assert pages == [index.page(query, limit=2) for query in queries]
+    assert {page.total for page in pages} == {3}
 
 
 @pytest.mark.parametrize(
@@ -323,12 +305,12 @@ def test_many_evaluations_are_read_by_few_statements(tmp_path: Path) -> None:
 def test_many_pages_are_the_pages_of_each_scope(chosen: dict[str, Any], tmp_path: Path) -> None:
     scores = [(n, k, m, (n + k + ord(m)) % 3 / (1 + n % 2)) for n in range(12) for k in range(3) for m in "abc"]
     corpus = small.make_corpus(tmp_path, (small.answer(f"exam {n}", f"asked {k}", m, s) for n, k, m, s in scores))
-    with open_index(corpus, cache=tmp_path / "cache") as index:
-        queries = [Query(evaluation_name=f"exam {n}", **chosen) for n in range(12)]
-        assert list(index.pages(queries, limit=2)) == [index.page(query, limit=2) for query in queries]
+    index = open_index(corpus)
+    queries = [Query(evaluation_name=f"exam {n}", **chosen) for n in range(12)]
+    assert list(index.pages(queries, limit=2)) == [index.page(query, limit=2) for query in queries]
 
 
 def test_the_work_per_listed_question_does_not_grow_with_their_number(tmp_path: Path) -> None:
     corpus = small.make_corpus(tmp_path, (small.answer("exam", f"asked {n}", "m", 1.0) for n in range(4_000)))
-    with open_index(corpus, cache=tmp_path / "cache") as index:
-        assert grows_linearly(lambda size: index.page(Query(evaluation_name="exam"), limit=size), 500)
+    index = open_index(corpus)
+    assert grows_linearly(lambda size: index.page(Query(evaluation_name="exam"), limit=size), 500)

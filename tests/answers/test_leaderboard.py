@@ -239,10 +239,10 @@ def test_formats(corpus):
     assert page.count("<table") == 2
 
 
-def test_a_limit_keeps_the_largest_evaluations(corpus, tmp_path):
+def test_a_limit_keeps_the_largest_evaluations(corpus):
     """The first page of the viewer and the report show only so many; the others are counted."""
-    with open_index(corpus, cache=tmp_path) as index:
-        boards = [implementation.make_leaderboard(index, most=most) for most in (None, 2)]
+    index = open_index(corpus)
+    boards = [implementation.make_leaderboard(index, most=most) for most in (None, 2)]
     assert [[one.title for one in board.evaluations] for board in boards] == [["A", "B", "C"], ["A", "C"]]
     assert [board.left_out for board in boards] == [0, 1]
     assert "1 evaluation with fewer questions left out; `fastrec leaderboard` has all." in boards[1].notes()
@@ -294,14 +294,15 @@ def test_tables_that_are_not_in_memory_at_the_same_time_are_the_same(corpus):
     assert limited.models[0].cells[2].rank_best
 
 
-def test_too_many_evaluations_are_refused(corpus, tmp_path):
+def test_too_many_evaluations_are_refused(corpus):
     with use_limits(Limits(board_columns=2)), pytest.raises(fastrec.UsageError) as caught:
         fastrec.leaderboard(corpus)
     assert str(caught.value) == (
         "3 evaluations of 4 models are too many for a leaderboard: it has up to 2 evaluations, and 1,000,000 cells. "
         "Choose some with --evaluation and --model, or group by a field with fewer values"
     )
-    with use_limits(Limits(board_cells=8)), open_index(corpus, cache=tmp_path) as index:
+    index = open_index(corpus)
+    with use_limits(Limits(board_cells=8)):
         with pytest.raises(fastrec.UsageError, match="up to 20,000 evaluations, and 8 cells"):
             implementation.make_leaderboard(index)
         board = implementation.make_leaderboard(index, most=24)  # a page shows what fits

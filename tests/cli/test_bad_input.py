@@ -87,6 +87,8 @@ def place(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree("corpus", "damaged")
     for name in ("part-00000.jsonl.zst", "rejects.jsonl.zst"):
         spoil(here / "damaged" / name)
+    columns = here / "damaged" / "part-00000.columns"
+    columns.write_bytes(columns.read_bytes()[:200])
     shutil.copytree("shards", "damaged-shards")
     spoil(here / "damaged-shards" / "shard-00001.jsonl.zst")
     return here
@@ -182,9 +184,11 @@ def test_not_a_shard(command: str, bad: str, why: str) -> None:
 @pytest.mark.parametrize("command", [name for name in READING if name != "verify"])
 def test_damaged_part(command: str) -> None:
     """The error names the corrupt file and points to `fastrec verify`."""
-    file = "rejects" if command.startswith("rejects") else "part-00000"
-    said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt", "`fastrec verify damaged` lists all problems"
-    assert_refused(READING[command], "damaged", 3, *said)
+    said = "error: damaged/part-00000.columns: is damaged: "
+    if command.startswith(("cat", "rejects", "export")):
+        file = "rejects" if command.startswith("rejects") else "part-00000"
+        said = f"error: damaged/{file}.jsonl.zst: zstd frame is corrupt"
+    assert_refused(READING[command], "damaged", 3, said, "`fastrec verify damaged` lists all problems")
 
 
 @pytest.mark.usefixtures("place")
@@ -229,7 +233,8 @@ READERS = {
     "manifest.json": [*READING, *OF_SHARDS],
     "summary.json": ["report", "diff, old", "diff, new", "trend", "stats", *_INDEXED],
     "rejects.jsonl.zst": ["rejects", "rejects --extract", "report"],
-    "part-00000.jsonl.zst": ["cat", "export", "stats", "normalize", "validate", *_INDEXED],
+    "part-00000.jsonl.zst": ["cat", "export", "normalize", "validate", "questions", "show"],
+    "part-00000.columns": ["stats", "diff, old", "diff, new", "trend", *_INDEXED],
 }
 """The files of a corpus, and the commands that read each."""
 

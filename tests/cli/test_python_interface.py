@@ -38,7 +38,7 @@ NOT_IN_PYTHON = {
     "schema": {"list"},  # fastrec.schema_versions()
     "validate": {"format", "strict"},  # strict: the exit code
 }
-NOT_ON_THE_COMMAND_LINE = {"progress", "notice"}
+NOT_ON_THE_COMMAND_LINE = {"progress", "notice", "others"}  # others: `trend` has one argument for all corpora
 MODELS = ("org-0/*", "org-1/*")  # of generated records
 WITHOUT_FUNCTION = {"completion", "sql"}  # `fastrec.connect` and `fastrec.table` are for SQL in Python
 COMMANDS = [name for name in cli.list_commands(None) if name not in WITHOUT_FUNCTION]  # type: ignore[arg-type]

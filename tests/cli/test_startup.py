@@ -64,6 +64,11 @@ def test_cat_needs_no_judge() -> None:
     assert not modules_after("import fastrec; fastrec.cat") & {"joblib", "jsonschema_rs", "pyarrow", "numpy", "click"}
 
 
+def test_numpy_is_for_questions_only() -> None:
+    """Commands that change corpora, and their workers, do not import it."""
+    assert "numpy" not in modules_after("import fastrec; fastrec.normalize, fastrec.validate, fastrec.verify")
+
+
 def test_version() -> None:
     """`python -m fastrec --version` prints the version of the package."""
     done = subprocess.run([sys.executable, "-m", "fastrec", "--version"], capture_output=True, text=True, check=True)

@@ -15,7 +15,6 @@ import fastrec
 from fastrec.answers.index import open_index
 from fastrec.answers.table import Query
 from fastrec.errors import NoMatchError, UsageError
-from fastrec.statistics.agreement import kappa_interval
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
@@ -157,25 +156,6 @@ def test_a_hash_that_only_one_metric_splits(tmp_path: Path) -> None:
     assert (found.answers, found.both_right, found.judged_by_first, found.judged_by_second) == (1, 1, 1, 0)
 
 
-def test_kappa_of_a_textbook() -> None:
-    """20, 5, 10 and 15 answers: 0.7 agree, 0.5 by chance; the large-sample error (Fleiss, 1969) is close."""
-    kappa, low, high = kappa_interval({(1, 0, 0, 0): 20, (0, 1, 0, 0): 5, (0, 0, 1, 0): 10, (0, 0, 0, 1): 15})
-    assert kappa == pytest.approx(0.4)
-    table, n = [[0.4, 0.1], [0.2, 0.3]], 50
-    rows, columns = [0.5, 0.5], [0.6, 0.4]
-    same = sum(table[i][i] * (1 - (rows[i] + columns[i]) * 0.6) ** 2 for i in (0, 1))
-    other = sum(table[i][j] * (columns[i] + rows[j]) ** 2 for i, j in ((0, 1), (1, 0)))
-    error = sqrt((same + 0.36 * other - (0.4 - 0.5 * 0.6) ** 2) / (n * 0.25))
-    assert low is not None
-    assert high is not None
-    assert (high - low) / 2 == pytest.approx(1.96 * error, rel=0.05)
-
-
-@pytest.mark.parametrize("table", [{}, {(1, 0, 0, 0): 9}, {(0, 0, 0, 2): 1}])
-def test_kappa_is_undefined_if_all_agree_on_one_verdict(table: dict[tuple[int, int, int, int], int]) -> None:
-    assert kappa_interval(table) == (None, None, None)
-
-
 def test_text_and_what_may_be_given(corpus: Path) -> None:
     text = run_here("compare", corpus, "--metrics", "m1", "m2", "--examples", "1").stdout.decode()
     assert text.startswith("M1  m1\nM2  m2\n\n")
@@ -201,7 +181,7 @@ def test_the_table_of_questions_finds_them(tmp_path: Path) -> None:
         for number, pair in enumerate([(1, 1), (1, 0), (0, 0), (0, 1)])
         for record in judged(number, "m", {"m1": pair[0], "m2": pair[1]})
     ]
-    with open_index(make_corpus(tmp_path, records)) as index:
-        for metric in ("m1", "m2"):
-            query = Query(evaluation_name="e", metric=metric, which="metrics-differ")
-            assert {row.sample_id for row in index.page(query).rows} == {"id of q1", "id of q3"}
+    index = open_index(make_corpus(tmp_path, records))
+    for metric in ("m1", "m2"):
+        query = Query(evaluation_name="e", metric=metric, which="metrics-differ")
+        assert {row.sample_id for row in index.page(query).rows} == {"id of q1", "id of q3"}

@@ -11,7 +11,6 @@ import pytest
 
 import fastrec
 from fastrec.errors import NoMatchError
-from fastrec.statistics.calibration import calibrate
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
@@ -62,17 +61,6 @@ def test_the_numbers_are_those_of_naive_code(corpus: Path, field: str, left_out:
     assert (one.model_id, one.answers, one.left_out) == (MODEL, 120, left_out)
     assert (one.ece, one.brier) == pytest.approx(naive(corpus))
     assert sum(part.answers for part in one.bins) == 120
-
-
-def test_by_hand() -> None:
-    """Two bins: 0.9 and 0.95 of which one is right, and 0.2, which is wrong."""
-    found = calibrate(("e", None, "m"), [(0.9, True), (0.95, False), (0.2, False), (None, True), (1.5, True)])
-    assert (found.answers, found.left_out) == (3, 2)
-    assert found.ece == pytest.approx((2 * abs(0.925 - 0.5) + 0.2) / 3)
-    assert found.brier == pytest.approx((0.01 + 0.95**2 + 0.04) / 3)
-    assert [(part.answers, part.accuracy) for part in found.bins] == [(1, 0.0), (2, 0.5)]
-    empty = calibrate(("e", None, "m"), [(None, True)])
-    assert (empty.answers, empty.ece, empty.brier, empty.bins) == (0, None, None, [])
 
 
 def test_text_csv_and_report(corpus: Path, tmp_path: Path) -> None:

@@ -102,14 +102,14 @@ def test_some_sources_of_a_part_can_be_read(corpus: Corpus) -> None:
 def test_answers_have_their_sources(corpus: Corpus) -> None:
     """Those of all models, or of some."""
     known = {line: Source(*source) for line, source in zip(corpus.lines, corpus.sources, strict=True)}
-    with open_index(corpus.path) as index:
-        answers = [
-            answer
-            for scope in index.scopes
-            for row in index.page(Query(evaluation_name=scope.evaluation_name, metric=scope.metric), limit=99).rows
-            for models in ((), scope.models[1:2])
-            for answer in index.answers(row, models)
-        ]
+    index = open_index(corpus.path)
+    answers = [
+        answer
+        for scope in index.scopes
+        for row in index.page(Query(evaluation_name=scope.evaluation_name, metric=scope.metric), limit=99).rows
+        for models in ((), scope.models[1:2])
+        for answer in index.answers(row, models)
+    ]
     assert len(answers) > len(corpus.lines)
     assert all(answer.source == known[answer.line] for answer in answers)
 
@@ -117,10 +117,10 @@ def test_answers_have_their_sources(corpus: Corpus) -> None:
 def test_answers_of_other_corpora_have_none(corpus: Corpus, tmp_path: Path) -> None:
     """Their sources are None."""
     fastrec.normalize(corpus.path, tmp_path / "corpus")
-    with open_index(tmp_path / "corpus") as index:
-        scope = index.scopes[0]
-        row = index.page(Query(evaluation_name=scope.evaluation_name, metric=scope.metric)).rows[0]
-        assert {answer.source for answer in index.answers(row)} == {None}
+    index = open_index(tmp_path / "corpus")
+    scope = index.scopes[0]
+    row = index.page(Query(evaluation_name=scope.evaluation_name, metric=scope.metric)).rows[0]
+    assert {answer.source for answer in index.answers(row)} == {None}
 
 
 def test_a_corpus_without_sources_says_how_to_get_them(corpus: Corpus, tmp_path: Path) -> None:
@@ -159,6 +159,7 @@ def test_damaged_sources_are_an_error(corpus: Corpus, tmp_path: Path, name: str)
     result = run_here("cat", "--source", place)
     assert result.returncode == 3
     assert b"Traceback" not in result.stderr
-    with open_index(place) as index, pytest.raises(error, match=message):
+    index = open_index(place)
+    with pytest.raises(error, match=message):
         row = index.page(Query(evaluation_name=index.scopes[0].evaluation_name)).rows[0]
         index.answers(row)

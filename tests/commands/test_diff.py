@@ -9,24 +9,24 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from itertools import pairwise
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fastrec
 from fastrec.commands.diff import Difference, diff, plan
-from fastrec.commands.diff.questions import OTHER_FIELDS, compare_lines, rate_maker, value_of
+from fastrec.commands.diff.fields import OTHER_FIELDS, compare_lines
 from fastrec.commands.generate import Recipe, lines
 from fastrec.corpus.manifest import KeyEntry, PartEntry, SideFileEntry
 from fastrec.corpus.scan import PartFile
-from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
+from fastrec.errors import CorpusError, ShardError, UsageError
 from fastrec.limits import Limits, use_limits
+from fastrec.sources.formats import COLUMNS_MAGIC
 from tests.commands.comparing import BY, KINDS, corpus_of, differing, found, reference, spelled
 from tests.samples import sample
 from tests.sizes import examples
@@ -134,7 +134,7 @@ def test_the_result_agrees_with_loading_both_corpora(
 ) -> None:
     """Counts, fields, accuracies and p-values agree with the stdlib, whatever the sort order and the ranges."""
     order, by = choice
-    limits = Limits(skim_bytes=block_bytes, diff_range_parts=1)
+    limits = Limits(skim_bytes=block_bytes, diff_range_records=1)
     with tempfile.TemporaryDirectory() as folder:
         old, new = (
             corpus_of(records, Path(folder, name), sort_by=order, part_size=part_size)
@@ -201,7 +201,7 @@ def test_the_result_agrees_with_loading_both_corpora_with_metrics(
 ) -> None:
     """Each metric is compared by itself, whatever the sort order, and a graded one by its scores."""
     order, by = choice
-    limits = Limits(skim_bytes=block_bytes, diff_range_parts=1)
+    limits = Limits(skim_bytes=block_bytes, diff_range_records=1)
     with tempfile.TemporaryDirectory() as folder:
         old, new = (
             corpus_of(records, Path(folder, name), sort_by=order, schema="0.3.0")
@@ -234,14 +234,10 @@ def check_totals(difference: Difference) -> None:
 def test_the_fields_of_two_records_that_differ_are_found(old: dict[str, Any], new: dict[str, Any]) -> None:
     """The paths agree with a walk over both records, in which 1 and 1.0 differ."""
     lines = [fastrec.judge(json.dumps(record)).normal for record in (old, new)]
-    rate = rate_maker(scored=False, errors_as_wrong=False)
-    paths, *verdicts = compare_lines(*lines, rate)
+    paths = compare_lines(*lines)
     wanted = differing(*map(spelled, lines)) - {"$.evaluation_id"}
     assert set(paths) == wanted
     assert len(paths) == len(wanted)
-    assert verdicts == ([value_of(line, rate) for line in lines] if wanted else [None, None])
-    for line, record in zip(lines, map(json.loads, lines), strict=True):
-        assert value_of(line, rate) is (None if record.get("error") else record["evaluation"]["is_correct"])
 
 
 # The result
@@ -327,7 +323,7 @@ def test_a_changed_record_is_listed_with_its_fields(old: Path, new: Path) -> Non
 
 def test_fields_beyond_the_limit_are_counted_together(old: Path, tmp_path: Path) -> None:
     """Free-form objects may have any number of keys, but memory stays bounded."""
-    limits = Limits(diff_fields=3, diff_range_parts=1_000)
+    limits = Limits(diff_fields=3, diff_range_records=10**9)
     later = [record | {f"key{number}": 1} for number, record in enumerate(records_of())]
     fields = use_limits(limits)(diff)(old, corpus_of(later, tmp_path / "later")).fields
     assert [(field.path, field.records) for field in fields if not field.path.startswith("$")] == [(OTHER_FIELDS, 77)]
@@ -431,6 +427,16 @@ def test_samples_of_one_run_with_one_hash_are_different_questions(tmp_path: Path
     assert model.points == pytest.approx(-100 / 3)
 
 
+def test_a_sample_with_two_hashes_is_one_question_if_one_of_them_is_split(tmp_path: Path) -> None:
+    """If samples are compared, split hashes make no difference."""
+    order = ("evaluation_name", "model_id", "sample_id")
+    both = [_record("e", "m", 1, "r", raw) for raw in "pq"]
+    records = [*both, *(_record("e", "n", number, "r", "q") for number in (1, 2))]
+    old, new = (corpus_of(records, tmp_path / name, sort_by=order) for name in ("old", "new"))
+    models = diff(old, new, by=order).models
+    assert [(model.model_id, model.questions, model.old_records) for model in models] == [("m", 1, 2), ("n", 2, 2)]
+
+
 def test_a_flip_has_the_hash_of_a_record_that_was_compared(tmp_path: Path) -> None:
     """If samples are compared, another record of the sample may have another hash, and no counterpart."""
     order = ("evaluation_name", "model_id", "sample_id")
@@ -491,32 +497,27 @@ def test_jobs_do_not_change_the_result(tmp_path: Path) -> None:
     assert found(one) == reference(tmp_path / "old", tmp_path / "new")
 
 
-def test_a_position_with_too_much_text_is_refused(tmp_path: Path) -> None:
-    """Memory stays bounded, and the message says what to do."""
-    limits = Limits(diff_position_bytes=5_000)
-    same = [
-        record | {"input": {"raw": "", "reference": ""}, "error": str(number)}
-        for number, record in enumerate(records_of())
-    ]
-    other = [record | {"error": None} for record in same]
-    pair = corpus_of(same, tmp_path / "a"), corpus_of(other, tmp_path / "b")
-    with pytest.raises(FastrecError, match=r"--sort-by evaluation_name,model_id,sample_id"):
-        use_limits(limits)(diff)(*pair)
-    order = ("evaluation_name", "model_id", "sample_id")
-    pair = corpus_of(same, tmp_path / "c", sort_by=order), corpus_of(other, tmp_path / "d", sort_by=order)
-    assert use_limits(limits)(diff)(*pair).counts.changed == 80
+def test_samples_with_one_prompt_are_compared_in_any_order(tmp_path: Path) -> None:
+    """Their lines have another order in NEW, because each corpus has two runs, with other samples."""
+    records = [record | {"input": {"raw": "", "reference": ""}} for record in records_of("m")]
+    old = [record | {"evaluation_id": f"old/{record['sample_id'] // 20}"} for record in records]
+    new = [record | {"evaluation_id": f"new/{2 - record['sample_id'] // 20}", "error": "x"} for record in records]
+    difference = diff(corpus_of(old, tmp_path / "old"), corpus_of(new, tmp_path / "new"), examples=MANY)
+    assert (difference.counts.changed, difference.models[0].old_questions) == (40, 40)
+    assert {name.sample_id for name in difference.examples.changed} == set(range(40))
+    assert found(difference) == reference(tmp_path / "old", tmp_path / "new")
 
 
-def test_a_large_question_is_refused_only_if_it_has_a_difference(tmp_path: Path) -> None:
-    """Equal records are skipped, whatever their number; the mean of a question that changed needs all of them."""
-    limits = Limits(diff_position_bytes=5_000, skim_bytes=3_000)
-    same, later = trials("+" * 20), trials("-", "later")
-    other = [record for number in (1, 2) for record in trials("+", "r", number)]
-    old = corpus_of([*same, *other], tmp_path / "old")
-    new = corpus_of([*same, *other, *trials("-", "later", 1)], tmp_path / "new")
-    assert use_limits(limits)(diff)(old, new).models[0].questions == 3
-    with pytest.raises(FastrecError, match="records answer one question of 'arithmetic' by 'org/m'"):
-        use_limits(limits)(diff)(old, corpus_of([*same, *other, *later], tmp_path / "more"))
+def test_only_lines_that_differ_are_read(old: Path, tmp_path: Path) -> None:
+    """If a model is gone, none: names and numbers of its records are in the columns."""
+    fastrec.normalize(old, tmp_path / "gone", exclude_model="org/m")
+    wanted = diff(old, tmp_path / "gone")
+    for part in [*old.glob("part-*.jsonl*"), *(tmp_path / "gone").glob("part-*.jsonl*")]:
+        part.unlink()
+    difference = diff(old, tmp_path / "gone")
+    difference.seconds = wanted.seconds
+    assert difference == wanted
+    assert (difference.counts.removed, difference.counts.unchanged) == (40, 40)
 
 
 # Corpora that cannot be compared
@@ -538,39 +539,36 @@ def test_different_sort_orders_are_refused(old: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("olds", "news", "cuts"),
+    ("starts", "most", "cuts"),
     [
-        ([0, 100, 200], [0, 100, 200], [100, 200]),
-        ([0, 100, 200], [0, 105, 205], [105, 205]),
-        ([0, 100, 200], [5, 95, 195], [100, 200]),
-        ([0, 100, 200], [0, 140, 160], [140, 200]),
-        ([0, 100, 200], [250], [100, 200]),
-        ([0, 100, 200], [], [100, 200]),
-        ([], [0, 100], []),
+        ([], 10, []),
+        ([0, 0], 10, []),
+        ([0, 0, 5], 20, [5]),
+        ([0, 5, 10, 15], 20, [10]),
+        ([0, 5, 10, 15], 1, [5, 10, 15]),
+        ([15, 0, 5, 0, 5], 30, [5]),
     ],
 )
-def test_ranges_begin_where_little_is_read_twice(olds: list[int], news: list[int], cuts: list[int]) -> None:
-    """If parts of both corpora begin close to each other, the cut is at the start of the second."""
-    parts = [[part_at(*ends) for ends in pairwise([*starts, 300])] for starts in (olds, news)]
-    assert plan._cuts(*parts, attrgetter("sample_hash"), 1) == [f"{cut:03d}" for cut in cuts]
+def test_ranges_begin_where_parts_begin(starts: list[int], most: int, cuts: list[int]) -> None:
+    """They have few records, and at least one part; all parts here have ten records."""
+    parts = [part_at(start) for start in starts]
+    places = [plan._Place((start,), (start,), part) for start, part in zip(starts, parts, strict=True)]
+    assert plan._cuts(places, most) == [(cut,) for cut in cuts]
 
 
-def part_at(start: int, end: int) -> PartFile:
-    """A part with the hashes from `start` to `end`, one byte of text each."""
-    first, last = (
-        KeyEntry(evaluation_name="e", sample_hash=f"{number:03d}", model_id="m", evaluation_id="r", sample_id=1)
-        for number in (start, end - 1)
-    )
+def part_at(start: int) -> PartFile:
+    """A part with ten records that begins with a hash."""
+    key = KeyEntry(evaluation_name="e", sample_hash=f"{start:03d}", model_id="m", evaluation_id="r", sample_id=1)
     columns = SideFileEntry(file="", bytes=1, sha256="")
     entry = PartEntry(
         file="",
-        records=1,
+        records=10,
         bytes=1,
         sha256="",
-        text_bytes=end - start,
+        text_bytes=1,
         text_xxh3_128="",
-        first=first,
-        last=last,
+        first=key,
+        last=key,
         columns=columns,
     )
     return PartFile("", entry)
@@ -705,13 +703,80 @@ def test_damage_is_reported(
             diff(*pair)
 
 
+def drop_a_part(corpus: Path) -> None:
+    """List one part less than the summary counts."""
+    parts = json.loads((corpus / "manifest.json").read_text())["parts"]
+    edit_manifest(corpus, parts=parts[1:])
+
+
+def columns_of(corpus: Path) -> Path:
+    return corpus / "part-00000.columns"
+
+
+def drop_a_frame(corpus: Path) -> None:
+    """Write the columns without their last frame, and a header that does not list it."""
+    content = columns_of(corpus).read_bytes()
+    begin = len(COLUMNS_MAGIC) + 4
+    end = begin + int.from_bytes(content[len(COLUMNS_MAGIC) : begin], "little")
+    header = msgspec.json.decode(zstandard.decompress(content[begin:end]))
+    del header["frames"][-1]
+    shorter = zstandard.compress(msgspec.json.encode(header))
+    columns_of(corpus).write_bytes(COLUMNS_MAGIC + len(shorter).to_bytes(4, "little") + shorter + content[end:])
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (drop_a_frame, "part-00000.columns: is damaged: KeyError"),
+        (lambda corpus: columns_of(corpus).unlink(), "part-00000.columns: is missing"),
+        (lambda corpus: columns_of(corpus).write_bytes(b""), "part-00000.columns: is damaged"),
+        (
+            lambda corpus: columns_of(corpus).write_bytes(columns_of(corpus).read_bytes()[:-300]),
+            "part-00000.columns: is damaged",
+        ),
+        (
+            lambda corpus: columns_of(corpus).write_bytes((corpus / "part-00001.columns").read_bytes()),
+            "part-00000.columns: is damaged: it belongs to another part",
+        ),
+        (drop_a_part, "its records of 'org/.' on 'arithmetic' and its summary do not add up"),
+    ],
+)
+def test_damaged_columns_are_reported(old: Path, new: Path, damage: Callable[[Path], Any], message: str) -> None:
+    """With the file, also if no line would have been read."""
+    shutil.copytree(old, old.with_name("same"))
+    damage(new)
+    damage(old)
+    for pair in ((old.with_name("same"), old), (old.with_name("same"), new), (new, old.with_name("same"))):
+        with pytest.raises(CorpusError, match=message):
+            diff(*pair)
+
+
+def test_every_damaged_byte_of_columns_is_reported_or_makes_no_difference(old: Path, new: Path) -> None:
+    """A wrong number would be worse than an error."""
+    wanted = found(diff(old, new))
+    intact = columns_of(new).read_bytes()
+    errors = []
+    for place in range(0, len(intact), max(len(intact) // examples(10, 200), 1)):
+        damaged = bytearray(intact)
+        damaged[place] ^= 0x41
+        columns_of(new).write_bytes(damaged)
+        try:
+            numbers = found(diff(old, new))
+        except CorpusError as exc:
+            errors.append(str(exc))
+        else:
+            assert numbers == wanted
+    assert len(errors) > 3
+    assert all("part-00000.columns" in message for message in errors)
+
+
 def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
     """Change the text of the first part, and update its size in the manifest."""
     path = corpus / "part-00000.jsonl"
     data = change(path.read_bytes())
     path.write_bytes(data)
     parts = json.loads((corpus / "manifest.json").read_text())["parts"]
-    parts[0] |= {"text_bytes": len(data), "bytes": len(data), "text_xxh3_128": "0" * 32}
+    parts[0] |= {"text_bytes": len(data), "bytes": len(data)}
     edit_manifest(corpus, parts=parts)
 
 
@@ -719,30 +784,24 @@ def rewrite(corpus: Path, change: Callable[[bytes], bytes]) -> None:
     ("change", "message"),
     [
         (lambda data: data[:-1], "does not end with a newline"),
+        (lambda data: b"", "does not have the line that its columns describe, at byte 0 of its text"),
         (
-            lambda data: data.replace(b'"evaluation":{', b'"evaluation":['),
-            "has a line that is not a record in normal form",
+            lambda data: data.replace(b'"is_correct":true', b'"is_correct":"no"', 1),
+            "does not have the line that its columns describe, at byte",
         ),
         (
-            lambda data: data.replace(b'"evaluation":', b'"evaluations":'),
-            "has a line that is not a record in normal form",
+            lambda data: b"".join(reversed(data.splitlines(keepends=True))),
+            "does not have the line that its columns describe, at byte 0 of its text",
         ),
-        (lambda data: b"nonsense\n" + data, "not a record in normal form, at byte 0 of its text"),
-        (lambda data: data.replace(b'"is_correct":true', b'"is_correct":false', 1), "do not add up"),
-        (lambda data: b"".join(data.splitlines(keepends=True)[1:]), "do not add up"),
+        (
+            lambda data: b"".join(data.splitlines(keepends=True)[1:]),
+            "does not have the line that its columns describe, at byte 0 of its text",
+        ),
     ],
 )
 def test_a_changed_text_is_reported(old: Path, tmp_path: Path, change: Callable[[bytes], bytes], message: str) -> None:
-    """Even if the manifest was updated: the counts of both summaries and of the records must add up."""
+    """Even if the manifest was updated: each line that is read must have its fingerprint."""
     other = corpus_of(worsened(records_of(), 2), tmp_path / "other", compression="none")
     rewrite(other, change)
     with pytest.raises(CorpusError, match=message):
-        diff(old, other)
-
-
-def test_an_unsorted_part_is_reported(old: Path, tmp_path: Path) -> None:
-    """The merge checks the order of the first and last lines of each buffer."""
-    other = corpus_of(worsened(records_of(), 2), tmp_path / "other", compression="none", part_size=1 << 20)
-    rewrite(other, lambda data: b"".join(reversed(data.splitlines(keepends=True))))
-    with pytest.raises(CorpusError, match="is not sorted as the manifest says, at byte 0 of its text"):
         diff(old, other)

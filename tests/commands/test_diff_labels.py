@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fastrec
-from fastrec.commands.diff.questions import is_relabelled
+from fastrec.commands.diff.fields import is_relabelled
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 

@@ -92,8 +92,8 @@ def test_groups_by_huge_integers(tmp_path: Path) -> None:
 
 
 def test_pages_show_huge_integers(corpus: Path) -> None:
-    with open_index(corpus) as index:
-        (row,) = index.page(Query(evaluation_name="arithmetic")).rows
+    index = open_index(corpus)
+    (row,) = index.page(Query(evaluation_name="arithmetic")).rows
     with serving(corpus) as opened:
         client = Client(opened.address)
         assert HUGE in client.page("/questions?evaluation=arithmetic")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean, stdev
@@ -12,14 +11,12 @@ from typing import Any
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastrec
 from fastrec.answers.index import open_index
 from fastrec.answers.table import Query
 from fastrec.errors import NoMatchError, UsageError
-from fastrec.statistics.repeats import ERROR, RIGHT, WRONG, Trial, parse_repeats
+from fastrec.statistics.repeats import parse_repeats
 from tests.answers.small import Record, answer, make_corpus
 from tests.running import run_here
 
@@ -107,30 +104,6 @@ def test_answers_are_those_to_the_questions_that_count(errors_as_wrong: bool, tm
     assert (model.questions, model.answers) == (43, 25 * 5 + 17 + 4 + errors_as_wrong)
 
 
-trials = st.lists(st.tuples(st.sampled_from([RIGHT, WRONG, ERROR]), st.integers(0, 3)), max_size=7)
-
-
-@given(trials, st.integers(1, 8), st.booleans())
-def test_chances_are_shares_of_all_choices(found: list[tuple[int, int]], k: int, errors_as_wrong: bool) -> None:
-    """The unbiased estimate is the share of all choices of K answers with a right one, or with right ones only."""
-    answers = [flag == RIGHT for flag, _ in found if flag != ERROR or errors_as_wrong]
-    choices = list(combinations(answers, k))
-    some = [Trial(flag, float(flag == RIGHT), said, 1) for flag, said in found]
-    for how, check in (("pass@", any), ("pass^", all)):
-        value = parse_repeats(f"{how}{k}", errors_as_wrong=errors_as_wrong).value(some, graded=False)
-        assert value == (Fraction(sum(map(check, choices)), len(choices)) if choices else None)
-
-
-@pytest.mark.parametrize(
-    ("said", "right"),
-    [("xxy", True), ("xyy", False), ("xy", False), ("x", True), ("xxyyz", False), ("yzx!x", True), ("!!x", True)],
-)
-def test_a_tie_of_votes_is_wrong(said: str, right: bool) -> None:
-    flags = {"x": RIGHT, "!": ERROR}
-    some = [Trial(flags.get(one, WRONG), 0.0, ord(one), 1) for one in said]
-    assert parse_repeats("majority").value(some, graded=True) == right
-
-
 @pytest.mark.parametrize("attribution", ["none", "empty"])
 def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_path: Path) -> None:
     """x has two votes, y and z have one each: without extracted values, outputs are compared, not their reasoning."""
@@ -145,9 +118,9 @@ def test_a_majority_of_outputs_if_nothing_was_extracted(attribution: str, tmp_pa
         for number, said in enumerate("yxzx")
     ]  # fmt: skip
     corpus = make_corpus(tmp_path, records)
-    with open_index(corpus) as index:
-        values_of = index.values(Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
-        rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
+    index = open_index(corpus)
+    values_of = index.values(Query(evaluation_name="e"), [A], repeats=parse_repeats("majority"))
+    rows = {row.name: row.sample_id for row in index.page(Query(evaluation_name="e")).rows}
     assert {rows[name]: value for name, (value,) in values_of.items()} == {"id of q0": 1, "id of q1": 0}
 
 
@@ -211,11 +184,11 @@ def test_too_few_answers_and_common_questions(corpus: Path) -> None:
 def test_show_has_all_trials(corpus: Path) -> None:
     text = run_here("show", corpus, "id of q1", "--model", A).stdout.decode()
     assert f"{A}: ✗✓✓✓ (3 of 4 right)\n" in text  # in the order of the corpus, as the answers below
-    with open_index(corpus) as index:
-        query = Query(evaluation_name="tau")
-        (row, *_) = index.find("id of q1")
-        assert index.trials(query, row.name)[A] == ["right", "right", "right", "wrong"]
-        assert index.trials(query, "none") == {}
+    index = open_index(corpus)
+    query = Query(evaluation_name="tau")
+    (row, *_) = index.find("id of q1")
+    assert index.trials(query, row.name)[A] == ["right", "right", "right", "wrong"]
+    assert index.trials(query, "none") == {}
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the records of tau-bench are not here")

@@ -21,6 +21,7 @@ from click.testing import CliRunner, Result
 import fastrec
 from fastrec.cli import cli
 from fastrec.commands.report import charts, report
+from fastrec.corpus.manifest import read_manifest, read_summary
 from fastrec.errors import CorpusError, FastrecError, ShardError, UsageError
 from fastrec.html import tag
 from fastrec.judge.findings import CODES
@@ -318,7 +319,7 @@ def test_trend(tmp_path: Path) -> None:
 
 
 def test_filters_hold_for_questions_and_trend(tmp_path: Path) -> None:
-    """Only matching records count."""
+    """Only matching records count, and nothing is said about the lines of others."""
     for night in ("n1", "n2"):
         corpus_of(tmp_path, night, marked({"good": "+++", "bad": "-+-"}))
     text = Page(make_page(tmp_path / "n2", exclude_model="good", trend=tmp_path / "n1")).text
@@ -407,8 +408,15 @@ def test_large_tables_are_cut(demo: Path) -> None:
 
 
 def without_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make reports of documents alone: without ranks and leaderboard, for which the parts are read."""
-    for name in ("open_index", "add_ranks", "make_leaderboard"):
+    """Make reports of documents alone: without ranks and leaderboard, for which columns are read."""
+
+    def opened(path: Path, *_: Any, **__: Any) -> Any:
+        manifest = read_manifest(path)
+        summary = read_summary(str(path), manifest)
+        return MagicMock(manifest=manifest, evaluations=summary.evaluations, selection=MagicMock(summary=summary))
+
+    monkeypatch.setattr("fastrec.commands.report.open_index", opened)
+    for name in ("add_ranks", "make_leaderboard"):
         monkeypatch.setattr(f"fastrec.commands.report.{name}", MagicMock(return_value=MagicMock(models=[])))
 
 

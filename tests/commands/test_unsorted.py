@@ -40,8 +40,6 @@ def unsorted(tmp_path: Path) -> Path:
     [
         ["cat"],
         ["cat", "--model", "m"],
-        ["stats", "--common"],
-        ["questions"],
         ["export", "--format", "csv", "-o", "table"],
         ["export", "--format", "parquet", "-o", "table"],
     ],

@@ -521,7 +521,7 @@ def test_damaged_corpus(corpus: Path, tmp_path: Path) -> None:
         page = client.page(path, 500)
         assert "<h1>The corpus cannot be read</h1>" in page
         assert "Traceback" not in page
-        client.page("/questions?evaluation=sums")  # the index is enough
+        assert "part-00000" in client.page("/questions?evaluation=sums", 500)  # it shows the beginnings of questions
 
 
 def test_a_bug_is_a_page(client: Client, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

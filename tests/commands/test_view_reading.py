@@ -117,12 +117,12 @@ def test_steps_from_an_answer_pass_questions_that_the_model_did_not_answer(tmp_p
     some = [record for number, record in enumerate(plain_records()) if number % 5 not in (1, 2)]
     corpus, query = make_corpus(tmp_path, some), Query(evaluation_name="sums")
     answered: dict[str, list[str]] = {}
-    with open_index(corpus) as index:
-        names = [row.name for row in index.page(query).rows]
-        for name in names:
-            for model, outcome in index.outcomes(query, name).items():
-                if outcome != "none":
-                    answered.setdefault(model, []).append(name)
+    index = open_index(corpus)
+    names = [row.name for row in index.page(query).rows]
+    for name in names:
+        for model, outcome in index.outcomes(query, name).items():
+            if outcome != "none":
+                answered.setdefault(model, []).append(name)
     assert any(1 < len(found) < len(names) for found in answered.values())
     with serving(corpus) as opened:
         client = Client(opened.address)
@@ -145,10 +145,10 @@ def test_lower_scores_may_be_better(corpus: Path) -> None:
 
 def test_the_order_of_outcomes(corpus: Path) -> None:
     """Models without a record come last, after those with errors."""
-    with open_index(corpus) as index:
-        query = Query(evaluation_name="sums")
-        row = index.page(query, 0, 5).rows[3]
-        outcomes = list(index.outcomes(query, row.name).values())
+    index = open_index(corpus)
+    query = Query(evaluation_name="sums")
+    row = index.page(query, 0, 5).rows[3]
+    outcomes = list(index.outcomes(query, row.name).values())
     assert outcomes == sorted(outcomes, key=["right", "mixed", "wrong", "error", "none"].index)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import html
-import inspect
 import io
 import json
 from collections import Counter
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import fastrec
-from fastrec.answers import ranks
 from fastrec.commands.generate import Recipe
 from fastrec.commands.generate import lines as lines_of
 from fastrec.errors import NoMatchError, UsageError
@@ -289,7 +287,8 @@ def test_only_groups_that_are_shown_are_ranked_and_tested(tmp_path: Path, monkey
     fastrec.normalize(tmp_path / "in.jsonl", tmp_path / "out")
     tested: list[str] = []
     monkeypatch.setattr(
-        ranks, "add_ranks", lambda some, _, *, common: tested.extend(one.evaluation_name for one in some)
+        "fastrec.commands.stats.add_ranks",
+        lambda some, _, *, common: tested.extend(one.evaluation_name for one in some),
     )
     found = fastrec.stats(tmp_path / "out", group_by="metadata.n").evaluations
     assert len(found) == len(tested) == 51
@@ -394,27 +393,6 @@ def test_groups_that_no_record_has_are_refused(command: str, corpus: Corpus, tmp
         assert done.returncode == 2
         assert message in done.stderr
     assert not (tmp_path / "page.html").exists()
-
-
-@pytest.mark.each_value
-def test_an_open_corpus_shows_its_models(corpus: Corpus) -> None:
-    opened = fastrec.open(corpus.path)
-    page = opened._repr_html_()
-    assert all(f"<td>{model}</td>" in page for model in opened.models)
-
-
-def test_methods_of_an_open_corpus_have_the_parameters_of_the_functions(corpus: Corpus) -> None:
-    """An editor completes them, and a misspelled one is refused at the call."""
-    opened = fastrec.open(corpus.path)
-    for name in ("stats", "questions", "compare", "show", "report"):
-        method, function = getattr(opened, name), getattr(fastrec, name)
-        parameters = list(inspect.signature(function).parameters.values())
-        assert list(inspect.signature(method).parameters.values()) == parameters[1:]
-        required = [one for one in parameters[1:] if one.kind is one.POSITIONAL_OR_KEYWORD]
-        with pytest.raises(TypeError, match=r"(?i)unexpected keyword argument 'modell'"):
-            method(*["m0"] * len(required), modell="m0")
-    with pytest.raises(TypeError, match="lockd"):
-        opened.connect(lockd=True)
 
 
 # Overlap

@@ -36,7 +36,6 @@ from tests.normalize.nights import (
     check_same,
     damage,
     kinds_in,
-    parts_of,
     work_files,
 )
 from tests.normalize.normalizing import StopAfter, normalized, shuffled_shards, without_long
@@ -307,14 +306,16 @@ def test_content_does_not_mind_other_times_and_inodes(scene: Nights) -> None:
     scene.check()
 
 
-def test_damaged_parts_that_are_read_are_noticed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["part-*.jsonl*", "part-*.columns"])
+def test_damaged_parts_that_are_read_are_noticed(tmp_path: Path, kind: str) -> None:
     """A part that is merged with new records is checked record by record, even if size and time are the same."""
     scene = first_night(tmp_path)
-    for name in parts_of(scene.out):
-        damage(scene.out / name, "flipped", in_secret=True)
+    for path in scene.out.glob(kind):
+        damage(path, "flipped", in_secret=True)
     for evaluation in range(4):  # every part is read
         scene.pile.add([record(f"eval-{evaluation}", MODELS[5], question) for question in range(6)])
-    scene.run()
+    result = scene.run()
+    assert any("is damaged: " in notice for notice in result.notices), result.notices
     scene.check()
 
 

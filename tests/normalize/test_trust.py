@@ -7,28 +7,32 @@ import json
 import os
 import random
 import tempfile
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from xxhash import xxh3_64_intdigest, xxh3_128_hexdigest
 
 import fastrec
 from fastrec.commands.verify import verify
 from fastrec.corpus import trust
+from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.manifest import read_manifest
 from fastrec.errors import BadShardsError, CorpusError, FastrecError, NoMatchError
-from fastrec.judge.trusted import TrustedJudge
 from fastrec.limits import Limits, use_limits
 from fastrec.normalize import driver, pass1, pass2
 from fastrec.normalize.options import make_options
 from fastrec.normalize.run import run
 from fastrec.sorting import gather
 from fastrec.sorting.runs import Run
+from fastrec.sources.formats import COLUMNS_MAGIC
 from fastrec.storage.object_store import OBJECT_STORE
 from tests.faults.failing import contents
 from tests.normalize.normalizing import write
@@ -55,7 +59,7 @@ def odd_line(rng: random.Random, versions: tuple[str, ...]) -> bytes:
 
 
 both: dict[str, Any] = {
-    "schema": st.sampled_from(["auto", "0.3.0"]),
+    "schema": st.sampled_from(["auto", "auto", "0.3.0", "0.2.0"]),
     "sample_hash": st.sampled_from(["replace", "replace", "verify", "fill"]),
     "repair": st.sampled_from([(), ("all",)]),
     "sort_by": st.sampled_from([(), ("model_id",)]),
@@ -77,7 +81,9 @@ changed_with = st.fixed_dictionaries(
         "same_run": st.sampled_from(["keep", "ignore"]),
         "track_sources": st.booleans(),
         "max_line_bytes": st.sampled_from([1 << 20, 1_400]),
-        "where": st.sampled_from([(), ("evaluation.score > 0",), ("zz?",), ("response.characters >= 3",)]),
+        "where": st.sampled_from(
+            [(), ("evaluation.score > 0",), ("zz?",), ("response.characters >= 3",), ("turns=2",)]
+        ),
     }
 )
 
@@ -141,7 +147,7 @@ def corpus(tmp_path: Path) -> Path:
     ids=["metadata", "unknown key", "long head", "in a text"],
 )
 def test_only_the_evaluation_of_a_record_counts(tmp_path: Path, odd: Any) -> None:
-    """A trusted line is decoded without its texts; a key `evaluation` elsewhere is not taken for its evaluation."""
+    """A key `evaluation` elsewhere is not taken for the evaluation of a record."""
     shard = write(tmp_path / "a.jsonl", [json.dumps(sample(**odd)).encode(), *lines("org/a")])
     fastrec.normalize(shard, tmp_path / "corpus")
     for name, judge in {"judged": True, "trusted": False}.items():
@@ -150,15 +156,36 @@ def test_only_the_evaluation_of_a_record_counts(tmp_path: Path, odd: Any) -> Non
 
 
 def forge(corpus: Path, old: bytes = b'"is_correct":true', new: bytes = b'"is_correct":"so"') -> Path:
-    """Make an invalid record part of a corpus, with a manifest that is consistent."""
+    """Make an invalid record part of a corpus, with columns and a manifest that are consistent."""
     [part] = corpus.glob("part-*.jsonl*")
     assert old in part.read_bytes()
     text = part.read_bytes().replace(old, new, 1)
     part.write_bytes(text)
+    path = corpus / "part-00000.columns"
     manifest = json.loads((corpus / "manifest.json").read_bytes())
-    manifest["parts"][0] |= {"bytes": len(text), "sha256": hashlib.sha256(text).hexdigest()}
+    entry = manifest["parts"][0]
+    columns = PartColumns(str(path), entry["text_xxh3_128"])
+    contents = {name: (frame.type, columns.content(name)) for name, (frame, _) in columns.frames.items()}
+    lines = text.splitlines(keepends=True)
+    contents["bytes"] = "u8", array("Q", map(len, lines)).tobytes()
+    contents["fingerprint"] = "u8", array("Q", map(xxh3_64_intdigest, lines)).tobytes()
+    text_hash = xxh3_128_hexdigest(text)
+    entry["columns"] |= write_frames(path, contents, text_hash, columns.records)
+    digest = hashlib.sha256(text).hexdigest()
+    entry |= {"bytes": len(text), "sha256": digest, "text_bytes": len(text), "text_xxh3_128": text_hash}
     (corpus / "manifest.json").write_text(json.dumps(manifest))
     return corpus
+
+
+def write_frames(path: Path, contents: dict[str, Any], text_hash: str, records: int) -> dict[str, Any]:
+    """Write a file of columns with these types and contents by name; return what a manifest says about it."""
+    frames = [(name, kind, zstandard.compress(content)) for name, (kind, content) in contents.items()]
+    listed = [(name, kind, len(data)) for name, kind, data in frames]
+    header = {"records": records, "text_xxh3_128": text_hash, "frames": listed}
+    packed = zstandard.compress(json.dumps(header).encode())
+    data = COLUMNS_MAGIC + len(packed).to_bytes(4, "little") + packed + b"".join(data for _, _, data in frames)
+    path.write_bytes(data)
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def test_somebody_elses_corpus_is_judged(tmp_path: Path) -> None:
@@ -174,8 +201,8 @@ def test_trust_takes_lines_as_they_are(corpus: Path, tmp_path: Path, monkeypatch
     """With --trust, the corpus of another user is not judged, and its parts are compressed again."""
     monkeypatch.setenv("FASTREC_STATE", str(tmp_path / "other user"))
     seen = []
-    judge = TrustedJudge.judge_chunk
-    monkeypatch.setattr(TrustedJudge, "judge_chunk", lambda *args, **more: seen.append(1) or judge(*args, **more))
+    take = pass1._Sorter._take
+    monkeypatch.setattr(pass1._Sorter, "_take", lambda *args: seen.append(1) or take(*args))
     with use_limits(SMALL):
         assert run([corpus], tmp_path / "judged", make_options(part_size=6_000)).notices
         assert not seen
@@ -269,7 +296,7 @@ def test_parts_that_do_not_change_are_copied(corpus: Path, tmp_path: Path, monke
     still work."""
     with use_limits(SMALL):
         fastrec.normalize(corpus, tmp_path / "judged", part_size=6_000, judge=True)
-        for module, name in ((pass1, "spill"), (gather, "_PartData"), (pass2, "ShardWriter")):
+        for module, name in ((pass1, "spill"), (gather, "PartTexts"), (pass2, "ShardWriter")):
             monkeypatch.setattr(module, name, None)
         fastrec.normalize(corpus, tmp_path / "copied", part_size=6_000)
     assert contents(tmp_path / "copied") == contents(tmp_path / "judged")
@@ -285,52 +312,38 @@ def test_parts_of_corpora_with_different_evaluations_are_copied(
             some = [line for line in lines("org/a", 60) if b'"%b"' % corpus.name.encode() in line]
             fastrec.normalize(write(tmp_path / f"{corpus.name}.jsonl", some), corpus, part_size=6_000)
         fastrec.normalize(corpora, tmp_path / "judged", part_size=6_000, judge=True)
-        for module, name in ((pass1, "spill"), (gather, "_PartData"), (pass2, "ShardWriter")):
+        for module, name in ((pass1, "spill"), (gather, "PartTexts"), (pass2, "ShardWriter")):
             monkeypatch.setattr(module, name, None)
         fastrec.normalize(corpora, tmp_path / "copied", part_size=6_000)
     assert contents(tmp_path / "copied") == contents(tmp_path / "judged")
 
 
 def test_parts_that_overlap_are_found() -> None:
-    """A part is alone if no other one has positions in its range. One may span several others, and ends count."""
-    ranges = {
-        "a0": "ab",
-        "a1": "di",
-        "a2": "lm",
-        "a3": "pq",
-        "b0": "ef",
-        "b1": "gh",
-        "b2": "mn",
-        "c0": "rs",
-        "c1": "tu",
-    }
-    assert trust._alone([((first,), (last,), name) for name, (first, last) in ranges.items()]) == {
-        "a0",
-        "a3",
-        "c0",
-        "c1",
-    }
+    """A part that overlaps more than three others is not read like a run. Ends count."""
+    ranges = {"a0": "ab", "a1": "bh", "a2": "im", "b0": "cd", "b1": "ef", "b2": "gi", "c0": "rs", "c1": "tu"}
+    many = [((first,), (last,), name) for name, (first, last) in ranges.items()]
+    assert set(trust._with_few_overlaps(many)) == ranges.keys() - {"a1"}
 
 
 def test_parts_that_are_not_written_as_runs_need_no_space(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The work directory needs space for the text of a corpus only if it is judged or changed."""
+    """The work directory needs space for the text of a corpus only if it is judged."""
     stored = sum(part.stat().st_size for part in corpus.glob("part-*.jsonl*"))
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=2 * stored, f_frsize=1))
-    for number, (options, expected) in enumerate([({}, 0), ({"judge": True}, 1), ({"model": "org/a"}, 1)]):
+    for number, (options, expected) in enumerate([({}, 0), ({"judge": True}, 1), ({"model": "org/a"}, 0)]):
         report = run([corpus], tmp_path / str(number), make_options(**options))
         assert sum("GB left" in notice for notice in report.notices) == expected
 
 
-def test_the_beginning_of_a_part_is_not_written_again(
+def test_a_part_of_which_records_go_is_not_written_again(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lines before the first one that goes are read from the part in pass 2; also after runs were merged in rounds."""
+    """Pass 2 reads the lines that stay from the part; also after runs were merged in rounds."""
     made: list[Run] = []
-    run_of = pass1._PartIndex.run
-    monkeypatch.setattr(pass1._PartIndex, "run", lambda index: made.append(run_of(index)) or made[-1])
-    options: Any = {"part_size": 4_000, "where": "sample_id != q-19"}
+    index_part = pass1._Sorter._index_part
+    monkeypatch.setattr(pass1._Sorter, "_index_part", lambda *args: made.append(index_part(*args)) or made[-1])
+    options: Any = {"part_size": 4_000, "where": "sample_id != q-9"}
     listed = {str(corpus / part.file): part.text_bytes for part in read_manifest(corpus).parts}
     raw = [write(tmp_path / f"{model}.jsonl", lines(f"org/{model}", 4)) for model in "defgh"]
     small = replace(SMALL, chunk_bytes=1_500)
@@ -341,6 +354,7 @@ def test_the_beginning_of_a_part_is_not_written_again(
             fastrec.normalize([corpus, *raw], judged, judge=True, **options)
             fastrec.normalize([corpus, *raw], trusted, **options)
         assert contents(trusted) == contents(judged)
+        assert len(made) == len(listed)
         assert any(0 < run.data_bytes < listed[run.part] for run in made)
         made.clear()
 
@@ -424,9 +438,10 @@ def test_a_corpus_in_a_store_is_trusted(tmp_path: Path) -> None:
         (Path.unlink, "is missing"),
         (lambda path: path.write_bytes(path.read_bytes()[:100]), "is damaged"),
         (lambda path: path.write_bytes(b"nonsense" * 100), "is damaged"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"\0"), "is damaged"),
         (lambda path: (path.rename(path.parents[1] / path.name), path.symlink_to(f"../{path.name}")), "is a link"),
     ],
-    ids=["missing", "cut", "another file", "a link"],
+    ids=["missing", "cut", "another file", "another byte", "a link"],
 )
 @pytest.mark.parametrize("filters", [{}, {"exclude_model": "no such model"}], ids=["copied", "filtered"])
 def test_columns_of_a_trusted_corpus_that_cannot_be_used(

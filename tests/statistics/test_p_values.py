@@ -130,15 +130,18 @@ def test_few_changes_are_no_evidence() -> None:
     assert paired_p(values) == 2 / 2**4
 
 
-@pytest.mark.parametrize(("questions", "changed"), [(60, 60), (60, 30), (300, 25)])
-def test_chance_is_rarely_significant(questions: int, changed: int) -> None:
-    """Of differences with random signs, p < 0.05 about as often, and p < 0.01."""
+@pytest.mark.parametrize(
+    ("questions", "changed", "most"),
+    [(7, 7, 0.07), (100, 7, 0.055), (60, 60, 0.055), (60, 30, 0.055), (300, 25, 0.055)],
+)
+def test_chance_is_rarely_significant(questions: int, changed: int, most: float) -> None:
+    """Of differences with random signs, p < 0.05 about as often as it says; most often if all of seven differ."""
     draws = np.random.default_rng(5).choice([-0.75, -0.5, -0.25, 0.25, 0.5, 0.75], (20_000, changed))
     evidence = draws.sum(axis=1) ** 2 / (draws**2).sum(axis=1)
     numbers = [np.full(len(draws), float(number)) for number in (questions, changed)]
     found = paired_p_values(*numbers, evidence, np.zeros(len(draws), dtype=bool))
-    assert 0.04 < (found < 0.05).mean() < 0.056
-    assert (found < 0.01).mean() < 0.012
+    assert 0.04 < (found < 0.05).mean() < most
+    assert (found < 0.01).mean() < 0.013
 
 
 @pytest.mark.parametrize("seed", range(5))

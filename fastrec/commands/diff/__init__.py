@@ -1,128 +1,135 @@
 """`diff`: what changed between two corpora: records, fields, and the accuracy or score of each question.
 
 1. Read both manifests and summaries; refuse corpora that cannot be compared (`plan`).
-2. Skip parts that are the same in both; cut the rest into ranges of sort positions (`plan`).
-3. One task per range merges both corpora and counts what differs (`merge`, `questions`).
-4. The numbers of questions that were not read follow from the two summaries, and must add up (`questions`).
-5. Test the differences for significance, and decide about failures.
+2. Cut both corpora into ranges of sort positions (`plan`).
+3. One task per range matches records by their columns (`records`), counts what differs (`compare`), and reads the
+   lines of pairs with different fingerprints (`fields`).
+4. Test the differences for significance, and decide about failures.
+
+Two matched records are equal if their lines have equal 64-bit fingerprints and equal sizes. The chance that a
+difference is not noticed is 2⁻⁶⁴ for each pair of records with equal keys.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from fractions import Fraction
-from typing import Any, Literal, Unpack
+from typing import Any, Final, Literal, Unpack
 
+from fastrec.commands.diff.compare import Changes, Scope, compare_range
 from fastrec.commands.diff.document import ChangedField, Counts, Difference, Examples, Failure, ModelDifference, Side
-from fastrec.commands.diff.merge import compare_range
 from fastrec.commands.diff.plan import BY, Corpus, check_by, make_plan, read_corpus
-from fastrec.commands.diff.questions import Changes, Compared, MismatchError, Scope, Totals, compare_questions
 from fastrec.corpus.scan import VERIFY_HINT, run_in_order
 from fastrec.engine import check_jobs
-from fastrec.errors import CorpusError, UsageError, counted, shown, utf8
+from fastrec.errors import CorpusError, UsageError, counted, utf8
 from fastrec.filters import FilterArguments, Strings, as_tuple, field_names, make_filters
-from fastrec.normalize.scratch import matching_corpus
 from fastrec.statistics.adjust import benjamini_hochberg
 from fastrec.statistics.exact import to_double
 from fastrec.statistics.paired import Differences, p_values_of, power
 from fastrec.summary.document import filled
 
+_COUNTED: Final = ("old_records", "new_records", "old_questions", "new_questions", "old_answered", "questions")
+
 
 def _compare_models(
-    old: Corpus, new: Corpus, changes: Changes, found: Difference, lower_is_better: Collection[Scope], *, all_read: bool
+    corpora: Sequence[Corpus],
+    changes: Changes,
+    found: Difference,
+    *,
+    scored: Collection[Scope],
+    lower: Collection[Scope],
 ) -> list[ModelDifference]:
-    """Combine what the tasks counted of each model with the two summaries; CorpusError if they do not add up."""
+    """Make the results of all models; CorpusError if the records and the two summaries do not add up."""
     models = []
     tested: list[tuple[ModelDifference, Differences]] = []
-    graded = old.graded | new.graded
-    names = old.models.keys() | new.models.keys() | changes.read.keys()
+    old, new = corpora
+    names = old.models.keys() | new.models.keys() | changes.numbers.keys()
     # Records without a metric come first.
     for name in sorted(names, key=lambda name: (name[0], name[1] is not None, name[1] or "", name[2])):
         evaluation, metric, model_id = name
         before, after = old.models.get(name), new.models.get(name)
-        scored = (evaluation, metric) in changes.scored
-        lower = scored and (evaluation, metric) in lower_is_better
-        totals = tuple(
-            Totals.of_summary(model, errors_as_wrong=found.errors_as_wrong, scored=scored) for model in (before, after)
-        )
-        read = changes.read_of(name)
-        try:
-            compared = compare_questions(totals, read, all_read=all_read)
-            counts = _count_records(totals, changes.counts[name])
-        except MismatchError:
-            of = repr(evaluation) if metric is None else f"{evaluation!r} by the metric {metric!r}"
-            reason = f"its records of {model_id!r} on {of}, those of {shown(old.path)} and the two summaries"
-            reason += f" do not add up: one of the corpora is damaged; {VERIFY_HINT}"
-            raise CorpusError(new.path, reason) from None
-        kinds = ("rose", "fell") if lower else ("fell", "rose")
-        flips = [flip for kind in kinds for flip in changes.examples[*name, kind]]
-        enough = 100 * compared.old_compared.answered >= Fraction(str(found.min_compared)) * compared.old.answered
-        status: Any = "unanswered" if not compared.old.answered else "compared" if enough else "incomplete"
+        counts = changes.numbers[name]
+        for corpus, records in ((old, counts["old_records"]), (new, counts["new_records"])):
+            if records != (corpus.models[name].records if name in corpus.models else 0):
+                of = repr(evaluation) if metric is None else f"{evaluation!r} by the metric {metric!r}"
+                reason = f"its records of {model_id!r} on {of} and its summary do not add up; {VERIFY_HINT}"
+                raise CorpusError(corpus.path, reason)
+        by_score = (evaluation, metric) in scored
+        lower_is_better = by_score and (evaluation, metric) in lower
+        enough = 100 * counts["questions"] >= Fraction(str(found.min_compared)) * counts["old_answered"]
+        status: Any = "unanswered" if not counts["old_answered"] else "compared" if enough else "incomplete"
         if not before or not after:
             status = "missing" if before else "new"
-        differences = read.differences(compared.old_compared.answered)
-        model = ModelDifference(
-            evaluation_name=evaluation,
-            metric=metric,
-            model_id=model_id,
-            graded=(evaluation, metric) in graded,
-            measure="score" if scored else "accuracy",
-            lower_is_better=lower,
-            status=status,
-            old_records=totals[0].records,
-            new_records=totals[1].records,
-            old_errors=before.errors if before else 0,
-            new_errors=after.errors if after else 0,
-            **_statistics(compared, differences, scored=scored, lower=lower),
-            counts=counts,
-            flips=flips,
+        differences = _differences(counts, changes.sizes.get(name))
+        models.append(
+            ModelDifference(
+                evaluation_name=evaluation,
+                metric=metric,
+                model_id=model_id,
+                graded=(evaluation, metric) in old.graded | new.graded,
+                measure="score" if by_score else "accuracy",
+                lower_is_better=lower_is_better,
+                status=status,
+                old_errors=before.errors if before else 0,
+                new_errors=after.errors if after else 0,
+                **{field: counts[field] for field in _COUNTED},
+                **_statistics(counts, differences, scored=by_score, lower=lower_is_better),
+                counts=Counts(**{field: counts[field] for field in Counts.__struct_fields__}),
+                flips=[*changes.listed[name, lower_is_better], *changes.listed[name, not lower_is_better]],
+            )
         )
-        models.append(model)
         if differences.questions:
-            tested.append((model, differences))
+            tested.append((models[-1], differences))
     p_values = p_values_of([differences for _, differences in tested])
     for (model, _), p, adjusted in zip(tested, p_values, benjamini_hochberg(p_values), strict=True):
-        model.p, model.p_adjusted = p, adjusted
+        model.p = p
+        model.p_adjusted = adjusted
     return models
 
 
-def _count_records(totals: tuple[Totals, ...], counts: Mapping[str, int]) -> Counts:
-    """Add the number of unchanged pairs to what the tasks counted: both corpora must have the same number of pairs."""
-    kinds = {name: counts.get(name, 0) for name in Counts.__struct_fields__ if name != "unchanged"}
-    pairs = totals[0].records - kinds["removed"] - kinds["repeats_old"]
-    if pairs != totals[1].records - kinds["added"] - kinds["repeats_new"] or kinds["changed"] > pairs:
-        raise MismatchError
-    return Counts(unchanged=pairs - kinds["changed"], **kinds)
+def _differences(counts: Mapping[str, Any], sizes: tuple[Fraction, Fraction] | None) -> Differences:
+    return Differences(
+        counts["questions"],
+        counts["rose"],
+        counts["fell"],
+        Fraction(counts["gain"]),
+        Fraction(counts["squares"]),
+        *(sizes or ()),
+    )
 
 
-def _statistics(compared: Compared, found: Differences, *, scored: bool, lower: bool) -> dict[str, Any]:
-    """Compute the fields of a `ModelDifference` about its questions; `lower` says whether a lower score is better."""
-    number = found.questions
-    detectable, needed = power(found, graded=scored) if number else (None, None)
-    totals = (compared.old_compared.means, compared.new_compared.means)
-    means = [to_double(total / number) if number and total is not None else None for total in totals]
+def _statistics(counts: Mapping[str, Any], found: Differences, *, scored: bool, lower: bool) -> dict[str, Any]:
+    """Compute further fields of a `ModelDifference`; `lower` says whether a lower score is better."""
+    questions = found.questions
+    points, detectable, needed = None, None, None
+    means: list[float | None] = [None, None]
+    if questions:
+        points = to_double((-100 if lower else 100) * found.total / questions)
+        detectable, needed = power(found, graded=scored)
+        totals = (counts["old_means"], counts["new_means"])
+        means = [None if isinstance(total, float) else to_double(total / questions) for total in totals]
     accuracies, scores = ([None, None], means) if scored else (means, [None, None])
     return {
-        "old_questions": compared.old.questions,
-        "new_questions": compared.new.questions,
-        "old_answered": compared.old.answered,
-        "questions": number,
         "old_accuracy": accuracies[0],
         "new_accuracy": accuracies[1],
         "old_score": scores[0],
         "new_score": scores[1],
-        "points": to_double((-100 if lower else 100) * found.total / number) if number else None,
+        "points": points,
         "worse": found.rose if lower else found.fell,
         "better": found.fell if lower else found.rose,
-        "test": found.test if number else None,
+        "test": found.test if questions else None,
         "detectable": None if detectable is None else 100 * detectable,
         "questions_needed": needed,
     }
+
+
+def _side(corpus: Corpus) -> Side:
+    records = sum(model.records for model in corpus.models.values())
+    return filled(Side, corpus.manifest, corpus=utf8(corpus.path), records=records)
 
 
 def _check_gate(*, fail_on: float | None, p: float, p_adjust: str, min_compared: float) -> None:
@@ -248,24 +255,24 @@ def diff(
     _check_gate(fail_on=fail_on, p=p, p_adjust=p_adjust, min_compared=min_compared)
     match_by = check_by(field_names("by", by))
     wanted = make_filters(**filters)
-    with contextlib.ExitStack() as stack:
-        corpora: list[Corpus] = []
-        for path in (os.fspath(old), os.fspath(new)):
-            # One of them may have no matching record: its models are missing.
-            allow_empty = not corpora or corpora[0].manifest.records > 0
-            matching = matching_corpus(path, wanted, jobs=jobs, allow_empty=allow_empty)
-            corpora.append(read_corpus(stack.enter_context(matching), path, jobs=jobs))
-        before, after = corpora
-        scored = frozenset() if accuracy else before.graded | after.graded
-        plan = make_plan(before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples)
-        changes = Changes(scored)
-        for result in run_in_order(compare_range, plan.tasks, text_bytes=plan.text_bytes, jobs=jobs):
-            changes.add(result, examples)
+    before = read_corpus(os.fspath(old), wanted, jobs=jobs, allow_empty=True)
+    # One of them may have no matching record: its models are missing.
+    after = read_corpus(os.fspath(new), wanted, jobs=jobs, allow_empty=bool(before.models))
+    corpora = before, after
+    scored = frozenset() if accuracy else before.graded | after.graded
+    plan = make_plan(before, after, match_by, scored, errors_as_wrong=errors_as_wrong, examples=examples)
+    changes = Changes(examples)
+    for task in plan.tasks[:1]:
+        changes.add(compare_range(task))
+    # Reading lines takes most of the time. The first range tells how many there may be.
+    text_bytes = changes.text_bytes * len(plan.tasks)
+    for result in run_in_order(compare_range, plan.tasks[1:], text_bytes=text_bytes, jobs=jobs):
+        changes.add(result)
     lower_scopes, lower_notices = _find_scopes(lower, scored)
     changed = sorted(changes.fields.items(), key=lambda field: (-field[1], field[0]))
     found = Difference(
-        old=filled(Side, before.manifest, corpus=utf8(before.path)),
-        new=filled(Side, after.manifest, corpus=utf8(after.path)),
+        old=_side(before),
+        new=_side(after),
         by=plan.by,
         question=plan.fields,
         errors_as_wrong=errors_as_wrong,
@@ -280,7 +287,7 @@ def diff(
         counts=Counts(),
         models=[],
         fields=[ChangedField(path=path, records=records) for path, records in changed],
-        examples=Examples(**{kind: changes.examples[kind] for kind in Examples.__struct_fields__}),
+        examples=Examples(**{kind: changes.listed[kind] for kind in Examples.__struct_fields__}),
         filters=wanted.spelled(),
         notices=[*([f"only records that match {wanted}"] if wanted else []), *plan.notices, *lower_notices],
         text_bytes=before.manifest.text_bytes + after.manifest.text_bytes,
@@ -288,7 +295,7 @@ def diff(
         seconds=0.0,
     )
     lower_scopes |= before.lower | after.lower
-    found.models = _compare_models(before, after, changes, found, lower_scopes, all_read=plan.read_all)
+    found.models = _compare_models(corpora, changes, found, scored=scored, lower=lower_scopes)
     for name in Counts.__struct_fields__:
         setattr(found.counts, name, sum(getattr(model.counts, name) for model in found.models))
     for pattern in allowed:

@@ -5,7 +5,8 @@ r"""Planning a comparison: can the two corpora be compared, and which ranges of 
                  \__________ position ___________/                 \_ rest _/
 
 The leading sort fields that name an evaluation, a model and a sample are a record's *position*. Both corpora are sorted
-by it, so they can be merged. The records of one model for one question have one position. The rest distinguishes them.
+by it, so a range of positions has all records of its questions. The records of one model for one question have one
+position. The rest distinguishes them.
 
 If records name a metric (`evaluation_result_id`), it is the last sort field, and always one to compare by. Records of a
 position may then belong to several *scopes*: an evaluation with one of its metrics. Each scope is compared by itself.
@@ -15,74 +16,87 @@ Ranges begin where parts begin. They do not depend on the number of jobs, so nei
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise, takewhile
-from typing import Final
+from itertools import pairwise, takewhile
+from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 
-from fastrec.commands.diff.merge import CompareTask
-from fastrec.commands.diff.questions import ModelName, Scope
-from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary, skipped_lines
-from fastrec.corpus.scan import PartFile, Position, PositionOf, SplitHashes, find_split_hashes, parts_of, position_maker
+from fastrec.answers.index import Index
+from fastrec.answers.selection import Selection
+from fastrec.answers.table import Query
+from fastrec.commands.diff.compare import CompareTask, ModelName, Scope
+from fastrec.corpus.manifest import MANIFEST, Manifest, skipped_lines
+from fastrec.corpus.scan import PartFile, Position, SplitHashes, position_maker
 from fastrec.errors import CorpusError, UsageError, shown
+from fastrec.filters import Filters
 from fastrec.limits import current_limits
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.schemas.schema import Schema
 from fastrec.sorting.keys import METRIC, METRIC_FIELDS
-from fastrec.storage import join, storage_of
+from fastrec.storage import join
 from fastrec.summary.document import ModelSummary
 
 BY: Final = ("evaluation_name", "sample_hash", "model_id", "sample_id")
 """The fields to compare by if none are given: the whole sort key except the run, which is new every night. The metric
 is always compared by, where records name one."""
 
-_RANGES: Final = 16  # enough to keep many workers busy
+_LONGEST_ID: Final = (
+    1_000  # characters of a `sample_id` in a manifest; a longer one may be an integer in hexadecimal digits
+)
 
 
 class Corpus(msgspec.Struct):
     path: str
     manifest: Manifest
     parts: list[PartFile]
+    chosen: dict[str, bytes]  # by path of a part: bits of its matching records; empty without filters
     schema: Schema
     models: dict[ModelName, ModelSummary]
-    metrics: dict[str, list[str | None]]  # the metrics of each evaluation; None for records that name none
     graded: frozenset[Scope]  # what has scores other than 0 and 1
     lower: frozenset[Scope]  # metrics whose records say that lower scores are better
-    one_id_per_hash: bool  # whether in each evaluation, every sample_hash has one sample_id, and the other way round
     split: SplitHashes
+
+
+class _Place(NamedTuple):
+    first: Position
+    last: Position
+    file: PartFile
 
 
 class Plan(msgspec.Struct):
     tasks: list[CompareTask]
     by: tuple[str, ...]
     fields: tuple[str, ...]  # the fields that identify a question of a model
-    read_all: bool
-    text_bytes: int  # text of the parts to read
-    skipped: int
+    skipped: int  # parts that are the same in both corpora
     notices: list[str]
 
 
-def read_corpus(directory: str, path: str, *, jobs: int) -> Corpus:
-    """Read the documents of a corpus; `path` is what the user gave, and `directory` may have only matching records."""
-    manifest = read_manifest(directory)
-    parts = parts_of(directory, manifest)
-    summary = read_summary(directory, manifest)
+def read_corpus(path: str, filters: Filters, *, jobs: int, allow_empty: bool) -> Corpus:
+    """Read the documents of a corpus, and select its matching records; unless `allow_empty`, there must be some."""
+    selection = Selection(path).filtered(filters, jobs=jobs, allow_empty=allow_empty)
+    index = Index(selection)
+    chosen = {}
+    if not selection.is_whole:
+        for number, part in enumerate(selection.parts):
+            chosen[part.path] = np.packbits(selection.scope_codes(number) >= 0).tobytes()
     models: dict[ModelName, ModelSummary] = {}
-    metrics: dict[str, list[str | None]] = {}
-    for evaluation in summary.evaluations:
-        metrics.setdefault(evaluation.evaluation_name, []).append(evaluation.metric)
+    for evaluation in index.evaluations:
         for model in evaluation.by_model:
             models[evaluation.evaluation_name, evaluation.metric, model.model_id] = model
     graded, lower = (
-        frozenset((each.evaluation_name, each.metric) for each in summary.evaluations if getattr(each, name))
+        frozenset((each.evaluation_name, each.metric) for each in index.evaluations if getattr(each, name))
         for name in ("graded", "lower_is_better")
     )
-    one_id_per_hash = not any(each.ids_with_many_hashes or each.hashes_with_many_ids for each in summary.evaluations)
-    split = find_split_hashes(parts, manifest, summary.evaluations, jobs=jobs)
-    schema = CORPUS_LABELS[manifest.schema]
-    return Corpus(path, manifest, parts, schema, models, metrics, graded, lower, one_id_per_hash, split)
+    split = {
+        (each.evaluation_name, each.metric, sample_hash)
+        for each in index.evaluations
+        if each.split_hashes
+        for sample_hash in index.table(Query(evaluation_name=each.evaluation_name, metric=each.metric)).split_hashes()
+    }
+    schema = CORPUS_LABELS[selection.manifest.schema]
+    return Corpus(path, selection.manifest, selection.parts, chosen, schema, models, graded, lower, frozenset(split))
 
 
 def check_by(by: Sequence[str]) -> tuple[str, ...]:
@@ -125,43 +139,36 @@ def make_plan(
     """Check that two corpora can be compared, and cut the work into ranges."""
     by = _fields_of(old, new, by)
     fields = _position_fields(old, new, by)
-    # The summaries count the questions of a sample_hash. A hash that is split in one corpus is split in both here.
-    split = old.split | new.split
-    one_id_per_hash = "evaluation_id" not in fields and old.one_id_per_hash and new.one_id_per_hash
-    by_hash = {*fields} - {METRIC} == {"evaluation_name", "sample_hash", "model_id"}
-    read_all = bool(split) or (not by_hash and not one_id_per_hash)
-    same = set() if read_all else _same_parts(old.parts, new.parts, position_maker(fields))
-    olds, news = _parts_to_read(old, same), _parts_to_read(new, same)
-    # Ranges are cut by the fields before `sample_id`: in the manifest a huge integer is a string.
-    cut_fields = tuple(takewhile(lambda field: field != "sample_id", fields))
-    position_of = position_maker(cut_fields)
-    for corpus, parts in ((old, olds), (new, news)):
-        if any(position_of(low.entry.last) > position_of(high.entry.first) for low, high in pairwise(parts)):
+    bound_fields = fields
+    if any(_has_long_id(part) for part in (*old.parts, *new.parts)):
+        bound_fields = tuple(takewhile(lambda field: field != "sample_id", fields))
+    position_of = position_maker(bound_fields)
+    places = [
+        [_Place(position_of(part.entry.first), position_of(part.entry.last), part) for part in corpus.parts]
+        for corpus in (old, new)
+    ]
+    for corpus, parts in zip((old, new), places, strict=True):
+        if any(before.last > after.first for before, after in pairwise(parts)):
             raise CorpusError(join(corpus.path, MANIFEST), "does not list its parts in sort order")
-
-    def within(parts: list[PartFile], low: Position | None, high: Position | None) -> list[PartFile]:
-        parts = [part for part in parts if high is None or position_of(part.entry.first) < high]
-        return [part for part in parts if low is None or position_of(part.entry.last) >= low]
-
-    cuts = _cuts(olds, news, position_of, current_limits().diff_range_parts) if cut_fields else []
-    rest = tuple(field for field in by if field not in (*fields, METRIC))
+    cuts = _cuts([*places[0], *places[1]], current_limits().diff_range_records)
     tasks = [
         CompareTask(
-            old=within(olds, *bounds),
-            new=within(news, *bounds),
+            old=_within(places[0], *bounds),
+            new=_within(places[1], *bounds),
+            chosen=old.chosen | new.chosen,
             bounds=bounds,
+            bound_fields=bound_fields,
             fields=fields,
-            rest=rest,
-            by_metric=METRIC in by and METRIC not in fields,
+            by=by,
             scored=scored,
             errors_as_wrong=errors_as_wrong,
-            read_all=read_all,
-            split=split,
+            # A hash that is split in one corpus is split in both here.
+            split=old.split | new.split,
             examples=examples,
         )
         for bounds in pairwise([None, *cuts, None])
     ]
-    text_bytes = sum(part.entry.text_bytes for part in (*olds, *news))
+    texts, other_texts = ({part.entry.text_xxh3_128 for part in corpus.parts} for corpus in (old, new))
     notices = []
     ours, theirs = old.manifest.fastrec, new.manifest.fastrec
     if ours != theirs:
@@ -171,36 +178,29 @@ def make_plan(
         if skipped := skipped_lines(corpus.manifest.skipped):
             notices.append(f"{name} is {skipped[0]} {'; '.join(map(str.strip, skipped[1:]))}")
     notices += _metric_notices(old, new)
-    return Plan(tasks if olds or news else [], by, fields, read_all, text_bytes, len(same), notices)
+    return Plan(tasks if old.parts or new.parts else [], by, fields, len(texts & other_texts), notices)
+
+
+def _has_long_id(part: PartFile) -> bool:
+    ids = (part.entry.first.sample_id, part.entry.last.sample_id)
+    return any(isinstance(sample_id, str) and len(sample_id) > _LONGEST_ID for sample_id in ids)
 
 
 def _metric_notices(old: Corpus, new: Corpus) -> Iterator[str]:
     """Yield a notice for each evaluation that has no metric in common, although both corpora have it."""
-    for name in sorted(old.metrics.keys() & new.metrics.keys()):
-        if set(old.metrics[name]).isdisjoint(new.metrics[name]):
-            ours, theirs = (
-                ", ".join("none" if metric is None else repr(metric) for metric in corpus.metrics[name])
-                for corpus in (old, new)
-            )
-            yield f"{name!r} has no metric in common, so nothing of it is compared: OLD has {ours}, NEW has {theirs}"
+    ours, theirs = (_metrics_of(corpus) for corpus in (old, new))
+    for name in sorted(ours.keys() & theirs.keys()):
+        if ours[name].keys().isdisjoint(theirs[name]):
+            first, second = (", ".join(metrics[name]) for metrics in (ours, theirs))
+            yield f"{name!r} has no metric in common, so nothing of it is compared: OLD has {first}, NEW has {second}"
 
 
-def _same_parts(olds: Sequence[PartFile], news: Sequence[PartFile], position_of: PositionOf) -> set[str]:
-    """The checksums of parts that are the same in both corpora and can be skipped.
-
-    A question may have records on both sides of a border between parts. If one of these parts has to be read, so has
-    the other.
-    """
-    same = {part.entry.text_xxh3_128 for part in olds} & {part.entry.text_xxh3_128 for part in news}
-    borders = [
-        {part.entry.text_xxh3_128 for part in pair}
-        for parts in (olds, news)
-        for pair in pairwise(parts)
-        if position_of(pair[0].entry.last) == position_of(pair[1].entry.first)
-    ]
-    while torn := [border & same for border in borders if border & same and not border <= same]:
-        same.difference_update(*torn)
-    return same
+def _metrics_of(corpus: Corpus) -> dict[str, dict[str, None]]:
+    """The metrics of each evaluation, as they are shown."""
+    metrics: dict[str, dict[str, None]] = {}
+    for evaluation, metric, _ in corpus.models:
+        metrics.setdefault(evaluation, {})["none" if metric is None else repr(metric)] = None
+    return metrics
 
 
 def _position_fields(old: Corpus, new: Corpus, by: Sequence[str]) -> tuple[str, ...]:
@@ -233,33 +233,21 @@ def _sample_fields(sort_fields: Sequence[str], by: Sequence[str]) -> tuple[str, 
     return next((fields[:end] for end in range(len(fields)) if _names_a_sample(fields[:end])), fields)
 
 
-def _parts_to_read(corpus: Corpus, same: set[str]) -> list[PartFile]:
-    """The parts that are not the same in both corpora; of the others only the size is checked."""
-    for part in corpus.parts:
-        if part.entry.text_xxh3_128 in same and storage_of(part.path).size_of(part.path) != part.entry.bytes:
-            raise CorpusError(part.path, f"does not have the {part.entry.bytes:,} bytes that {MANIFEST} lists")
-    return [part for part in corpus.parts if part.entry.text_xxh3_128 not in same]
+def _cuts(parts: Sequence[_Place], most_records: int) -> list[Position]:
+    """The positions at which ranges begin, except for the first: starts of parts, so that ranges have few records."""
+    starts = sorted((part.first, part.file.entry.records) for part in parts)
+    cuts: list[Position] = []
+    records = 0
+    for start, number in starts:
+        begin = cuts[-1] if cuts else starts[0][0]
+        if records + number > most_records and start > begin:
+            cuts.append(start)
+            records = 0
+        records += number
+    return cuts
 
 
-def _cuts(olds: list[PartFile], news: list[PartFile], position_of: PositionOf, range_parts: int) -> list[Position]:
-    """The positions at which ranges begin: the start of every n-th part of OLD, or of the next part of NEW.
-
-    A range also reads what comes before it in the part of the other corpus in which it begins. Of two nights, parts
-    begin at about the same positions. A cut where the second of the two begins avoids reading most of it twice.
-    """
-    cuts = set()
-    starts, other_starts = _shares(olds), _shares(news)
-    other_firsts = [position_of(part.entry.first) for part in news]
-    for number in range(0, len(olds), max(range_parts, -(-len(olds) // _RANGES)))[1:]:
-        cut = position_of(olds[number].entry.first)
-        following = bisect_left(other_firsts, cut)
-        if 0 < following < len(news) and starts[number] * 2 > other_starts[following - 1] + other_starts[following]:
-            cut = other_firsts[following]
-        cuts.add(cut)
-    return sorted(cuts)
-
-
-def _shares(parts: Sequence[PartFile]) -> list[float]:
-    """The share of the text that comes before each part."""
-    ends = list(accumulate((part.entry.text_bytes for part in parts), initial=0))
-    return [start / ends[-1] for start in ends[:-1]]
+def _within(parts: Sequence[_Place], low: Position | None, high: Position | None) -> list[PartFile]:
+    """The parts that may have records of a range."""
+    parts = [part for part in parts if high is None or part.first < high]
+    return [part.file for part in parts if low is None or part.last >= low]

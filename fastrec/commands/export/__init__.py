@@ -25,10 +25,11 @@ import msgspec
 from fastrec._version import __version__
 from fastrec.commands.export.pairs import read_details, write_pairs
 from fastrec.commands.export.table import ExportTask, has_metrics, table_columns, write_table
-from fastrec.corpus.manifest import Manifest, read_manifest, skipped_lines
+from fastrec.corpus.manifest import Manifest, skipped_lines
 from fastrec.corpus.output import Kind
 from fastrec.corpus.publish import LocalOutput, check_output, open_local_output
-from fastrec.corpus.scan import PartFile, parts_of, run_in_order, with_progress
+from fastrec.corpus.reader import CorpusReader, open_corpus
+from fastrec.corpus.scan import PartFile, run_in_order, with_progress
 from fastrec.engine import check_jobs
 from fastrec.errors import UsageError, naming, shown
 from fastrec.filters import FilterArguments, Filters, make_filters
@@ -111,14 +112,15 @@ def export(
     if details is not None and format != "pairs":
         raise UsageError("details are an option of pairs")
     given = read_details(None if details is None else os.fspath(details))
-    directory, target = os.fspath(corpus), os.fspath(output)
+    target = os.fspath(output)
     if is_url(target):
         raise UsageError(f"tables must be written to a local directory, not to {shown(target)}: copy them there")
     wanted = make_filters(**filters)
-    manifest = read_manifest(directory)  # raises UsageError if it is not a corpus, before anything is done
+    reader = open_corpus(corpus)  # raises UsageError if it is not a corpus, before anything is done
+    manifest = reader.manifest
     if format == "pairs" and CORPUS_LABELS[manifest.schema] is not NEWEST_SCHEMA:
         raise UsageError(f"pairs have records of {NEWEST_SCHEMA.name}: normalize with --schema {NEWEST_SCHEMA.name}")
-    check_output(target, [directory])
+    check_output(target, [reader.path])
     kind = Kind("an export", _MARKER, _listed_files)
     with open_local_output(target, kind, overwrite=overwrite, fresh=True) as made, contextlib.ExitStack() as stack:
         stack.callback(made.clear)  # after a failure too: the next run cannot use its files
@@ -126,8 +128,8 @@ def export(
         if wanted or format == "matrix":
             from fastrec.answers.selection import select  # noqa: PLC0415 - numpy starts threads, as pyarrow does
 
-            selection = select(directory, wanted, jobs=jobs, progress=progress)
-        chosen = _matching_parts(selection) if wanted and selection else _all_parts(directory, manifest)
+            selection = select(reader, wanted, jobs=jobs, progress=progress)
+        chosen = _matching_parts(selection) if wanted and selection else _all_parts(reader)
         skipped = " ".join(map(str.strip, skipped_lines(manifest.skipped)))
         notices = [skipped] if skipped else []
         notices += [f"only records that match {wanted}"] if wanted else []
@@ -147,7 +149,7 @@ def export(
                 done = run_in_order(task, tasks, text_bytes=text_bytes, jobs=jobs)
                 list(with_progress(done, parts, progress, "write"))
                 _finish(format, made, [task.output for task in tasks], CORPUS_LABELS[manifest.schema])
-        manifest.records = sum(one.records for one in chosen)
+        manifest = msgspec.structs.replace(manifest, records=sum(one.records for one in chosen))
         with naming(str(made.staging)):
             files = _describe(format, made.staging, manifest, notices, wanted, raw_cells=raw_cells)
         made.publish()
@@ -172,9 +174,8 @@ class _ChosenPart(NamedTuple):
     text_bytes: int
 
 
-def _all_parts(corpus: str, manifest: Manifest) -> list[_ChosenPart]:
-    parts = parts_of(corpus, manifest)
-    return [_ChosenPart(part, b"", part.entry.records, part.entry.text_bytes) for part in parts]
+def _all_parts(corpus: CorpusReader) -> list[_ChosenPart]:
+    return [_ChosenPart(part, b"", part.entry.records, part.entry.text_bytes) for part in corpus.parts]
 
 
 def _matching_parts(selection: Selection) -> list[_ChosenPart]:

@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from fastrec.answers.fields import Array, sample_ids
 from fastrec.answers.records import Records, joint_codes, spelled_id
-from fastrec.answers.selection import Selection, lines_at
+from fastrec.answers.selection import Selection, lines_of
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
 from fastrec.commands.export.table import Output, Turn
 from fastrec.corpus.columns import PartColumns
@@ -121,7 +121,7 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
         found: list[Any] = []
         size = 0
         try:
-            for line in lines_at(part, rows.columns, rows.positions):
+            for line in lines_of(part, rows.columns, rows.positions):
                 found.append(decode(line))
                 size += len(line)
                 if size >= _BATCH_BYTES:

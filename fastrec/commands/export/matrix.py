@@ -153,8 +153,8 @@ _decode = msgspec.json.Decoder(_Line).decode
 def write_matrix(selection: Selection, scratch: Path, output: Path, *, raw_cells: bool) -> list[str]:
     """Write the matrix, and return notices of what it lacks."""
     names_metrics = has_metrics(CORPUS_LABELS[selection.manifest.schema])
-    evaluations = count_evaluations(selection)
-    records = RecordsOfScopes(selection, [one.records for one in evaluations])
+    records = RecordsOfScopes(selection)
+    evaluations = count_evaluations(selection, records)
     matrix = _Matrix(selection, scratch)
     for number, one in enumerate(evaluations):
         matrix.add(records.of(number), is_graded=names_metrics and one.graded)

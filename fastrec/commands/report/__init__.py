@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import BinaryIO, Unpack
+from typing import BinaryIO, Final, Unpack
 
 import msgspec
 
@@ -42,6 +42,16 @@ from fastrec.storage.local import LOCAL
 from fastrec.summary.document import Summary
 from fastrec.summary.present_choice import choose
 from fastrec.summary.present_ranking import MIN_COVERAGE, add_groups, choose_groups, facts_of, largest, rank
+
+_ABOUT_LINES: Final = (
+    "Line counts",
+    "Schema versions",
+    "Duplicates and repeats",
+    "Hashes and ids",
+    "Repaired lines",
+    "Rejected lines",
+    "Inputs",
+)
 
 
 def report(
@@ -105,7 +115,7 @@ def report(
     priced = None if prices is None else read_prices(os.fspath(prices))
     repeats = parse_repeats(repeats_as, errors_as_wrong=errors_as_wrong)
     name = parent_and_name(path)[1] if is_url(path) else Path(path).resolve().name
-    index = open_index(path, wanted, jobs=jobs, progress=progress)
+    index = open_index(corpus, wanted, jobs=jobs, progress=progress)
     manifest = index.manifest
     if repeats.kind != "mean":
         index.evaluations = reduce_repeats(index, repeats)
@@ -128,7 +138,7 @@ def report(
         add_ranks([one for one in found.evaluations if not (errors_as_wrong and one.errors)], index)
     notes: list[Html] = []
     if groups:
-        group_index = open_index(path, wanted, groups, jobs=jobs, progress=progress)
+        group_index = open_index(index.selection.reader, wanted, groups, jobs=jobs, progress=progress)
         if repeats.kind != "mean":
             group_index.evaluations = reduce_repeats(group_index, repeats)
         shown_groups = choose_groups(
@@ -146,9 +156,7 @@ def report(
     costs = []
     if priced is not None:
         scopes = [scope for scope, _ in choose_scopes(index.scopes, Filters(), shown_metrics)]
-        metric_of = {
-            one.evaluation_name: one.metric for one in choose_primary(scopes, as_tuple("primary", primary))
-        }
+        metric_of = {one.evaluation_name: one.metric for one in choose_primary(scopes, as_tuple("primary", primary))}
         models = {model.model_id for one in chosen for model in one.models}
         costs = find_costs(index, priced, metric_of, models)
     calibration = [] if confidence is None else find_calibration(index, confidence, Filters())
@@ -172,6 +180,9 @@ def report(
         "Rejected lines": sections.rejected_lines(summary, path, manifest),
         "Inputs": sections.inputs(manifest),
     }
+    if wanted:  # what is about all lines of the corpus does not belong here
+        for title in _ABOUT_LINES:
+            bodies[title] = Html("")
     page = _fill_template(name, _about(summary, manifest), sections.banners(wanted, found, manifest), bodies)
     if not isinstance(output, (str, os.PathLike)):
         return output.write(page)
@@ -216,8 +227,9 @@ def _about(summary: Summary, manifest: Manifest) -> str:
     evaluations = counted(len({one.evaluation_name for one in summary.evaluations}), "evaluation")
     metrics = len({one.metric for one in summary.evaluations} - {None})
     with_metrics = f" with {counted(metrics, 'metric')}" if metrics else ""
+    records = sum(one.records for one in summary.evaluations)
     return (
-        f"{summary.line_counts.kept:,} records of {counted(models, 'model')} on {evaluations}{with_metrics}; "
+        f"{records:,} records of {counted(models, 'model')} on {evaluations}{with_metrics}; "
         f"{counted(len(manifest.parts), 'part')} of "
         f"{sum(part.bytes for part in manifest.parts) / 1e6:,.1f} MB, {manifest.text_bytes / 1e6:,.1f} MB of text; "
         f"made by fastrec {manifest.fastrec}, schema {manifest.schema}"

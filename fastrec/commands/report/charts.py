@@ -10,7 +10,7 @@ from statistics import fmean
 from typing import Final, NamedTuple
 
 from fastrec.errors import counted, listed
-from fastrec.filters import Filters
+from fastrec.filters import AnyPath, Filters
 from fastrec.html import Html, joined, lazy, num, row, short_cell, short_row, soft, table, tag
 from fastrec.limits import current_limits
 from fastrec.statistics.calibration import Calibration
@@ -378,7 +378,7 @@ _MOST_CHANGES: Final = 500
 _COUNTS: Final = LineCounts.__struct_fields__
 
 
-def trend_plots(paths: Sequence[str], filters: Filters) -> Html:
+def trend_plots(paths: Sequence[AnyPath], filters: Filters) -> Html:
     """Show how models changed over corpora: plots, a table of changes, and the line counts of each corpus."""
     if not paths:
         return Html("")

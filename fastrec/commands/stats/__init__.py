@@ -32,7 +32,7 @@ from fastrec.answers.table import Query
 from fastrec.commands.stats.joins import find_joins, find_overlap
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import BadShardsError, FastrecError, UsageError, check_choice, counted
-from fastrec.filters import FilterArguments, Strings, as_tuple, make_filters
+from fastrec.filters import AnyPath, FilterArguments, Strings, as_tuple, make_filters
 from fastrec.normalize.options import Options
 from fastrec.normalize.scratch import SCRATCH_LEVEL, scratch_corpus
 from fastrec.progress import Progress
@@ -131,9 +131,8 @@ def stats(
     priced = None if prices is None else read_prices(os.fspath(prices))
     note = notice or (lambda _message: None)
     names_given = [paths] if isinstance(paths, (str, os.PathLike)) else paths
-    given = [os.fspath(name) for name in names_given]
     with contextlib.ExitStack() as stack:
-        corpus = _corpus_of(given, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note)
+        corpus = _corpus_of(names_given, stack, jobs=jobs, work_dir=work_dir, progress=progress, notice=note)
         index = open_index(corpus, by_record, jobs=jobs, progress=progress)
         summary = index.selection.summary
         if repeats.kind != "mean":
@@ -159,7 +158,7 @@ def stats(
         tests = not (no_ranks or about_questions or by not in (None, "accuracy", "score") or repeats.kind != "mean")
         group_index: Index | None = None
         if groups:  # first, because there may be too many of them
-            group_index = open_index(corpus, wanted, groups, jobs=jobs, progress=progress)
+            group_index = open_index(index.selection.reader, wanted, groups, jobs=jobs, progress=progress)
         if tests and not common:
             _add_ranks(found.evaluations, index, errors_as_wrong=errors_as_wrong)
         found.others = len(choice(index.evaluations, wanted, metrics="all")) - len(chosen)
@@ -206,18 +205,19 @@ def _add_ranks(
 
 
 def _corpus_of(
-    names: Sequence[str],
+    names: Sequence[AnyPath],
     stack: contextlib.ExitStack,
     *,
     jobs: int,
     work_dir: str | os.PathLike[str] | None,
     progress: Progress | None,
     notice: Callable[[str], None],
-) -> str:
-    """The path of a published corpus; shards are normalized into a temporary one."""
-    if len(names) == 1 and storage_of(names[0]).exists(join(names[0], MANIFEST)):
+) -> AnyPath:
+    """A published corpus as it is given; shards are normalized into a temporary one."""
+    paths = [os.fspath(name) for name in names]
+    if len(paths) == 1 and storage_of(paths[0]).exists(join(paths[0], MANIFEST)):
         return names[0]
-    shards, notices = find_shards(names)
+    shards, notices = find_shards(paths)
     for message in notices:
         notice(message)
     scratch = None if work_dir is None else os.fspath(work_dir)

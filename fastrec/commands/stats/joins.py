@@ -106,9 +106,7 @@ def _asked(
     hashes = records.hash[table.place][chosen]
     ids = records.sample_id[table.place][chosen]
     own_models = table.model[chosen]
-    codes = joint_codes(
-        (hashes, len(records.hashes)), (ids, len(records.sample_ids)), (own_models, len(table.models))
-    )
+    codes = joint_codes((hashes, len(records.hashes)), (ids, len(records.sample_ids)), (own_models, len(table.models)))
     _, first = np.unique(codes, return_index=True)
     asked: Asked = {}
     questions: dict[bytes, int] = {}  # the number of the first record of each

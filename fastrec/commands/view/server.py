@@ -242,7 +242,7 @@ class _Pages:
         with self._matching_lock:
             if query.where not in self._matching:
                 filters = make_filters(where=query.where)  # refuses what is no condition
-                self._matching[query.where] = open_index(self._index.corpus, filters)
+                self._matching[query.where] = open_index(self._index.selection.reader, filters)
                 if len(self._matching) > _KEPT:
                     self._matching.popitem(last=False)
             self._matching.move_to_end(query.where)

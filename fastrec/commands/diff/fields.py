@@ -1,0 +1,102 @@
+"""Comparing two records field by field, by their lines.
+
+The normal form makes this fast: equal values have equal bytes at every level, and known keys have one order. So the
+text that two lines share up to the answer is skipped, and the rest is split into the values of its keys. Only values
+that differ are split further. Numbers and strings are compared as they are spelled.
+
+    {"schema_version":… | ,"evaluation_id":… | ,"model_id":…,"input":… | ,"output":…,"answer_attribution":[…],…}
+     compared             left out             compared                  split
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from msgspec import Raw
+
+from fastrec.corpus.scan import key_mark
+from fastrec.judge.findings import json_path
+
+OTHER_FIELDS: Final = "(other fields)"
+
+_RUN, _MODEL, _OUTPUT, _TAIL = map(key_mark, ("evaluation_id", "model_id", "output", "answer_attribution"))
+_VERDICT: Final = frozenset({"$.evaluation.score", "$.evaluation.is_correct"})
+_LABEL: Final = ("original_score", "original_is_correct", "label_by", "label_at", "label_reason")
+
+_Object = dict[str, Raw]
+
+
+class _Labelled(msgspec.Struct):
+    metadata: dict[str, Raw] = {}
+
+
+_decode_object = msgspec.json.Decoder(_Object).decode
+_decode_array = msgspec.json.Decoder(list[Raw]).decode
+_decode_labelled = msgspec.json.Decoder(_Labelled).decode
+
+
+def compare_lines(old: bytes, new: bytes) -> list[str]:
+    """Return the paths in which two records in normal form differ, each once, without `evaluation_id`."""
+    found: dict[str, None] = {}
+    if not new.startswith(old[: old.find(_RUN) + len(_RUN)]):
+        found["$.schema_version"] = None
+    start, other = old.find(_MODEL), new.find(_MODEL)
+    if old[start:] == new[other:]:
+        return list(found)
+    for cut in (old.rfind(_TAIL), old.find(_OUTPUT, start)):
+        if cut > start and new.startswith(old[start:cut], other):
+            start, other = cut, other + cut - start
+            break
+    try:
+        before, after = _decode_object(b"{" + old[start + 1 :]), _decode_object(b"{" + new[other + 1 :])
+    except msgspec.MsgspecError:
+        # Quotes inside a string are escaped, so a key cannot occur there. But a nested object may have the same key.
+        # Then the text from there on has a closing bracket too many.
+        before, after = _decode_object(old), _decode_object(new)
+        del before["evaluation_id"], after["evaluation_id"]
+    _compare_objects(before, after, "$", found)
+    return list(found)
+
+
+def is_relabelled(old: bytes, new: bytes, paths: Sequence[str]) -> bool:
+    """Whether a label changed the verdict: it is another one, and only NEW has this label in its metadata."""
+    if _VERDICT.isdisjoint(paths):
+        return False
+    was, now = (_decode_labelled(line).metadata for line in (old, new))
+    return any(name in now and now[name] != was.get(name) for name in _LABEL)
+
+
+def _compare_objects(old: _Object, new: _Object, path: str, found: dict[str, None]) -> None:
+    for key, value in old.items():
+        other = new.get(key)
+        if other != value:
+            if other is None:
+                found[_step(path, key)] = None
+            else:
+                _compare_values(bytes(value), bytes(other), _step(path, key), found)
+    if not new.keys() <= old.keys():
+        found.update([(_step(path, key), None) for key in new if key not in old])
+
+
+def _compare_values(old: bytes, new: bytes, path: str, found: dict[str, None]) -> None:
+    """Find what differs in two unequal values; lists of different lengths differ as a whole."""
+    kind = old[:1]
+    if kind == b"{" == new[:1]:
+        _compare_objects(_decode_object(old), _decode_object(new), path, found)
+        return
+    if kind == b"[" == new[:1]:
+        items, others = _decode_array(old), _decode_array(new)
+        if len(items) == len(others):
+            for item, other in zip(items, others, strict=True):
+                if item != other:
+                    _compare_values(bytes(item), bytes(other), f"{path}[*]", found)
+            return
+    found[path] = None
+
+
+@lru_cache(maxsize=1_024)
+def _step(path: str, key: str) -> str:
+    return path + json_path((key,))[1:]

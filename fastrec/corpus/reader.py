@@ -1,0 +1,79 @@
+"""A published corpus that is open for reading: each of its documents is read once, when it is needed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from functools import cached_property
+from typing import Final
+
+from fastrec.corpus.columns import PartColumns
+from fastrec.corpus.manifest import MANIFEST, Manifest, read_manifest, read_summary
+from fastrec.corpus.scan import VERIFY_HINT, PartFile, parts_of
+from fastrec.errors import CorpusError
+from fastrec.storage import file_in, join
+from fastrec.summary.document import Summary
+
+_KEPT_COLUMNS: Final = 64  # files whose headers are kept
+
+
+class CorpusReader(os.PathLike[str]):
+    """The documents of a corpus. Functions take it in the place of a path. May be used by several threads.
+
+    It stays what it was when it was opened: a corpus that takes its place has to be opened again.
+    """
+
+    def __init__(self, corpus: str | os.PathLike[str]) -> None:
+        """Open a corpus.
+
+        Raises:
+            UsageError: The directory is not a corpus.
+            CorpusError: The manifest is damaged.
+        """
+        self.path = os.fspath(corpus)
+        self.manifest: Manifest = read_manifest(self.path)
+        self._columns: OrderedDict[int, PartColumns] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __fspath__(self) -> str:
+        return self.path
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The document `summary.json`."""
+        return read_summary(self.path, self.manifest)
+
+    @cached_property
+    def parts(self) -> list[PartFile]:
+        """The parts in order, each with its path and its entry of the manifest."""
+        return parts_of(self.path, self.manifest)
+
+    def columns_path(self, part: int) -> str:
+        """The path of the columns of a part, given the number of the part."""
+        name = self.parts[part].entry.columns.file
+        return file_in(self.path, name, join(self.path, MANIFEST))
+
+    def part_columns(self, part: int) -> PartColumns:
+        """The columns of a part."""
+        with self._lock:
+            if part not in self._columns:
+                self._columns[part] = self._open_columns(part)
+            self._columns.move_to_end(part)
+            if len(self._columns) > _KEPT_COLUMNS:
+                self._columns.popitem(last=False)
+            return self._columns[part]
+
+    def _open_columns(self, part: int) -> PartColumns:
+        entry = self.parts[part].entry
+        path = self.columns_path(part)
+        found = PartColumns(path, entry.text_xxh3_128)
+        if found.records != entry.records:
+            reason = f"has {found.records:,} records, but the manifest says {entry.records:,}"
+            raise CorpusError(path, f"{reason}; {VERIFY_HINT}")
+        return found
+
+
+def open_corpus(corpus: str | os.PathLike[str]) -> CorpusReader:
+    """Open a corpus, unless it is open already."""
+    return corpus if isinstance(corpus, CorpusReader) else CorpusReader(corpus)
