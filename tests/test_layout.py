@@ -127,7 +127,6 @@ EDGES = {
         "sorting",
         "sources",
         "statistics",
-        "storage",
         "summary",
         "toml_file",
         "where",

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from itertools import groupby, takewhile
+from itertools import takewhile
 from operator import attrgetter
 from typing import IO, Any, Final, TypeVar, cast
 
@@ -34,12 +34,11 @@ from fastrec.judge.parse import parse
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS, DEFAULT_SCHEMA
-from fastrec.sorting.keys import FIELDS, METRIC, is_split
+from fastrec.sorting.keys import FIELDS, METRIC
 from fastrec.sources.formats import Format
 from fastrec.sources.lines import MAX_LINE_BYTES, Chunk, LongLine
 from fastrec.sources.shard import Shard, shard_at
 from fastrec.storage import file_in, join, storage_of
-from fastrec.summary.document import EvaluationSummary
 
 VERIFY_HINT = "`fastrec verify` lists everything that is wrong with a corpus"
 
@@ -104,53 +103,6 @@ def with_progress(
 
 SplitHashes = frozenset[tuple[str, str | None, str]]
 """evaluation_name, metric and sample_hash of split hashes: each `sample_id` of them is a question (`keys.is_split`)."""
-
-
-class _SplitTask(PartTask, frozen=True):
-    scopes: frozenset[tuple[str, str | None]]
-    sort_fields: tuple[str, ...]
-    sorted_by_question: bool
-
-
-_Samples = dict[tuple[str, str | None, str], set[tuple[tuple[str, str], bytes]]]
-"""By evaluation_name, metric and sample_hash: runs (model_id, evaluation_id), each with a sample_id."""
-
-
-def find_split_hashes(
-    parts: Sequence[PartFile], manifest: Manifest, evaluations: Iterable[EvaluationSummary], *, jobs: int
-) -> SplitHashes:
-    """Find the split hashes of a corpus. Parts are read only if the summary says that there are any.
-
-    Memory holds the split hashes; if the records of a question are not adjacent, also the run and id of all records.
-    """
-    scopes = frozenset((one.evaluation_name, one.metric) for one in evaluations if one.split_hashes)
-    if not scopes:
-        return frozenset()
-    fields = manifest.sort_fields
-    tasks = [_SplitTask(part, scopes, fields, is_sorted_by_question(manifest)) for part in parts]
-    found: _Samples = {}
-    for some in run_in_order(_find_samples, tasks, text_bytes=manifest.text_bytes, jobs=jobs):
-        for key, samples in some.items():
-            found.setdefault(key, set()).update(samples)
-    return frozenset(key for key, samples in found.items() if is_split(samples))
-
-
-def _find_samples(task: _SplitTask) -> _Samples:
-    """Find the runs and samples of each hash in a part; if all its records are there, only of split hashes."""
-    found: _Samples = {}
-    chunks = decode_lines(task.part, read_head, current_limits().chunk_bytes, task.sort_fields)
-    lines = (head for heads, _ in chunks for head in heads)
-    # If the records of a question are adjacent, no cut between parts separates them.
-    key = attrgetter("evaluation_name", "sample_hash") if task.sorted_by_question else lambda _: None
-    for _, heads in groupby(lines, key=key):
-        here: _Samples = {}
-        for head in heads:
-            name, metric = head.evaluation_name, head.metric()
-            if (name, metric) in task.scopes:
-                run = head.model_id, head.evaluation_id
-                here.setdefault((name, metric, head.sample_hash), set()).add((run, bytes(head.sample_id)))
-        found |= {name: some for name, some in here.items() if not task.sorted_by_question or is_split(some)}
-    return found
 
 
 def is_sorted_by_question(manifest: Manifest) -> bool:

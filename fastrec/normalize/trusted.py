@@ -48,15 +48,11 @@ _NUMBERS: Final[dict[tuple[str, ...], str]] = {
     ("token_usage", "output_tokens"): "output_tokens",
     ("token_usage", "total_tokens"): "total_tokens",
     ("performance", "latency_ms"): "latency_ms",
-}
-"""Fields whose numbers are in a column."""
-
-_NUMBERS_OF_NEWEST: Final[dict[tuple[str, ...], str]] = {
     ("turns",): "turns",
     ("tool_calls",): "tool_calls",
     ("response", "characters"): "response_characters",
 }
-"""The same in the newest version. Earlier ones allow the unknown key `messages`, which conditions count as turns."""
+"""Fields whose numbers are in a column."""
 
 _LARGEST: Final = 1 << 63
 _LONG: Final = "long"  # stands for an integer that a column cannot hold
@@ -198,7 +194,7 @@ class _Chooser:
             return columns.array(text), [() if isinstance(one, dict) else (one,) for one in columns.values(text)]
         if path == ("error",) and condition.operator == "?":
             return columns.array("error"), [(None,), ("some",)]
-        found = _NUMBERS.get(path) or (_NUMBERS_OF_NEWEST.get(path) if is_newest else None)
+        found = _NUMBERS.get(path)
         return self._numbers(found) if found else None
 
     def _numbers(self, name: str) -> tuple[Sequence[int], list[Sequence[Any]]]:
@@ -223,8 +219,6 @@ def _spellings(name: str, value: Any) -> Sequence[Any]:
         return ()
     if name == "correct":
         return (bool(value),)
-    if name == "turns":
-        return (max(value, 1),)
     if isinstance(value, float) and value.is_integer():
         if abs(value) >= _LARGEST:
             return ()
