@@ -19,7 +19,7 @@ import pyarrow.dataset as ds
 from msgspec import Raw
 
 from fastrec.answers.fields import Array, sample_ids
-from fastrec.answers.records import Records, joint_codes, spelled_id
+from fastrec.answers.records import Records, joint_codes
 from fastrec.answers.selection import Selection, lines_of
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
 from fastrec.commands.export.table import Output, Turn
@@ -215,15 +215,8 @@ class AnswersDataset(LazyDataset):
         return pa.array([f"{source.shard}:{source.line}" for source in sources], pa.string())
 
     def _questions(self, rows: _Rows) -> pa.Array:
-        """The names of questions, as `ScopeRecords.names` has them."""
-        if not any(one.split_hashes for one in self.selection.summary.evaluations):
-            return rows.texts("hash", rows.columns.values("hash"))
         records, places = self._records(rows)
-        names = [records.hashes[code] for code in records.hash[places].tolist()]
-        for row in np.flatnonzero(records.split_hashes[places]).tolist():
-            sample_id = records.sample_ids[int(records.sample_id[places[row]])]
-            names[row] += f"/{spelled_id(sample_id).decode()}"
-        return pa.array(names, pa.string())
+        return pa.array(records.names, pa.string()).take(pa.array(records.question[places]))
 
     def _trials(self, rows: _Rows) -> pa.Array:
         """Number the records of each question and model, in the order of the corpus."""
