@@ -179,6 +179,16 @@ class Records:
         """By code; an integer beyond 64 bits as the JSON text of the column."""
         return self._samples[1]
 
+    @cached_property
+    def names(self) -> list[str]:
+        """The name of each question: its hash; if that is split, also `/` and the `sample_id` in JSON."""
+        names = [self.hashes[code] for code in self.hash[self.first].tolist()]
+        split = np.flatnonzero(self.split_hashes[self.first]).tolist()
+        for question in split:
+            sample_id = self.sample_ids[int(self.sample_id[self.first[question]])]
+            names[question] += f"/{spelled_id(sample_id).decode()}"
+        return names
+
     def of_scope(self, scope: int) -> ScopeRecords:
         begin, end = np.searchsorted(self.scope, [scope, scope + 1]).tolist()
         return ScopeRecords(self, scope, slice(begin, end))
@@ -218,10 +228,11 @@ class ScopeRecords:
         self.flag = records.flag[place]
         self.score = records.score[place]
         question = records.question[place]
-        first_question = int(question.min()) if len(question) else 0
-        self.question = question - first_question
+        self.first_question = int(question.min()) if len(question) else 0
+        """Its place among the questions that were loaded together."""
+        self.question = question - self.first_question
         self.questions = int(self.question.max(initial=-1)) + 1
-        first = records.first[first_question : first_question + self.questions]
+        first = records.first[self.first_question : self.first_question + self.questions]
         self.first = first - place.start
         """By question: the position of its first record."""
         codes, places = np.unique(records.model[place], return_inverse=True)
@@ -243,16 +254,8 @@ class ScopeRecords:
 
     @cached_property
     def names(self) -> list[str]:
-        """The name of each question: its hash; if that is split, also `/` and the `sample_id` in JSON."""
-        places = self.first + self.place.start
-        records = self.records
-        names = [records.hashes[code] for code in records.hash[places].tolist()]
-        if records.split_hashes[self.place].any():
-            split = records.split_hashes[places]
-            samples = records.sample_id[places]
-            for question in np.flatnonzero(split).tolist():
-                names[question] += f"/{spelled_id(records.sample_ids[int(samples[question])]).decode()}"
-        return names
+        """The name of each question."""
+        return self.records.names[self.first_question : self.first_question + self.questions]
 
     @cached_property
     def numbers(self) -> dict[str, int]:

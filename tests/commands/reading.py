@@ -92,8 +92,7 @@ def answers_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
     for record, question in zip(records, question_names(records), strict=True):
         identity = record["evaluation_name"], record.get("evaluation_result_id"), question, record["model_id"]
         trials[identity] += 1
-        conversation = record.get("messages", record.get("interactions"))
-        turns = conversation or []
+        turns = record.get("messages") or record.get("interactions") or []
         reference = record["input"]["reference"]
         usage = record.get("token_usage") or {}
         raw = (record.get("output") or {}).get("raw", [])
@@ -115,7 +114,7 @@ def answers_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
                 "tokens_out": _count(usage.get("output_tokens")),
                 "latency_ms": double((record.get("performance") or {}).get("latency_ms")),
                 "error": record.get("error") or None,
-                "turns": 1 if conversation is None else len(turns),
+                "turns": len(turns) or 1,
                 "tool_calls": sum(len(turn.get("tool_calls") or ()) for turn in turns),
                 "metadata": [(name, _text(value)) for name, value in metadata.items()] if metadata else None,
                 "trial": trials[identity],

@@ -9,19 +9,17 @@ but only of rows that a condition on other columns does not rule out. `records` 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing
 from functools import cached_property
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-from msgspec import UNSET, Raw, UnsetType
+from msgspec import Raw
 
 from fastrec.answers.fields import Array, sample_ids
-from fastrec.answers.records import Records, joint_codes, spelled_id
+from fastrec.answers.records import Records, joint_codes
 from fastrec.answers.selection import Selection, lines_of
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
 from fastrec.commands.export.table import Output, Turn
@@ -35,17 +33,16 @@ from fastrec.schemas.registry import CORPUS_LABELS
 _BATCH_BYTES: Final = 4 << 20  # text to hold as records at a time
 _READ_AHEAD: Final = 2  # batches
 _LARGEST_INTEGER: Final = 2**63 - 1
-_TEXTS: Final = ("input", "reference", "output", "metadata")
-"""Columns that are read from all lines."""
 _CODED: Final = ("evaluation", "metric", "model")
 _FLAGS: Final = {"correct": "correct", "failed": "error"}
 _COUNTS: Final = ("turns", "tool_calls")
+_DOUBLES: Final = ("score", "latency_ms")
 _TOKENS: Final = {"tokens_in": "input_tokens", "tokens_out": "output_tokens"}
 
 _TYPES: Final = {
-    **dict.fromkeys(("correct", "failed"), pa.bool_()),
-    **dict.fromkeys(("score", "latency_ms"), pa.float64()),
-    **dict.fromkeys(("tokens_in", "tokens_out", "turns", "tool_calls", "trial"), pa.int64()),
+    **dict.fromkeys(_FLAGS, pa.bool_()),
+    **dict.fromkeys(_DOUBLES, pa.float64()),
+    **dict.fromkeys((*_TOKENS, *_COUNTS, "trial"), pa.int64()),
     "metadata": pa.map_(pa.string(), pa.string()),
 }
 """The types of columns that are no texts."""
@@ -121,18 +118,20 @@ class LazyDataset(ds.Dataset):  # type: ignore[misc] # pyarrow has no types
     def _read(self, rows: _Rows, decode: Callable[[bytes], Any]) -> Iterator[list[Any]]:
         """Yield decoded lines, about `_BATCH_BYTES` of text at a time."""
         part = self.selection.parts[rows.part]
-        ends = np.cumsum(rows.numbers("bytes").astype(np.int64))
-        begin = 0
-        with closing(lines_of(part, rows.columns, rows.positions)) as lines:
-            while begin < len(ends):
-                before = int(ends[begin - 1]) if begin else 0
-                end = max(int(np.searchsorted(ends, before + _BATCH_BYTES)), begin + 1)
-                try:
-                    yield list(map(decode, islice(lines, end - begin)))
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
-                    reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
-                    raise CorpusError(part.path, reason) from exc
-                begin = end
+        found: list[Any] = []
+        size = 0
+        try:
+            for line in lines_of(part, rows.columns, rows.positions):
+                found.append(decode(line))
+                size += len(line)
+                if size >= _BATCH_BYTES:
+                    yield found
+                    found, size = [], 0
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            reason = f"has a line that is not a record in normal form: {exc}; {VERIFY_HINT}"
+            raise CorpusError(part.path, reason) from exc
+        if found:
+            yield found
 
 
 class RecordsDataset(LazyDataset):
@@ -157,6 +156,8 @@ class AnswersDataset(LazyDataset):
 
     def __init__(self, selection: Selection, names: Iterable[str]) -> None:
         super().__init__(selection, pa.schema([(name, _TYPES.get(name, pa.string())) for name in names]))
+        turns = ("turns", Raw, msgspec.field(name=self.version.turns_field, default=_NULL))
+        self._decode = msgspec.json.Decoder(msgspec.defstruct("_VersionLine", [turns], bases=(_Line,))).decode
 
     def batches(self, names: Sequence[str], condition: ds.Expression = None) -> Iterator[pa.RecordBatch]:
         schema = self.schema_of(names)
@@ -164,20 +165,15 @@ class AnswersDataset(LazyDataset):
         can_choose = condition is not None and not any(name in str(condition) for name in _TEXTS)
         for rows in self._parts():
             arrays = {name: self._array(rows, name) for name in names if name not in texts}
-            if not texts:
-                yield pa.RecordBatch.from_arrays([arrays[name] for name in names], schema=schema)
-                continue
+            small = pa.table({**arrays, "": rows.positions})
             if can_choose:
-                places = pa.array(np.arange(len(rows.positions)))
-                chosen = pa.table({**arrays, "": places}).filter(condition).column("").combine_chunks()
-                arrays = {name: array.take(chosen) for name, array in arrays.items()}
-                rows = rows._replace(positions=rows.positions[chosen.to_numpy()])
+                small = small.filter(condition)
+            chosen = rows._replace(positions=small.column("").to_numpy())
             begin = 0
-            for lines in self._read(rows, _line_decoder(texts, self.version.turns_field)):
-                columns = _columns(lines, texts)
-                columns |= {name: array.slice(begin, len(lines)) for name, array in arrays.items()}
-                made = [_as_array(columns[field.name], field.type) for field in schema]
-                yield pa.RecordBatch.from_arrays(made, schema=schema)
+            for lines in self._read(chosen, self._decode) if texts else [range(len(chosen.positions))]:
+                part = small.slice(begin, len(lines))
+                columns = [_TEXTS[name](lines) if name in texts else part.column(name) for name in names]
+                yield from pa.table(columns, schema=schema).to_batches()
                 begin += len(lines)
 
     def _array(self, rows: _Rows, name: str) -> pa.Array:
@@ -186,6 +182,8 @@ class AnswersDataset(LazyDataset):
             return rows.texts(name, rows.columns.values(name))
         if name in _FLAGS:
             return pa.array(rows.numbers(_FLAGS[name]) == 1)
+        if name in _DOUBLES:
+            return pa.array(_doubles(rows, name), from_pandas=True)  # NaN is null
         if name in _COUNTS:
             return pa.array(rows.numbers(name).astype(np.int64))
         if name in _TOKENS:
@@ -196,8 +194,6 @@ class AnswersDataset(LazyDataset):
             "question": self._questions,
             "trial": self._trials,
             "sample_id": _sample_ids,
-            "score": _scores,
-            "latency_ms": _latencies,
             "error": self._errors,
             "source": self._sources,
         }
@@ -219,27 +215,17 @@ class AnswersDataset(LazyDataset):
         return pa.array([f"{source.shard}:{source.line}" for source in sources], pa.string())
 
     def _questions(self, rows: _Rows) -> pa.Array:
-        """The names of questions, as `ScopeRecords.names` has them."""
-        if not any(one.split_hashes for one in self.selection.summary.evaluations):
-            return rows.texts("hash", rows.columns.values("hash"))
         records, places = self._records(rows)
-        names = [records.hashes[code] for code in records.hash[places].tolist()]
-        for row in np.flatnonzero(records.split_hashes[places]).tolist():
-            sample_id = records.sample_ids[int(records.sample_id[places[row]])]
-            names[row] += f"/{spelled_id(sample_id).decode()}"
-        return pa.array(names, pa.string())
+        return pa.array(records.names, pa.string()).take(pa.array(records.question[places]))
 
     def _trials(self, rows: _Rows) -> pa.Array:
         """Number the records of each question and model, in the order of the corpus."""
         records, places = self._records(rows)
         codes = joint_codes((records.question, len(records.first)), (records.model, len(records.models)))
         order = np.lexsort((records.number, codes))
-        ordered = codes[order]
-        is_first = np.ones(len(order), dtype=np.bool_)
-        is_first[1:] = ordered[1:] != ordered[:-1]
-        positions = np.arange(len(order))
+        _, starts, groups = np.unique(codes[order], return_index=True, return_inverse=True)
         trials = np.empty(len(order), dtype=np.int64)
-        trials[order] = positions - np.maximum.accumulate(np.where(is_first, positions, 0)) + 1
+        trials[order] = np.arange(len(order)) - starts[groups] + 1
         return pa.array(trials[places])
 
     def _records(self, rows: _Rows) -> tuple[Records, Array]:
@@ -264,14 +250,6 @@ def _sample_ids(rows: _Rows) -> pa.Array:
     return rows.texts("sample_id", values)
 
 
-def _scores(rows: _Rows) -> pa.Array:
-    return pa.array(_doubles(rows, "score"))
-
-
-def _latencies(rows: _Rows) -> pa.Array:
-    return pa.array(_doubles(rows, "latency_ms"), from_pandas=True)  # NaN is null
-
-
 def _doubles(rows: _Rows, name: str) -> Array:
     """Numbers as doubles; infinite beyond the largest one."""
     numbers = rows.columns.numbers(name).copy()
@@ -293,39 +271,23 @@ class _Input(msgspec.Struct):
     reference: str | list[str]
 
 
+_NULL: Final = Raw(b"null")
+
+
+class _Line(msgspec.Struct, kw_only=True):
+    """The fields that columns of texts need, and `turns`, whose name depends on the version. Few are decoded."""
+
+    input: Raw
+    output: Raw = _NULL
+    metadata: Raw = _NULL
+
+
 _decode_error = msgspec.json.Decoder(_Error).decode
 _decode_input = msgspec.json.Decoder(_Input).decode
+_decode_output = msgspec.json.Decoder(Output | None).decode
+_decode_turns = msgspec.json.Decoder(list[Turn] | None).decode
+_decode_metadata = msgspec.json.Decoder(dict[str, Raw] | None).decode
 _decode_text = msgspec.json.Decoder(str).decode
-
-
-def _line_decoder(texts: Sequence[str], turns_field: str) -> Callable[[bytes], Any]:
-    """Make a decoder of lines that decodes only what some columns need."""
-    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
-    if "input" in texts or "reference" in texts:
-        fields.append(("input", Raw))
-    if "output" in texts:
-        fields.append(("output", Output | None, None))
-        fields.append(("turns", list[Turn] | None, msgspec.field(name=turns_field, default=None)))
-    if "metadata" in texts:
-        fields.append(("metadata", dict[str, Raw] | UnsetType, UNSET))
-    return msgspec.json.Decoder(msgspec.defstruct("_Texts", fields, kw_only=True)).decode
-
-
-def _columns(lines: Sequence[Any], texts: Sequence[str]) -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    if "input" in texts or "reference" in texts:
-        asked = list(_inputs(lines))
-        columns["input"] = [one.raw for one in asked]
-        columns["reference"] = [
-            one.reference if isinstance(one.reference, str) else "\n".join(one.reference) for one in asked
-        ]
-    if "output" in texts:
-        columns["output"] = list(map(_said, lines))
-    if "metadata" in texts:
-        columns["metadata"] = [
-            [(name, _text(value)) for name, value in line.metadata.items()] if line.metadata else None for line in lines
-        ]
-    return columns
 
 
 def _inputs(lines: Sequence[Any]) -> Iterator[_Input]:
@@ -338,12 +300,22 @@ def _inputs(lines: Sequence[Any]) -> Iterator[_Input]:
         yield found
 
 
+def _references(lines: Sequence[Any]) -> list[str]:
+    references = [one.reference for one in _inputs(lines)]
+    return [one if isinstance(one, str) else "\n".join(one) for one in references]
+
+
 def _said(line: Any) -> str:
-    said = [turn.content for turn in line.turns or () if turn.role == "assistant" and turn.content]
-    if line.output is not None:
-        raw = line.output.raw
-        said[:0] = [raw] if isinstance(raw, str) else raw
-    return "\n".join(said)
+    output = _decode_output(line.output)
+    raw = output.raw if output else []
+    said = [raw] if isinstance(raw, str) else raw
+    turns = _decode_turns(line.turns) or ()
+    return "\n".join([*said, *(turn.content for turn in turns if turn.role == "assistant" and turn.content)])
+
+
+def _metadata(line: Any) -> list[tuple[str, str]] | None:
+    found = _decode_metadata(line.metadata)
+    return [(name, _text(value)) for name, value in found.items()] if found else None
 
 
 def _text(value: Raw) -> str:
@@ -352,5 +324,10 @@ def _text(value: Raw) -> str:
     return _decode_text(text) if text.startswith(b'"') else text.decode()
 
 
-def _as_array(values: Any, kind: pa.DataType) -> pa.Array:
-    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+_TEXTS: Final[dict[str, Callable[[Sequence[Any]], list[Any]]]] = {
+    "input": lambda lines: [one.raw for one in _inputs(lines)],
+    "reference": _references,
+    "output": lambda lines: list(map(_said, lines)),
+    "metadata": lambda lines: list(map(_metadata, lines)),
+}
+"""Columns that are read from all lines, and how."""

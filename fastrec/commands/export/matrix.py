@@ -1,8 +1,9 @@
 """The matrix of models × questions as CSV, for item response theory, made of the columns of a corpus.
 
-1. The cells of each evaluation and metric are written to two scratch files: the score of the first answer of a model to
-   a question, and whether it is right. If records name a metric, each question has a column for each metric, so that no
-   column mixes metrics. So has each sample_id of a split hash (`keys.is_split`).
+1. The cells of each evaluation and metric are written to a scratch file: the score of the first answer of a model to a
+   question, and whether it is right. Cells without an answer take no space there. If records name a metric, each
+   question has a column for each metric, so that no column mixes metrics. So has each sample_id of a split hash
+   (`keys.is_split`).
 2. The matrix is written row by row. `correct.csv` lacks columns of graded metrics, whose `is_correct` says little.
 
 Memory holds the names of questions and models, one row, and the records that `RecordsOfScopes` loads at a time.
@@ -34,24 +35,7 @@ _NO_ANSWER: Final = 0
 _WRONG: Final = 1
 _RIGHT: Final = 2
 _CORRECT: Final = {_NO_ANSWER: "", _WRONG: "0", _RIGHT: "1"}
-
-
-class _CellFile:
-    """An array of cells in a file. What was not written is 0, and takes no space."""
-
-    def __init__(self, path: Path, dtype: type[np.generic]) -> None:
-        self._path = path
-        self._dtype = np.dtype(dtype)
-        path.write_bytes(bytes(self._dtype.itemsize))  # an empty file cannot be mapped
-
-    def write(self, start: int, size: int, cells: Array, values: Array) -> None:
-        """Set some cells of a block that begins at a cell, and has this size."""
-        offset = start * self._dtype.itemsize
-        mapped = np.memmap(self._path, self._dtype, "r+", offset, shape=(size + 1,))
-        mapped[cells] = values
-
-    def read(self) -> Array:
-        return np.memmap(self._path, self._dtype, "r")
+_CELL: Final = np.dtype([("score", np.float64), ("verdict", np.uint8)])
 
 
 class _Block:
@@ -80,8 +64,8 @@ class _Matrix:
 
     def __init__(self, selection: Selection, scratch: Path) -> None:
         self._selection = selection
-        self._scores = _CellFile(scratch / "scores", np.float64)
-        self._verdicts = _CellFile(scratch / "verdicts", np.uint8)
+        self._path = scratch / "cells"
+        self._path.write_bytes(bytes(_CELL.itemsize))  # an empty file cannot be mapped
         self._spelled: dict[int, str] = {}  # by cell: scores whose spelling does not follow from the double
         self._cells = 0
         self.blocks: list[_Block] = []
@@ -97,8 +81,9 @@ class _Matrix:
         cells, first = np.unique(joint_codes(*places), return_index=True)
         first = answers[first]
         scores = table.score[first]
-        self._scores.write(block.start, block.size, cells, scores)
-        self._verdicts.write(block.start, block.size, cells, np.where(table.flag[first] == RIGHT, _RIGHT, _WRONG))
+        mapped = np.memmap(self._path, _CELL, "r+", block.start * _CELL.itemsize, block.size)
+        mapped["score"][cells] = scores
+        mapped["verdict"][cells] = np.where(table.flag[first] == RIGHT, _RIGHT, _WRONG)
         is_unclear = np.abs(scores) >= _LEAST_UNCLEAR
         spelled = self._read_scores(table.number[first[is_unclear]])
         self._spelled |= zip((cells[is_unclear] + block.start).tolist(), spelled, strict=True)
@@ -117,16 +102,16 @@ class _Matrix:
 
     def write(self, output: Path, *, raw_cells: bool) -> None:
         """Write the scores, and whether answers are right."""
-        scores, verdicts = self._scores.read(), self._verdicts.read()
+        cells = np.memmap(self._path, _CELL, "r")
 
         def spell_scores(start: int, end: int) -> list[str]:
-            found = zip(range(start, end), scores[start:end].tolist(), verdicts[start:end].tolist(), strict=True)
-            return [
-                (self._spelled.get(cell) or spell(score).decode()) if verdict else "" for cell, score, verdict in found
-            ]
+            spelled = [spell(score).decode() if verdict else "" for score, verdict in cells[start:end].tolist()]
+            for cell in self._spelled.keys() & range(start, end) if self._spelled else ():
+                spelled[cell - start] = self._spelled[cell]
+            return spelled
 
         def spell_verdicts(start: int, end: int) -> list[str]:
-            return [_CORRECT[verdict] for verdict in verdicts[start:end].tolist()]
+            return [_CORRECT[verdict] for _, verdict in cells[start:end].tolist()]
 
         self._write(output / "scores.csv", self.blocks, spell_scores, raw_cells=raw_cells)
         judged = [block for block in self.blocks if not block.is_graded]
