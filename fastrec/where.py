@@ -126,27 +126,35 @@ def _walk(value: Any, path: tuple[str, ...], at: int) -> Iterator[Any]:
 def said(record: Mapping[str, Any]) -> Iterator[str]:
     """Yield everything that the model said: its outputs, and the turns of the assistant."""
     yield from (text for text in _walk(record, ("output", "raw"), 0) if isinstance(text, str))
-    for turn in _turns(record):
+    for turn in _turns(record) or ():
         if turn.get("role") == "assistant" and isinstance(content := turn.get("content"), str):
             yield content
 
 
-def _turns(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The turns of a conversation. The other versions' field of turns may be an unknown key, which does not count."""
+def _turns(record: Mapping[str, Any]) -> list[Mapping[str, Any]] | None:
+    """The turns of a conversation; None if it is a single turn.
+
+    The field of turns of another version may be an unknown key, which does not count.
+    """
     asked = record.get("input")
     is_old = isinstance(asked, dict) and isinstance(asked.get("reference"), str)  # schema 0.2.0
     if not is_old and "messages" not in record:
         is_old = record.get("interaction_type") != "single_turn"  # 0.2.0 as it was released
     found = record.get("interactions" if is_old else "messages")
-    return [turn for turn in found if isinstance(turn, dict)] if isinstance(found, list) else []
+    return [turn for turn in found if isinstance(turn, dict)] if isinstance(found, list) else None
+
+
+def _count_turns(record: Mapping[str, Any]) -> int:
+    turns = _turns(record)
+    return 1 if turns is None else len(turns)
 
 
 _COMPUTED: Final[dict[tuple[str, ...], Callable[[Mapping[str, Any]], Iterable[Any]]]] = {
     ("output", "raw"): said,
     ("response", "characters"): lambda record: [sum(map(len, said(record)))],
     ("response", "words"): lambda record: [sum(len(text.split()) for text in said(record))],
-    ("turns",): lambda record: [len(_turns(record)) or 1],  # 1 for a single turn
-    ("tool_calls",): lambda record: [sum(len(turn.get("tool_calls") or ()) for turn in _turns(record))],
+    ("turns",): lambda record: [_count_turns(record)],
+    ("tool_calls",): lambda record: [sum(len(turn.get("tool_calls") or ()) for turn in _turns(record) or ())],
 }
 
 

@@ -107,7 +107,7 @@ def row_maker(schema: Schema = DEFAULT_SCHEMA) -> Callable[[Any, int, int], tupl
             evaluation.is_correct,
             score if score.__class__ is float or score.__class__ is bool else to_portable(score),
             bool(record.error),
-            len(turns) if turns else 1,
+            len(turns) if turns.__class__ is list else 1,
             sum([len(turn.tool_calls) for turn in turns if turn.tool_calls]) if turns else 0,
             tuple(map(to_portable, (usage.input_tokens, usage.output_tokens, usage.total_tokens))) if usage else None,
             latency if latency.__class__ is float else _portable_or_none(latency),

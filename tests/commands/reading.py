@@ -114,7 +114,7 @@ def answers_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
                 "tokens_out": _count(usage.get("output_tokens")),
                 "latency_ms": double((record.get("performance") or {}).get("latency_ms")),
                 "error": record.get("error") or None,
-                "turns": len(turns) or 1,
+                "turns": 1 if record["interaction_type"] == "single_turn" else len(turns),
                 "tool_calls": sum(len(turn.get("tool_calls") or ()) for turn in turns),
                 "metadata": [(name, _text(value)) for name, value in metadata.items()] if metadata else None,
                 "trial": trials[identity],

@@ -95,7 +95,7 @@ def plain_numbers(records: Sequence[dict[str, Any]], lines: Sequence[bytes]) -> 
         "correct": [record["evaluation"]["is_correct"] for record in records],
         "error": [bool(record.get("error")) for record in records],
         "score": [record["evaluation"]["score"] for record in records],
-        "turns": [len(turns_of(record) or ()) or 1 for record in records],
+        "turns": [1 if turns_of(record) is None else len(turns_of(record) or ()) for record in records],
         "tool_calls": [sum(len(turn.get("tool_calls") or ()) for turn in turns_of(record) or ()) for record in records],
         "has_tokens": [usage is not None for usage in usages],
         "latency_ms": [(record.get("performance") or {}).get("latency_ms") for record in records],

@@ -126,7 +126,7 @@ def test_means_and_errors_are_rounded_once(several: list[Any], mean: float | Non
 
 
 def test_what_is_counted() -> None:
-    """Errors, turns, tool calls and tokens are sums over records; missing values do not count, but each has a turn."""
+    """Errors, turns, tool calls and tokens are sums over records; missing values do not count."""
     usage = {"input_tokens": 10**30, "output_tokens": 10**18, "total_tokens": 7}
     found = tallied(
         sample(),  # error: "none" is a word like any other; 10, 5 and 15 tokens; 12.5 ms
@@ -136,7 +136,7 @@ def test_what_is_counted() -> None:
         sample("multi_turn", sample_id=9, interactions=[], token_usage={**usage, "total_tokens": 2**63}, unknown=1),
     )
     assert (found.records, found.correct, found.errors) == (5, 1, 3)  # the others that are correct have an error
-    assert (found.turns, found.tool_calls) == (1 + 1 + 2 + 2 + 1, 1)
+    assert (found.turns, found.tool_calls) == (1 + 1 + 2 + 2 + 0, 1)
     assert found.with_tokens == 4
     assert [found.input_tokens, found.output_tokens, found.total_tokens] == [
         10 + 2 * 10**30 + 10,

@@ -25,7 +25,7 @@ from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecord
 from fastrec.answers.selection import Selection
 from fastrec.commands.export.table import double_of, has_metrics
 from fastrec.csv_writer import CsvWriter
-from fastrec.errors import counted
+from fastrec.errors import counted, naming
 from fastrec.judge.parse import spell
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.sorting.keys import METRIC
@@ -120,7 +120,7 @@ class _Matrix:
     def _write(
         self, path: Path, blocks: Sequence[_Block], spell_cells: Callable[[int, int], list[str]], *, raw_cells: bool
     ) -> None:
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with naming(str(path)), path.open("w", encoding="utf-8", newline="") as file:
             writer = CsvWriter(file, raw_cells=raw_cells)
             writer.writerow(["model_id", *(name for block in blocks for name in block.columns)])
             for model in sorted({model for block in self.blocks for model in block.rows}):
