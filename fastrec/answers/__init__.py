@@ -1,6 +1,7 @@
-"""The answers of all models to each question of a corpus.
+"""All questions to a corpus, asked of its columns.
 
-    corpus ──▶ one parallel scan ──▶ index, kept in the cache directory ──▶ questions ──▶ the answers to one of them
+    corpus ──▶ selection: which records count ──▶ records of a scope, as arrays ──▶ index: questions, and what models made of them
 
-`index` opens or builds the index, `reading` reads answers from the parts, and `transcript` is the conversation in one.
+`selection` applies filters and groups, `records` loads arrays, `counts` and `facts` count, `reading` reads answers from
+the parts, and `transcript` is the conversation in one.
 """

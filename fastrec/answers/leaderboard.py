@@ -285,7 +285,7 @@ def make_leaderboard(
     name_of: Callable[[str], str] = str,
     most: int | None = None,
 ) -> Leaderboard:
-    """Compare the models of an index on the primary metrics of its evaluations, as far as their names match filters.
+    """Compare the models on the primary metrics of evaluations, as far as their names match filters.
 
     `name_of` has other names of evaluations, for titles. With `most`, only so many evaluations, those with the most
     questions.

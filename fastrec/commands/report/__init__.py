@@ -94,8 +94,8 @@ def report(
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         trend: Corpora, or directories of corpora, to draw the results of models over; see `trend`.
         group_by: Also compare the models on groups of records, as in `stats`.
-        jobs: Processes to use for finding matching records, and for building an index.
-        progress: Receives the progress of finding matching records, and of building indexes.
+        jobs: Processes to use if the text of records has to be read.
+        progress: Receives the progress of it.
         **filters: The report is about the matching records alone (`FilterArguments`).
 
     Raises:

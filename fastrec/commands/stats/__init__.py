@@ -104,7 +104,7 @@ def stats(
         metrics: Which metrics to show if none is chosen by name: `judgements`, or `all`.
         lower_is_better: Patterns of metrics, evaluations, or `evaluation/metric`: their lower scores are better.
         min_coverage: Models with answers to less than this percentage of the questions come last, without a rank.
-        no_ranks: Do not test which models differ. The tests need the index of the corpus (`rank_best`, `rank_worst`).
+        no_ranks: Do not test which models differ (`rank_best`, `rank_worst`).
         work_dir: Directory for temporary files; the system's by default.
         progress: Receives the progress.
         notice: Receives notices for the user.

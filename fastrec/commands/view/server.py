@@ -282,7 +282,7 @@ def _html(page: Html, status: int = 200) -> Response:
 
 
 def _was_replaced(index: Index) -> bool:
-    """Whether there is another corpus now, in the place of the one of the index."""
+    """Whether there is another corpus now, in its place."""
     with suppress(FastrecError, OSError):
         return read_manifest(index.corpus) != index.manifest
     return False
