@@ -137,6 +137,7 @@ EDGES = {
         "build",
         "engine",
         "errors",
+        "filters",
         "judge",
         "limits",
         "progress",
@@ -145,6 +146,7 @@ EDGES = {
         "sources",
         "storage",
         "summary",
+        "where",
     },
     "summary": {
         "wording",

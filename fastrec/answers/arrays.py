@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fastrec.answers.fields import Array, sample_ids
-from fastrec.answers.selection import Selection
+from fastrec.answers.selection import Array, Selection
 from fastrec.corpus.columns import CODES, COLUMNS, METADATA, PartColumns
 from fastrec.errors import UsageError, listed
 
@@ -175,7 +174,7 @@ def _coded(selection: Selection, name: str, chosen: _Chosen) -> CodedColumn:
 def _values(columns: PartColumns, name: str) -> Sequence[Any] | None:
     """What the codes of a column stand for; None if the part has a key of metadata without a column."""
     if name == "sample_id":
-        return sample_ids(columns)
+        return columns.sample_ids()
     if not name.startswith(METADATA):
         return columns.values(name)
     if name in columns.frames:

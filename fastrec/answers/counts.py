@@ -15,9 +15,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from fastrec.answers.fields import Array
 from fastrec.answers.records import ANSWERS, ERROR, RIGHT, Records, RecordsOfScopes, joint_codes
-from fastrec.answers.selection import Selection
+from fastrec.answers.selection import Array, Selection
 from fastrec.sorting.keys import encode_sample_id, encode_text, scope_of
 from fastrec.summary.census import QuestionCounts
 from fastrec.summary.document import EvaluationSummary

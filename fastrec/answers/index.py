@@ -21,7 +21,6 @@ import numpy as np
 
 from fastrec.answers.counts import count_evaluations
 from fastrec.answers.facts import Facts, facts_of, mean_lengths, spread_range
-from fastrec.answers.fields import Array
 from fastrec.answers.finding import find_questions, shortest_prefixes
 from fastrec.answers.reading import Answer, find_phrase, is_short, read_answers, read_excerpts
 from fastrec.answers.records import (
@@ -33,7 +32,7 @@ from fastrec.answers.records import (
     ScopeRecords,
     spelled_id,
 )
-from fastrec.answers.selection import Groups, Selection, select
+from fastrec.answers.selection import Array, Groups, Selection, select
 from fastrec.answers.table import (
     OUTCOME_FILTERS,
     OUTCOMES_BY_FLAGS,

@@ -23,8 +23,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from fastrec.answers.fields import Array
-from fastrec.answers.selection import Selection
+from fastrec.answers.selection import Array, Selection
 from fastrec.corpus.scan import VERIFY_HINT
 from fastrec.errors import CorpusError
 

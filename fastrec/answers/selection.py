@@ -15,13 +15,13 @@ import os
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from fastrec.answers.fields import Array, Field, field_for_condition, field_for_group, sample_ids
 from fastrec.answers.transcript import decoded
+from fastrec.corpus.column_filter import ColumnFilter, codes_of, values_at
 from fastrec.corpus.columns import PartColumns
 from fastrec.corpus.reader import open_corpus
 from fastrec.corpus.scan import VERIFY_HINT, PartFile, lines_at, run_in_order, with_progress
@@ -30,11 +30,23 @@ from fastrec.filters import Filters, Strings, as_tuple, nothing_matches, similar
 from fastrec.judge.parse import parse, spell
 from fastrec.limits import current_limits
 from fastrec.progress import Progress
+from fastrec.schemas.registry import CORPUS_LABELS
+from fastrec.sorting.keys import METRIC
 from fastrec.sources.shard import shard_at
-from fastrec.where import GroupBy, grouped_name, number_of, parse_condition, parse_group, values_of, with_edges
+from fastrec.where import GroupBy, grouped_name, number_of, parse_group, values_of, with_edges
 
 _NO_FILTERS: Final = Filters()
+Array = np.ndarray[Any, Any]
 ScopeName = tuple[str, str | None]  # evaluation and metric
+
+
+class Field(NamedTuple):
+    """The values of a field in some records."""
+
+    codes: Array  # of each record
+    values: list[Any]  # by code: the first one; None if the record lacks the field
+
+
 Groups = tuple[GroupBy, ...]
 
 
@@ -92,14 +104,14 @@ class Selection:
         made.is_whole = False
         _check_fields(self.parts, filters)
         masks: list[Array] = []
-        unread: list[tuple[str, ...]] = []  # of each part, the conditions that need the text
+        to_read: list[Array] = []
         for part in range(len(self.parts)):
-            mask, conditions = self._match(part, filters)
-            masks.append(mask)
-            unread.append(conditions)
-        for part, found in self._read(masks, unread, (), jobs, progress):
-            masks[part] = masks[part].copy()
-            masks[part][masks[part]] = np.frombuffer(found.matches, dtype=np.bool_)
+            positions = None if self.is_whole else np.flatnonzero(self.scope_codes(part) >= 0).tolist()
+            found = ColumnFilter(self.columns(part), filters, positions, has_metrics=self._has_metrics)
+            masks.append(_mask(found.positions, self.parts[part].entry.records))
+            to_read.append(_mask(found.to_read, self.parts[part].entry.records))
+        for part, read in self._read(to_read, filters, [()] * len(masks), jobs, progress):
+            masks[part][to_read[part]] = np.frombuffer(read.matches, dtype=np.bool_)
         codes = [np.where(mask, self.scope_codes(part), -1) for part, mask in enumerate(masks)]
         if not allow_empty and not any(mask.any() for mask in masks):
             _check_fields(self.parts, filters, nothing_matches=True)
@@ -121,7 +133,7 @@ class Selection:
             counts = joint >= 0
             labels: list[list[str]] = []
             for group, field in zip(groups, fields, strict=True):
-                labels.append([group.code_of(next(iter(found), None)) for found in field.values])
+                labels.append(list(map(group.code_of, field.values)))
                 joint = joint * len(field.values) + field.codes
             distinct, places = np.unique(joint[counts], return_inverse=True)
             found = []
@@ -146,7 +158,7 @@ class Selection:
         for part, (field,) in self._fields((group,), jobs, progress):
             records = np.bincount(field.codes[self.scope_codes(part) >= 0], minlength=len(field.values))
             for found, count in zip(field.values, records.tolist(), strict=True):
-                number = number_of(found[0]) if found and count else None
+                number = number_of(found) if count else None
                 if number is not None:
                     counts[number] += count
         return counts
@@ -195,70 +207,56 @@ class Selection:
             new[number] = position
         self._codes = [new[some] for some in codes]
 
-    def _match(self, part: int, filters: Filters) -> tuple[Array, tuple[str, ...]]:
-        """Which records of a part match, as far as columns tell; and the conditions that need the text."""
-        mask = self.scope_codes(part) >= 0
-        columns = self.columns(part)
-        tests: list[tuple[str, Any]] = []
-        if filters.evaluation or filters.exclude_evaluation:
-            tests.append(("evaluation", filters.accepts_evaluation))
-        if filters.metric:
-            tests.append(("metric", filters.accepts_metric))
-        if filters.model or filters.exclude_model:
-            tests.append(("model", filters.accepts_model))
-        if filters.hash:
-            tests.append(("hash", filters.accepts_hash))
-        if filters.sample_id:
-            tests.append(("sample_id", filters.accepts_sample_id))
-        for name, accepts in tests:
-            values = sample_ids(columns) if name == "sample_id" else columns.values(name)
-            accepted = np.array(list(map(accepts, values)), dtype=np.bool_)
-            mask = mask & accepted[columns.numbers(name)]
-        if filters.chooses_outcomes:
-            by_outcome = np.array([filters.wrong, filters.right, filters.errors, filters.errors])
-            mask = mask & by_outcome[columns.numbers("correct") + 2 * columns.numbers("error")]
-        unread = []
-        for text in filters.where:
-            condition = parse_condition(text)
-            field = field_for_condition(columns, condition)
-            if field is None:
-                unread.append(text)
-            else:
-                mask = mask & field.matches(condition)
-        return mask, tuple(unread)
-
     def _fields(self, groups: Groups, jobs: int, progress: Progress | None) -> Iterator[tuple[int, list[Field]]]:
         """Yield the number of each part, and the values of the field of each group in its records."""
-        known = [[field_for_group(self.columns(part), group) for group in groups] for part in range(len(self.parts))]
+        known = [[self._field(part, group) for group in groups] for part in range(len(self.parts))]
         unread = [
             tuple(group for group, field in zip(groups, fields, strict=True) if field is None) for fields in known
         ]
         masks = [self.scope_codes(part) >= 0 for part in range(len(self.parts))]
-        read = self._read(masks, [()] * len(masks), unread, jobs, progress)
+        to_read = [mask if some else np.zeros_like(mask) for mask, some in zip(masks, unread, strict=True)]
+        read = self._read(to_read, Filters(), unread, jobs, progress)
         for part, fields in enumerate(known):
-            if None in fields:
+            if unread[part] and to_read[part].any():
                 _, found = next(read)
                 texts = iter(_spread(mask=masks[part], found=one) for one in found.fields)
                 fields = [next(texts) if field is None else field for field in fields]
-            yield part, [field for field in fields if field is not None]
+            nothing = Field(np.zeros(len(masks[part]), dtype=np.int64), [None])
+            yield part, [field or nothing for field in fields]
+
+    def _field(self, part: int, group: GroupBy) -> Field | None:
+        """The values of the field of a group; None if lines have to be read, because of how values are spelled."""
+        found = codes_of(self.columns(part), group.path, has_metrics=self._has_metrics)
+        if found is None or any(len(one) != 1 and not (one and group.bins) for one in found[1]):
+            return None
+        values = [next(iter(values_at(group.path, one[0])), None) for one in found[1]]
+        return Field(np.array(found[0], dtype=np.int64), values)
+
+    @property
+    def _has_metrics(self) -> bool:
+        return METRIC in CORPUS_LABELS[self.manifest.schema].sort_fields
 
     def _read(
         self,
-        masks: Sequence[Array],
-        conditions: Sequence[tuple[str, ...]],
+        to_read: Sequence[Array],
+        filters: Filters,
         groups: Sequence[Groups],
         jobs: int,
         progress: Progress | None,
     ) -> Iterator[tuple[int, _Read]]:
-        """Read the chosen records of the parts for which there are conditions or groups."""
-        tasks = []
-        for part, mask in enumerate(masks):
-            of_part = groups[part] if groups else ()
-            if conditions[part] or of_part:
-                bits = np.packbits(mask).tobytes()
-                path = self.reader.columns_path(part)
-                paths = tuple(group.path for group in of_part)
-                tasks.append(_ReadTask(part, self.parts[part], path, bits, conditions[part], paths))
+        """Read some records of parts: whether they match, and the fields of groups."""
+        tasks = [
+            _ReadTask(
+                part,
+                self.parts[part],
+                self.reader.columns_path(part),
+                np.packbits(mask).tobytes(),
+                filters,
+                tuple(group.path for group in groups[part]),
+            )
+            for part, mask in enumerate(to_read)
+            if mask.any()
+        ]
         if not tasks:
             return
         parts = [task.part for task in tasks]
@@ -362,7 +360,7 @@ def lines_of(part: PartFile, columns: PartColumns, positions: Array) -> Generato
 class _Read(msgspec.Struct, array_like=True):
     """What was read of the chosen records of a part."""
 
-    matches: bytes  # whether each of them matches all conditions
+    matches: bytes  # whether each of them matches
     fields: list[tuple[bytes, list[bytes]]]
     """For each field: the code of each record, and the first value that it has, spelled; `null` without one."""
 
@@ -372,7 +370,7 @@ class _ReadTask(msgspec.Struct, frozen=True):
     part: PartFile
     columns: str  # path
     bits: bytes  # of the chosen records
-    conditions: tuple[str, ...]
+    filters: Filters
     paths: tuple[tuple[str, ...], ...]
 
     def __str__(self) -> str:
@@ -383,14 +381,14 @@ def _read_fields(task: _ReadTask) -> _Read:
     """Evaluate conditions, and collect fields. Runs in a worker."""
     part = task.part
     bits = np.unpackbits(np.frombuffer(task.bits, dtype=np.uint8), count=part.entry.records)
-    conditions = list(map(parse_condition, task.conditions))
+    filters = task.filters
     matches = bytearray()
     coded: list[tuple[list[int], dict[bytes, int]]] = [([], {}) for _ in task.paths]
     columns = PartColumns(task.columns, part.entry.text_xxh3_128)
     try:
         for line in lines_of(part, columns, np.flatnonzero(bits)):
             record = decoded(line)
-            matches.append(all(condition.matches(record) for condition in conditions))
+            matches.append(filters.accepts_sample_id(record["sample_id"]) and filters.accepts_fields(record))
             for path, (codes, values) in zip(task.paths, coded, strict=True):
                 spelled = next((spell(value) for value in values_of(record, path)), b"null")
                 codes.append(values.setdefault(spelled, len(values)))
@@ -407,7 +405,13 @@ def _spread(mask: Array, found: tuple[bytes, list[bytes]]) -> Field:
     values = [parse(one)[0] for one in spelled]
     whole = np.full(len(mask), len(values), dtype=np.int64)
     whole[mask] = np.frombuffer(codes, dtype=np.int64)
-    return Field(whole, [*([] if value is None else [value] for value in values), []])
+    return Field(whole, [*values, None])
+
+
+def _mask(positions: Sequence[int], records: int) -> Array:
+    mask = np.zeros(records, dtype=np.bool_)
+    mask[list(positions)] = True
+    return mask
 
 
 def _check_groups(groups: Groups, results: int) -> None:

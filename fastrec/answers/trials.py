@@ -8,9 +8,8 @@ from typing import Any, Final
 import msgspec
 from xxhash import xxh3_64_intdigest
 
-from fastrec.answers.fields import Array
 from fastrec.answers.records import ERROR, ScopeRecords
-from fastrec.answers.selection import Selection
+from fastrec.answers.selection import Array, Selection
 from fastrec.answers.transcript import decoded
 from fastrec.statistics.repeats import Trial, TrialFields
 from fastrec.summary.same_run import TRIAL_FIELDS

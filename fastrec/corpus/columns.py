@@ -20,6 +20,7 @@ import math
 import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
 from itertools import repeat
@@ -31,6 +32,7 @@ from stringzilla import rfind
 
 from fastrec.corpus.manifest import MANIFEST
 from fastrec.errors import CorpusError
+from fastrec.judge.parse import LongInteger
 from fastrec.sorting.keys import KeyColumns, sample_id_of, split_scope, text_of
 from fastrec.sources.formats import COLUMNS_MAGIC
 from fastrec.sources.shard import ListedFile, Shard
@@ -312,6 +314,12 @@ def _portable_id(sample_id: int | str) -> int | str | dict[str, str]:
     return sample_id
 
 
+def _sample_id(portable: dict[str, str]) -> int:
+    integer = LongInteger(int(portable["integer"], 16))
+    integer.text = f"{Decimal(integer):f}"
+    return integer
+
+
 class _Tail(msgspec.Struct):
     """The end of a line, or all of it."""
 
@@ -482,6 +490,10 @@ class PartColumns:
         except msgspec.MsgspecError as exc:
             raise self._damaged(f"the values of {name} cannot be read: {exc}") from exc
         return values
+
+    def sample_ids(self) -> list[int | str]:
+        """The `sample_id` of each code."""
+        return [_sample_id(one) if isinstance(one, dict) else one for one in self.values("sample_id")]
 
     def exact(self, name: str) -> dict[int, int]:
         """The integers that an array cannot hold, by position."""

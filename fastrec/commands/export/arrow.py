@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from msgspec import Raw
 
-from fastrec.answers.fields import Array, sample_ids
 from fastrec.answers.records import Records, joint_codes
-from fastrec.answers.selection import Selection, lines_of
+from fastrec.answers.selection import Array, Selection, lines_of
 from fastrec.commands.export.parquet import Decoder, batch_of, table_schema
 from fastrec.commands.export.table import Output, Turn
 from fastrec.corpus.columns import PartColumns
@@ -246,7 +245,7 @@ class AnswersDataset(LazyDataset):
 
 
 def _sample_ids(rows: _Rows) -> pa.Array:
-    values = [one if isinstance(one, str) else spell(one).decode() for one in sample_ids(rows.columns)]
+    values = [one if isinstance(one, str) else spell(one).decode() for one in rows.columns.sample_ids()]
     return rows.texts("sample_id", values)
 
 

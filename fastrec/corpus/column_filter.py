@@ -1,0 +1,178 @@
+"""Filters and conditions on the columns of a part: which records match, without reading their lines.
+
+Each distinct value of a column is looked at once. A column does not tell everything: `true` is 1 among scores, and 1
+and 1.0 are the same number. So a value stands for all of its spellings. If they give different verdicts, the record has
+to be read, and so it has for a condition on a field without a column.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from math import isnan
+from typing import Any, Final
+
+from fastrec.corpus.columns import METADATA, PartColumns
+from fastrec.corpus.part_records import KEY_COLUMNS
+from fastrec.filters import Filters
+from fastrec.judge.parse import parse
+from fastrec.sorting.keys import METRIC
+from fastrec.where import Condition, parse_condition, values_of
+
+_TEXTS: Final[dict[tuple[str, ...], str]] = {
+    **{(field,): column for field, column in KEY_COLUMNS.items()},
+    ("interaction_type",): "interaction_type",
+    ("schema_version",): "schema_version",
+}
+"""Fields whose texts are in a column; a `sample_id` may be an integer."""
+
+_NUMBERS: Final[dict[tuple[str, ...], str]] = {
+    ("evaluation", "score"): "score",
+    ("evaluation", "is_correct"): "correct",
+    ("token_usage", "input_tokens"): "input_tokens",
+    ("token_usage", "output_tokens"): "output_tokens",
+    ("token_usage", "total_tokens"): "total_tokens",
+    ("performance", "latency_ms"): "latency_ms",
+    ("turns",): "turns",
+    ("tool_calls",): "tool_calls",
+    ("response", "characters"): "response_characters",
+}
+"""Fields whose numbers are in a column."""
+
+_LARGEST: Final = 1 << 63
+_LONG: Final = "long"  # stands for an integer that a column cannot hold
+
+_Verdict = bool | None
+"""Whether a condition holds; None if the column does not tell."""
+
+
+Codes = tuple[Sequence[int], list[Sequence[Any]]]
+"""The code of each record and, by code, values of which the record has one: none if they are not known, and None if it
+lacks the field."""
+
+
+class ColumnFilter:
+    """Leaves out records whose columns say that they do not match some filters."""
+
+    def __init__(
+        self, columns: PartColumns, filters: Filters, positions: Sequence[int] | None = None, *, has_metrics: bool
+    ) -> None:
+        """Filter all records, or those at some positions; `has_metrics` says whether the schema knows metrics."""
+        self._columns = columns
+        self._has_metrics = has_metrics
+        self.positions = range(columns.records) if positions is None else positions  # of records that are left
+        self._unsure: set[int] = set()
+        self._filter_names(filters)
+        if filters.chooses_outcomes:
+            self._filter_outcomes(filters)
+        self._has_unread = False  # whether a condition is on a field without a column
+        for text in filters.where:
+            if not self._filter_field(parse_condition(text)):
+                self._has_unread = True
+
+    @property
+    def to_read(self) -> Sequence[int]:
+        """The positions of records that have to be read, to know whether they match."""
+        return self.positions if self._has_unread else sorted(self._unsure.intersection(self.positions))
+
+    def _filter_names(self, filters: Filters) -> None:
+        accepts: dict[str, Callable[[Any], _Verdict]] = {
+            "evaluation": filters.accepts_evaluation,
+            "metric": filters.accepts_metric,
+            "model": filters.accepts_model,
+        }
+        if filters.hash:
+            accepts["hash"] = filters.accepts_hash
+        for name, accept in accepts.items():
+            self._keep(self._columns.array(name), list(map(accept, self._columns.values(name))))
+        if filters.sample_id:
+            ids = self._columns.values("sample_id")
+            verdicts = [None if isinstance(one, dict) else filters.accepts_sample_id(one) for one in ids]
+            self._keep(self._columns.array("sample_id"), verdicts)
+
+    def _filter_outcomes(self, filters: Filters) -> None:
+        verdicts = [
+            filters.accepts_outcome(is_correct=is_correct, has_error=has_error)
+            for has_error in (False, True)
+            for is_correct in (False, True)
+        ]
+        outcomes = zip(self._columns.array("correct"), self._columns.array("error"), strict=True)
+        self._keep([correct + 2 * error for correct, error in outcomes], verdicts)
+
+    def _filter_field(self, condition: Condition) -> bool:
+        """Apply a condition; return False if its field has no column."""
+        found = codes_of(self._columns, condition.path, has_metrics=self._has_metrics)
+        if condition.path == ("error",) and condition.operator == "?":
+            found = self._columns.array("error"), [(None,), ("some",)]
+        if found:
+            codes, spellings = found
+            self._keep(codes, [_verdict(condition, values) for values in spellings])
+        return found is not None
+
+    def _keep(self, codes: Sequence[int], verdicts: Sequence[_Verdict]) -> None:
+        """Keep the records whose code has no verdict against it."""
+        if all(verdicts):
+            return
+        self.positions = [at for at in self.positions if verdicts[codes[at]] is not False]
+        if None in verdicts:
+            self._unsure.update(at for at in self.positions if verdicts[codes[at]] is None)
+
+
+def codes_of(columns: PartColumns, path: tuple[str, ...], *, has_metrics: bool) -> Codes | None:
+    """The values of a field, as far as a column tells; None if there is no column."""
+    if path[0] == "metadata" and len(path) > 1:
+        name = METADATA + path[1]
+        if name in columns.frames:
+            values, _ = parse(columns.content(f"values.{name}"))
+            return columns.array(name), [(value,) for value in values]
+        return (array("B", bytes(columns.records)), [(None,)]) if columns.lacks(path[1]) else None
+    text = _TEXTS.get(path)
+    if text and (has_metrics or path != (METRIC,)):  # a metric may be an unknown key of earlier versions
+        return columns.array(text), [() if isinstance(one, dict) else (one,) for one in columns.values(text)]
+    found = _NUMBERS.get(path)
+    return _numbers(columns, found) if found else None
+
+
+def _numbers(columns: PartColumns, name: str) -> Codes:
+    values: list[Any] = columns.array(name).tolist()
+    if name in ("input_tokens", "output_tokens", "total_tokens"):
+        has_tokens = columns.array("has_tokens")
+        values = [value if has else None for value, has in zip(values, has_tokens, strict=True)]
+    elif name == "latency_ms":
+        values = [None if isnan(value) else value for value in values]
+    for position in columns.exact(name):
+        values[position] = _LONG
+    distinct = {value: code for code, value in enumerate(dict.fromkeys(values))}
+    return [distinct[value] for value in values], [_spellings(name, value) for value in distinct]
+
+
+def _spellings(name: str, value: Any) -> Sequence[Any]:
+    """The values of which a record has one, given that of its column; none if they are not known."""
+    if value is None:
+        return (None,)
+    if value is _LONG:
+        return ()
+    if name == "correct":
+        return (bool(value),)
+    if isinstance(value, float) and value.is_integer():
+        if abs(value) >= _LARGEST:
+            return ()
+        flags = (bool(value),) if name == "score" and value in (0, 1) else ()
+        return (value, int(value), *flags)
+    return (value,)
+
+
+def _verdict(condition: Condition, spellings: Iterable[Any]) -> _Verdict:
+    """Whether a condition holds for a value, whichever of its spellings a record has; None if that matters."""
+    verdicts = set()
+    for value in spellings:
+        values = values_at(condition.path, value)
+        verdicts.add(any(map(condition.holds, values)) is not condition.negated)
+    return verdicts.pop() if len(verdicts) == 1 else None
+
+
+def values_at(path: tuple[str, ...], value: Any) -> Iterable[Any]:
+    """The values at a path, given that of its column: an object of metadata may have others inside."""
+    if path[0] == "metadata":
+        return values_of({"metadata": {path[1]: value}}, path)
+    return () if value is None else (value,)
