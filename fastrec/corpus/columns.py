@@ -176,13 +176,16 @@ class ColumnsBuilder:
         if not rows:
             return
         arrays, codes = self._arrays, self._codes
-        self._scope_codes.extend(map(self._scopes.__getitem__, keys.scopes))
+        # All records of a question are adjacent.
+        for first, end in keys.groups():
+            number = end - first
+            self._scope_codes.extend(repeat(self._scopes[keys.scopes[first]], number))
+            arrays["hash"].extend(repeat(codes["hash"][keys.hashes[first]], number))
+            arrays["sample_id"].extend(repeat(codes["sample_id"][keys.sample_ids[first]], number))
         by_row = list(zip(*rows, strict=True))
         coded: dict[str, Sequence[Any]] = {
             "model": keys.models,
             "run": keys.evaluation_ids,
-            "hash": keys.hashes,
-            "sample_id": keys.sample_ids,
             "interaction_type": by_row[RowColumn.INTERACTION_TYPE],
             "schema_version": by_row[RowColumn.SCHEMA_VERSION],
         }
