@@ -16,13 +16,14 @@ from typing import Any, Final
 import msgspec
 
 from bench.scale_corpus import RECORD, SimulatedCorpus
+from fastrec.corpus.columns import columns_path
 from fastrec.corpus.writer import Written
 from fastrec.engine.base import Engine
 from fastrec.limits import LIMITS
 from fastrec.normalize.pass1 import SortTask
 from fastrec.normalize.pass2 import PartTask
 from fastrec.normalize.plan import MergeTask, Region, RegionTask
-from fastrec.normalize.results import LineStatistics, Part, PieceCounts, SortResult
+from fastrec.normalize.results import LineStatistics, Part, PieceCounts, SideFile, SortResult
 from fastrec.sorting.cuts import write_borders
 from fastrec.sorting.files import read_blocks, write_blocks
 from fastrec.sorting.gather import RunSlice
@@ -37,6 +38,7 @@ __all__ = ["Charged", "SimulatedWorkers", "reads_of"]
 
 _KEY: Final = 150  # bytes of a key
 _ROW: Final = 60  # bytes of a row of statistics
+_COLUMNS: Final = 15  # bytes of columns of a record
 _INDEX: Final = _KEY + _ROW + 18  # bytes of index of a record
 _IN_MEMORY: Final = 700  # what pass 1 reckons for a record beside its text
 _PART_SHARE: Final = 6  # compression ratio of a part
@@ -269,7 +271,9 @@ class SimulatedWorkers(Engine):
         if task.options.incremental and (borders := self._borders(f"{task.statistics_prefix}-borders", first, last)):
             border, file = borders
             files.append(file)
-        for size in (text // _PART_SHARE, *sizes.values()):
+        columns = SideFile(columns_path(task.path), part.records * _COLUMNS, _HASH * 2)
+        self.staged.append(columns.path)
+        for size in (text // _PART_SHARE, columns.bytes, *sizes.values()):
             self._write(size)
         self.result.requests["rename"] += 1 + len(files)
         return Part(
@@ -286,6 +290,7 @@ class SimulatedWorkers(Engine):
             statistics_prefix=task.statistics_prefix,
             index_bytes=sizes.get("index", 0),
             border=border,
+            columns=columns,
         )
 
     def blocks_of(self, path: str) -> Iterator[Any]:
