@@ -173,8 +173,6 @@ def _coded(selection: Selection, name: str, chosen: _Chosen) -> CodedColumn:
 
 def _values(columns: PartColumns, name: str) -> Sequence[Any] | None:
     """What the codes of a column stand for; None if the part has a key of metadata without a column."""
-    if name == "sample_id":
-        return columns.sample_ids()
     if not name.startswith(METADATA):
         return columns.values(name)
     if name in columns.frames:

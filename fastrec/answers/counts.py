@@ -180,7 +180,7 @@ def _latencies(latencies: Array, groups: Array, count: int, exact_latencies: dic
 
 def _ends(records: Records, chosen: Array, groups: Array, count: int) -> tuple[list[bytes], list[bytes]]:
     """The lowest and the highest sample_id of each group, encoded as in sort keys."""
-    encoded = [encode_sample_id(_plain_id(one)) for one in records.sample_ids]
+    encoded = list(map(encode_sample_id, records.sample_ids))
     order = sorted(range(len(encoded)), key=encoded.__getitem__)
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.arange(len(order))
@@ -191,13 +191,6 @@ def _ends(records: Records, chosen: Array, groups: Array, count: int) -> tuple[l
     np.maximum.at(highest, groups, of_record)
     first = [encoded[order[rank]] for rank in lowest.tolist()]
     return first, [encoded[order[rank]] for rank in highest.tolist()]
-
-
-def _plain_id(value: Any) -> int | str:
-    if isinstance(value, bytes):
-        return int(msgspec.json.decode(value)["integer"], 16)
-    plain: int | str = value
-    return plain
 
 
 def _questions(records: Records, chosen: Array, models: Sequence[bytes]) -> dict[int, QuestionCounts]:

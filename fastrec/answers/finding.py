@@ -21,7 +21,7 @@ def find_questions(selection: Selection, text: str, shortest: int, limit: int) -
         hashes = columns.values("hash")
         exact = [code for code, value in enumerate(hashes) if value == text]
         alike = [code for code, value in enumerate(hashes) if value.startswith(text)] if len(text) >= shortest else []
-        ids = [code for code, value in enumerate(columns.sample_ids()) if str(value) == text]
+        ids = [code for code, value in enumerate(columns.values("sample_id")) if str(value) == text]
         for found, name, codes in zip(by_kind, ("hash", "sample_id", "hash"), (exact, ids, alike), strict=True):
             if codes:
                 scopes = selection.scope_codes(part)
@@ -67,7 +67,7 @@ def shortest_prefixes(selection: Selection, hashes: Iterable[str], shortest: int
             beyond = at + (at < len(ordered) and ordered[at] == one)
             if beyond < len(ordered):
                 after[one] = min(after.get(one, ordered[beyond]), ordered[beyond])
-        for code, value in enumerate(map(str, columns.sample_ids())):
+        for code, value in enumerate(map(str, columns.values("sample_id"))):
             if value[:shortest] in starts:
                 of_id = columns.numbers("hash")[columns.numbers("sample_id") == code]
                 with_id.setdefault(value, set()).update(values[at] for at in np.unique(of_id).tolist())

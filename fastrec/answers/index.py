@@ -30,7 +30,6 @@ from fastrec.answers.records import (
     WRONG,
     RecordsOfScopes,
     ScopeRecords,
-    spelled_id,
 )
 from fastrec.answers.selection import Array, Groups, Selection, select
 from fastrec.answers.table import (
@@ -44,11 +43,11 @@ from fastrec.answers.table import (
 )
 from fastrec.answers.trials import read_trials
 from fastrec.corpus.columns import METADATA
-from fastrec.corpus.scan import decode_sample_id
 from fastrec.corpus.sources import has_sources
 from fastrec.engine import check_jobs
 from fastrec.errors import NoMatchError, UsageError, counted, listed
 from fastrec.filters import Filters, Strings, as_tuple, matches_any
+from fastrec.judge.parse import spell
 from fastrec.progress import Progress
 from fastrec.schemas.registry import CORPUS_LABELS
 from fastrec.statistics.exact import Value, mean_of
@@ -212,7 +211,7 @@ class Index:
 
     def _has_sample_id(self, table: ScopeRecords, patterns: Sequence[str]) -> Array:
         ids = table.records.sample_ids
-        matching = [matches_any(str(decode_sample_id(spelled_id(one))), patterns) for one in ids]
+        matching = [matches_any(str(sample_id), patterns) for sample_id in ids]
         of_record = np.array(matching, dtype=np.bool_)[table.records.sample_id[table.place]]
         found = np.zeros(table.questions, dtype=np.bool_)
         found[table.question[of_record]] = True
@@ -374,14 +373,13 @@ class Index:
             return None
         table = self.table(query)
         starts = [name, *(name[:at] for at, char in enumerate(name) if char == "/")]  # a hash may have a slash
-        exact = [number for one in starts[:1] if (number := table.numbers.get(one)) is not None]
         whole = [number for one in starts if (number := table.numbers.get(one)) is not None]
         split = (
             number
             for number, own in enumerate(table.names)
             if any(own.startswith(f"{one}/") and table.hash_of(number) == one for one in starts)
         )
-        return next(chain(exact, whole, split), None)
+        return next(chain(whole, split), None)
 
     def row(self, query: Query, name: str) -> QuestionRow | None:
         """One question of a scope (`QuestionRow.name`), as the models of the query have answered it."""
@@ -567,7 +565,7 @@ class Index:
         assert number is not None
         table = self.table(query)
         codes = table.records.sample_id[table.place][table.question == number]
-        return [spelled_id(table.records.sample_ids[code]) for code in dict.fromkeys(codes.tolist())]
+        return [spell(table.records.sample_ids[code]) for code in dict.fromkeys(codes.tolist())]
 
     def records(self, query: Query) -> dict[str, dict[str, list[Trial]]]:
         """By name of the question and by model: the records of the questions and models of a query."""

@@ -20,12 +20,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-import msgspec
 import numpy as np
 
 from fastrec.answers.selection import Array, Selection
 from fastrec.corpus.scan import VERIFY_HINT
 from fastrec.errors import CorpusError
+from fastrec.judge.parse import spell
+from fastrec.where import without_group
 
 RIGHT: Final = 1
 WRONG: Final = 2
@@ -44,10 +45,9 @@ class Values:
         self.numbers: dict[Any, int] = {}
 
     def add(self, values: Sequence[Any]) -> Array:
-        """The number of each of some values. What JSON spells as an object is one, too."""
+        """The number of each of some values."""
         numbers = self.numbers
-        plain = [msgspec.json.encode(one) if isinstance(one, dict) else one for one in values]
-        return np.array([numbers.setdefault(one, len(numbers)) for one in plain], dtype=np.int64)
+        return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
 
     def list(self) -> list[Any]:
         return list(self.numbers)
@@ -114,8 +114,9 @@ class Records:
     def _parts(self) -> Sequence[int]:
         selection = self.selection
         names = [name for name, _ in selection.scopes[self.scopes.start : self.scopes.stop]]
-        plain = [name.partition("\x1f")[0] for name in (names[0], names[-1])]
-        first, last = (selection.number_parts(name) for name in plain)
+        plain = list(map(without_group, names))
+        first = selection.number_parts(min(plain))  # the order of groups may be another one
+        last = selection.number_parts(max(plain))
         return range(first.start, max(first.stop, last.stop))
 
     def _set_questions(self) -> None:
@@ -175,7 +176,7 @@ class Records:
 
     @property
     def sample_ids(self) -> list[Any]:
-        """By code; an integer beyond 64 bits as the JSON text of the column."""
+        """By code."""
         return self._samples[1]
 
     @cached_property
@@ -185,7 +186,7 @@ class Records:
         split = np.flatnonzero(self.split_hashes[self.first]).tolist()
         for question in split:
             sample_id = self.sample_ids[int(self.sample_id[self.first[question]])]
-            names[question] += f"/{spelled_id(sample_id).decode()}"
+            names[question] += f"/{spell(sample_id).decode()}"
         return names
 
     def of_scope(self, scope: int) -> ScopeRecords:
@@ -299,20 +300,6 @@ class ScopeRecords:
         if tuple(models) != self.models:
             path = self.records.selection.corpus
             raise CorpusError(path, f"its columns have other models than its summary; {VERIFY_HINT}")
-
-
-def spelled_id(sample_id: Any) -> bytes:
-    """How JSON spells a `sample_id`, which `Values` may hold as the JSON text of an object."""
-    if isinstance(sample_id, bytes):
-        value = int(msgspec.json.decode(sample_id)["integer"], 16)
-        return _digits(value)
-    return msgspec.json.encode(sample_id)
-
-
-def _digits(value: int) -> bytes:
-    from decimal import Decimal  # noqa: PLC0415 - rarely needed
-
-    return f"{Decimal(value):f}".encode()
 
 
 def mean_of_doubles(values: Sequence[float]) -> float:

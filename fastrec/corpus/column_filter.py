@@ -87,8 +87,7 @@ class ColumnFilter:
             self._keep(self._columns.array(name), list(map(accept, self._columns.values(name))))
         if filters.sample_id:
             ids = self._columns.values("sample_id")
-            verdicts = [None if isinstance(one, dict) else filters.accepts_sample_id(one) for one in ids]
-            self._keep(self._columns.array("sample_id"), verdicts)
+            self._keep(self._columns.array("sample_id"), list(map(filters.accepts_sample_id, ids)))
 
     def _filter_outcomes(self, filters: Filters) -> None:
         verdicts = [
@@ -128,7 +127,7 @@ def codes_of(columns: PartColumns, path: tuple[str, ...], *, has_metrics: bool) 
         return (array("B", bytes(columns.records)), [(None,)]) if columns.lacks(path[1]) else None
     text = _TEXTS.get(path)
     if text and (has_metrics or path != (METRIC,)):  # a metric may be an unknown key of earlier versions
-        return columns.array(text), [() if isinstance(one, dict) else (one,) for one in columns.values(text)]
+        return columns.array(text), [(value,) for value in columns.values(text)]
     found = _NUMBERS.get(path)
     return _numbers(columns, found) if found else None
 

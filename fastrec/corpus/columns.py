@@ -487,16 +487,14 @@ class PartColumns:
         return found
 
     def values(self, name: str) -> list[Any]:
-        """What the codes of a column stand for; a `sample_id` as it is in the file."""
+        """What the codes of a column stand for."""
         try:
             values: list[Any] = msgspec.json.decode(self.content(f"values.{name}"))
         except msgspec.MsgspecError as exc:
             raise self._damaged(f"the values of {name} cannot be read: {exc}") from exc
+        if name == "sample_id":
+            values = [_sample_id(one) if isinstance(one, dict) else one for one in values]
         return values
-
-    def sample_ids(self) -> list[int | str]:
-        """The `sample_id` of each code."""
-        return [_sample_id(one) if isinstance(one, dict) else one for one in self.values("sample_id")]
 
     def exact(self, name: str) -> dict[int, int]:
         """The integers that an array cannot hold, by position."""

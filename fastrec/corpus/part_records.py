@@ -134,9 +134,7 @@ class PartRecords:
 
     def _encoded(self, field: str) -> list[bytes]:
         values = self._columns.values(KEY_COLUMNS[field])
-        if field == "sample_id":
-            values = list(map(sample_id_in, values))
-        elif field == METRIC:
+        if field == METRIC:
             values = [UNSET if metric is None else metric for metric in values]
         return list(map(field_encoder(field), values))
 
@@ -198,11 +196,6 @@ class PartRecords:
             return [None] * len(has_tokens)
         usages = zip(*(self._exact(name, some) for name in _TOKENS), strict=True)
         return [usage if known else None for usage, known in zip(usages, has_tokens, strict=True)]
-
-
-def sample_id_in(value: int | str | dict[str, str]) -> int | str:
-    """A `sample_id` as the values of its column have it: a long integer is an object with hexadecimal digits."""
-    return int(value["integer"], 16) if isinstance(value, dict) else value
 
 
 class ColumnsReader:

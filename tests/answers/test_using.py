@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from fastrec.answers.index import open_index
+from fastrec.answers.index import open_index, query_of
+from fastrec.answers.selection import parse_groups
 from fastrec.answers.table import SORTS, Query
 from fastrec.errors import CorpusError, FastrecError, UsageError
 from fastrec.normalize.options import Options
@@ -237,3 +238,18 @@ def test_a_corpus_in_a_store(corpus: Path) -> None:
         assert [one.line for one in there.answers(rows[7])] == [one.line for one in here.answers(rows[7])]
     finally:
         files.rm("/answers", recursive=True)
+
+
+def test_groups_are_found_whatever_the_order_of_their_names(tmp_path: Path) -> None:
+    """The mark of a group sorts after some characters of names."""
+    names = ["a", "a\x01", "a b"]
+    found = [
+        answer(number, model, evaluation_name=name, metadata={"level": str(number % 2)})
+        for name in names
+        for number in range(20)
+        for model in MODELS
+    ]
+    made = publish(tmp_path, found, part_size=4 << 10)
+    groups = open_index(made, groups=parse_groups("metadata.level"))
+    assert sum(one.records for one in groups.evaluations) == len(found)
+    assert all(len(groups.table(query_of(scope)).number) == 10 * len(MODELS) for scope in groups.scopes)

@@ -92,7 +92,7 @@ class Records:
     def _columns(
         self, file: PartColumns, chosen: bytes | None, bounds: Bounds, position_of: PositionOf
     ) -> dict[str, Array]:
-        values = {field: [_decoded(value) for value in file.values(name)] for field, name in _CODED.items()}
+        values = {field: file.values(name) for field, name in _CODED.items()}
         columns = {field: file.numbers(name) for field, name in _CODED.items()}
         rows = range(file.records)
 
@@ -144,11 +144,6 @@ class Records:
 
 def _key(values: Mapping[str, list[Any]], codes: Mapping[str, Array], row: int) -> KeyEntry:
     return KeyEntry(**{field: found[codes[field][row]] for field, found in values.items()})
-
-
-def _decoded(value: Any) -> Any:
-    """A value as it is in a file of columns, where a long integer is an object."""
-    return int(value["integer"], 16) if isinstance(value, dict) else value
 
 
 def _nearest(value: int) -> float:

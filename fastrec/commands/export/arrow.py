@@ -245,7 +245,7 @@ class AnswersDataset(LazyDataset):
 
 
 def _sample_ids(rows: _Rows) -> pa.Array:
-    values = [one if isinstance(one, str) else spell(one).decode() for one in rows.columns.sample_ids()]
+    values = [one if isinstance(one, str) else spell(one).decode() for one in rows.columns.values("sample_id")]
     return rows.texts("sample_id", values)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from msgspec import Raw
 
 from fastrec.answers.counts import count_evaluations
-from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords, joint_codes, spelled_id
+from fastrec.answers.records import ANSWERS, RIGHT, RecordsOfScopes, ScopeRecords, joint_codes
 from fastrec.answers.selection import Array, Selection
 from fastrec.commands.export.table import double_of, has_metrics
 from fastrec.csv_writer import CsvWriter
@@ -135,7 +135,7 @@ def _sample_id(table: ScopeRecords, question: int) -> str:
     """The `sample_id` of the first record of a question."""
     place = table.place.start + int(table.first[question])
     sample_id: Any = table.records.sample_ids[int(table.records.sample_id[place])]
-    return sample_id if isinstance(sample_id, str) else spelled_id(sample_id).decode()
+    return sample_id if isinstance(sample_id, str) else spell(sample_id).decode()
 
 
 class _Evaluation(msgspec.Struct):

@@ -36,10 +36,10 @@ from msgspec import Raw
 from xxhash import xxh3_64_digest, xxh3_128_digest
 
 from fastrec.answers.index import Index, query_of
-from fastrec.answers.records import ScopeRecords, joint_codes, spelled_id
+from fastrec.answers.records import ScopeRecords, joint_codes
 from fastrec.answers.table import Query
 from fastrec.corpus.scan import decode_sample_id
-from fastrec.judge.parse import parse
+from fastrec.judge.parse import parse, spell
 from fastrec.summary.present_choice import Chosen
 from fastrec.summary.present_ranking import REASONS, EvaluationJoins, Overlap, OverlapExample, PairJoins, QuestionGroup
 
@@ -113,7 +113,7 @@ def _asked(
     numbers = table.number[chosen]
     for place in np.sort(first).tolist():
         sample_hash = records.hashes[int(hashes[place])]
-        sample_id = spelled_id(records.sample_ids[int(ids[place])])
+        sample_id = spell(records.sample_ids[int(ids[place])])
         end = b"/" + sample_id if sample_hash in split else b""
         question = xxh3_128_digest(sample_hash.encode() + end)
         bit = 1 << models[table.models[int(own_models[place])]]
